@@ -1,0 +1,127 @@
+"""Every error this package raises, in one tree.
+
+Each message begins with a stable code in brackets: Spark carries only the text of an exception from a task to the
+driver, so the code is what a program there can look for. All of them pickle. None of them ever holds a secret.
+
+Three branches keep apart who has to act: the caller (`LocalError`), the cluster (`PeerError`), and time (`DeadlineError`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class KafkaSinkError(Exception):
+    """The root. `facts` are the things the message names (topic=, partition=, option=...), for programs to read."""
+
+    code: ClassVar[str] = "KAFKA_SINK"
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}"
+
+
+class LocalError(KafkaSinkError):
+    """What the caller asked for cannot be done; asking again the same way ends the same way."""
+
+
+class OptionError(LocalError):
+    """An option is unknown, ill-typed, out of range, or not to be combined with another."""
+
+    code = "OPTION"
+
+
+class SchemaError(LocalError):
+    """A DataFrame's columns are not those of a Kafka record; names the column and the cast to use."""
+
+    code = "SCHEMA"
+
+
+class UsageError(LocalError):
+    """A call at the wrong time or place: a closed producer, a forked child, an unsupported trigger."""
+
+    code = "USAGE"
+
+
+class RecordError(LocalError):
+    """One record cannot be written: a null topic, a partition out of range, a null header key. Names the row."""
+
+    code = "RECORD"
+
+
+class RecordTooLargeError(RecordError):
+    """One record is larger than max.request.size or buffer.memory; it was rejected before it was buffered."""
+
+    code = "RECORD_TOO_LARGE"
+
+
+class PeerError(KafkaSinkError):
+    """A broker refused, failed, or answered what it should not."""
+
+
+class BrokerError(PeerError):
+    """A broker answered an error code. `facts` has error_code (int) and error (Kafka's name for it)."""
+
+    code = "BROKER"
+
+
+class DisconnectedError(PeerError):
+    """The connection was closed or reset, or could not be made, before the answer came."""
+
+    code = "DISCONNECTED"
+
+
+class ProtocolError(PeerError):
+    """Bytes that no broker should send: a frame too large, a length out of range, a wrong correlation id."""
+
+    code = "PROTOCOL"
+
+
+class UnsupportedVersionError(PeerError):
+    """The broker and this client share no version of an API that is needed."""
+
+    code = "UNSUPPORTED_VERSION"
+
+
+class ProducerFencedError(PeerError):
+    """Another producer with the same identity took over; this one must not write again."""
+
+    code = "FENCED"
+
+
+class DeadlineError(KafkaSinkError):
+    """Something did not happen in time; the message says what was tried meanwhile."""
+
+
+class MetadataTimeoutError(DeadlineError):
+    """A topic's metadata did not arrive within max.block.ms; names the brokers asked and what each said."""
+
+    code = "METADATA_TIMEOUT"
+
+
+class BufferExhaustedError(DeadlineError):
+    """No buffer memory became free within max.block.ms."""
+
+    code = "BUFFER_EXHAUSTED"
+
+
+class DeliveryTimeoutError(DeadlineError):
+    """A batch was not acknowledged within delivery.timeout.ms; names the last error it met."""
+
+    code = "DELIVERY_TIMEOUT"
+
+
+class FlushTimeoutError(DeadlineError):
+    """A flush or close did not end in time; says how many records were still on their way."""
+
+    code = "FLUSH_TIMEOUT"
+
+
+class DeliveryError(KafkaSinkError):
+    """Records of a send scope were not delivered. The first cause is `__cause__`; the text counts what was acked."""
+
+    code = "DELIVERY"

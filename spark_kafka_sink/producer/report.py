@@ -1,0 +1,71 @@
+"""What a send scope delivered, as plain numbers that pickle, merge, and mean the same everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# Bucket i of a latency histogram counts batches acked in less than 2**i ms and not less than 2**(i-1); the last is open.
+LATENCY_BUCKETS = 24
+
+NO_OFFSET = -1  # acks=0, or a duplicate that the broker acked without saying where it stands
+
+
+def latency_bucket(milliseconds: float) -> int:
+    """The histogram's bucket for one ack latency."""
+    return min(max(int(milliseconds), 0).bit_length(), LATENCY_BUCKETS - 1)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One topic-partition: records and record bytes acked; offsets are NO_OFFSET until one is known."""
+
+    records: int = 0
+    bytes: int = 0
+    first_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+
+    def add(self, other: PartitionReport) -> None:
+        self.records += other.records
+        self.bytes += other.bytes
+        if other.first_offset != NO_OFFSET:
+            known = self.first_offset != NO_OFFSET
+            self.first_offset = min(self.first_offset, other.first_offset) if known else other.first_offset
+        self.last_offset = max(self.last_offset, other.last_offset)
+
+
+@dataclass(slots=True)
+class DeliveryReport:
+    """Counts of acked records, and of what it took to deliver them.
+
+    records, bytes: acked; bytes are those of the encoded records before compression, compressed_bytes those of the record
+        batches as they went out (headers included), each batch counted once however often it was sent.
+    batches: acked; requests: Produce requests that carried at least one of them; retries: batches sent again.
+    errors: batches that a broker or the network refused, by Kafka's error name, passing ones included.
+    partitions: (topic, partition) to its report. ack_latency: topic to LATENCY_BUCKETS counts of batches, first send to ack.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    compressed_bytes: int = 0
+    batches: int = 0
+    requests: int = 0
+    retries: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    partitions: dict[tuple[str, int], PartitionReport] = field(default_factory=dict)
+    ack_latency: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, other: DeliveryReport) -> None:
+        """Merge another report into this one; adding is commutative and associative."""
+        self.records += other.records
+        self.bytes += other.bytes
+        self.compressed_bytes += other.compressed_bytes
+        self.batches += other.batches
+        self.requests += other.requests
+        self.retries += other.retries
+        for name, count in other.errors.items():
+            self.errors[name] = self.errors.get(name, 0) + count
+        for partition, report in other.partitions.items():
+            self.partitions.setdefault(partition, PartitionReport()).add(report)
+        for topic, counts in other.ack_latency.items():
+            mine = self.ack_latency.setdefault(topic, [0] * LATENCY_BUCKETS)
+            self.ack_latency[topic] = [a + b for a, b in zip(mine, counts, strict=True)]

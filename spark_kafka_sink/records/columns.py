@@ -1,0 +1,47 @@
+"""Records as columns: what spark/ hands over and every later station reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+NO_TIMESTAMP = -1  # the time of append is used; Kafka's RecordBatch.NO_TIMESTAMP
+NO_PARTITION = -1  # the partitioner decides
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """`num_records` records of one topic.
+
+    key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed; None: all null.
+    headers: list (or large_list) of struct<key: string, value: binary> (large_* too); a null list is no headers; None: none at
+        all. Whoever builds it has checked that no element and no header key is null.
+    timestamp: int64, ms since the epoch, NO_TIMESTAMP where the time of append is wanted; None: wanted everywhere.
+    partition: int32, NO_PARTITION where the partitioner decides; None: it decides everywhere.
+    """
+
+    num_records: int
+    value: pa.Array | None = None
+    key: pa.Array | None = None
+    headers: pa.Array | None = None
+    timestamp: NDArray[np.int64] | None = None
+    partition: NDArray[np.int32] | None = None
+
+    def slice(self, offset: int, length: int) -> RecordColumns:
+        """Rows `offset` to `offset + length`, without a copy."""
+        end = min(offset + length, self.num_records)
+
+        def cut(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.slice(offset, end - offset)
+
+        return RecordColumns(
+            num_records=end - offset,
+            value=cut(self.value),
+            key=cut(self.key),
+            headers=cut(self.headers),
+            timestamp=None if self.timestamp is None else self.timestamp[offset:end],
+            partition=None if self.partition is None else self.partition[offset:end],
+        )
