@@ -1,0 +1,60 @@
+"""ApiVersions (18): which versions of each API a broker speaks; the first request on a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
+
+
+@message
+class ApiVersionsRequest(Message):
+    """Name and version are letters, digits, '-' and '.', the first and last no sign; else brokers answer INVALID_REQUEST."""
+
+    client_software_name: str = wire(STRING, since=3, default="", ignorable=True)
+    client_software_version: str = wire(STRING, since=3, default="", ignorable=True)
+
+
+@message
+class ApiVersion(Message):
+    """Inclusive."""
+
+    api_key: int = wire(INT16)
+    min_version: int = wire(INT16)
+    max_version: int = wire(INT16)
+
+
+@message
+class SupportedFeatureKey(Message):
+    name: str = wire(STRING)
+    min_version: int = wire(INT16)
+    max_version: int = wire(INT16)
+
+
+@message
+class FinalizedFeatureKey(Message):
+    name: str = wire(STRING)
+    max_version_level: int = wire(INT16)
+    min_version_level: int = wire(INT16)
+
+
+@message
+class ApiVersionsResponse(Message):
+    """`finalized_features` counts only where `finalized_features_epoch` is not -1."""
+
+    error_code: int = wire(INT16)
+    api_keys: Sequence[ApiVersion] = wire(ArrayOf(ApiVersion), default=())
+    throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
+    supported_features: Sequence[SupportedFeatureKey] = wire(
+        ArrayOf(SupportedFeatureKey), since=3, tag=0, default=(), ignorable=True
+    )
+    finalized_features_epoch: int = wire(INT64, since=3, tag=1, default=-1, ignorable=True)
+    finalized_features: Sequence[FinalizedFeatureKey] = wire(
+        ArrayOf(FinalizedFeatureKey), since=3, tag=2, default=(), ignorable=True
+    )
+    zk_migration_ready: bool = wire(BOOLEAN, since=3, tag=3, default=False, ignorable=True)
+
+
+API_VERSIONS = Api(ApiKey.API_VERSIONS, 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse)

@@ -1,0 +1,201 @@
+"""The one codec: makes a reader and a writer of a message class in one version, once, out of its fields' declarations."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.protocol.arrays import array_codec, number_array_codec
+from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
+from spark_kafka_sink.protocol.tagged_fields import TaggedField, TaggedFieldsCodec, tagged_fields_codec
+from spark_kafka_sink.protocol.values import (
+    COMPACT_LENGTH,
+    INT16_LENGTH,
+    INT32_LENGTH,
+    Codec,
+    MessageWriter,
+    Reader,
+    fixed_codec,
+    records_codec,
+    string_codec,
+    uuid_codec,
+)
+from spark_kafka_sink.protocol.wire_errors import UNREADABLE, Unwritable, malformed
+from spark_kafka_sink.protocol.wire_types import ArrayOf, FixedType, RecordsType, StringType, UuidType, WireType
+
+StepWriter: TypeAlias = Callable[[MessageWriter, Message], None]
+
+
+class Step(NamedTuple):
+    """A part of a message: `read` appends the values of one or more fields, `write` takes them from the message."""
+
+    read: Reader
+    write: StepWriter
+    min_size: int
+
+
+@functools.cache
+def message_codec(cls: type, version: int, flexible: bool) -> Codec:
+    """The codec of a message class (a body, a header or a struct inside) in one version."""
+    fields = wire_fields(cls)
+    untagged = [field for field in fields if field.wire.tag is None]
+    steps = [
+        step
+        for kind, run in groupby(untagged, lambda f: _kind(f, version))
+        for step in _steps(kind, list(run), version, flexible)
+    ]
+    tags = tagged_fields_codec(_tagged_fields(fields, version)) if flexible else None
+    min_size = sum(step.min_size for step in steps) + flexible
+    names = [field.name for field in untagged]
+    return Codec(_message_reader(cls, names, steps, tags), _message_writer(steps, tags), min_size)
+
+
+def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[Step], tags: TaggedFieldsCodec | None) -> Reader:
+    reads = [step.read for step in steps]
+
+    def read(data: memoryview, offset: int, into: list[Any]) -> int:
+        values: list[Any] = []
+        try:
+            for step in reads:
+                offset = step(data, offset, values)
+            message = cls(*values)
+            if tags is not None:
+                # One zero byte in nearly every struct: no tagged fields.
+                offset = tags.read(data, offset, message) if data[offset] else offset + 1
+        except UNREADABLE as error:
+            # The count of values read so far tells the field that failed, with no cost while nothing fails.
+            raise malformed(error).inside([*names, "tagged fields"][len(values)]) from None
+        into.append(message)
+        return offset
+
+    return read
+
+
+def _message_writer(steps: Sequence[Step], tags: TaggedFieldsCodec | None) -> Callable[[MessageWriter, Any], None]:
+    writes = [step.write for step in steps]
+    if tags is not None:
+        writes.append(tags.write)
+
+    def write(out: MessageWriter, message: Message) -> None:
+        for step in writes:
+            step(out, message)
+
+    return write
+
+
+def _kind(field: WireField, version: int) -> str:
+    if not field.is_in(version):
+        return "absent"
+    return "fixed" if isinstance(field.wire.type, FixedType) else "value"
+
+
+def _steps(kind: str, fields: list[WireField], version: int, flexible: bool) -> Iterable[Step]:
+    if kind == "absent":
+        return [_absent_step(fields, version)]
+    if kind == "fixed":
+        return [_fixed_step(fields)]
+    return [_value_step(field, version, flexible) for field in fields]
+
+
+def _absent_step(fields: list[WireField], version: int) -> Step:
+    """Fields that the version lacks: their defaults on reading; on writing, no other value may get lost unnoticed."""
+    defaults = [field.default for field in fields]
+    carried = [field for field in fields if not field.wire.ignorable]
+
+    def read(data: memoryview, offset: int, into: list[Any]) -> int:
+        into.extend(defaults)
+        return offset
+
+    def write(out: MessageWriter, message: Message) -> None:
+        for field in carried:
+            value = getattr(message, field.name)
+            if value != field.default:
+                raise UnsupportedVersionError(
+                    f"{type(message).__name__} v{version} has no field {field.name}, so it cannot carry {value!r}",
+                    field=field.name,
+                    version=version,
+                )
+
+    return Step(read, write, 0)
+
+
+def _fixed_step(fields: list[WireField]) -> Step:
+    """Neighbours of fixed size are one call of the struct module: a third of the cost of one call each."""
+    codes = "".join(field.wire.type.code for field in fields if isinstance(field.wire.type, FixedType))
+    packer = struct.Struct(f">{codes}")
+    names = [field.name for field in fields]
+    getter = attrgetter(*names)
+    values_of = getter if len(names) > 1 else lambda message: (getter(message),)
+
+    def read(data: memoryview, offset: int, into: list[Any]) -> int:
+        into.extend(packer.unpack_from(data, offset))
+        return offset + packer.size
+
+    def write(out: MessageWriter, message: Message) -> None:
+        try:
+            out.tail += packer.pack(*values_of(message))
+        except struct.error:
+            raise _misfit(names, codes, values_of(message)) from None
+
+    return Step(read, write, packer.size)
+
+
+def _misfit(names: Sequence[str], codes: str, values: Sequence[Any]) -> Unwritable:
+    """Which of the values its field cannot carry."""
+    for name, code, value in zip(names, codes, values, strict=True):
+        try:
+            struct.pack(f">{code}", value)
+        except struct.error as error:
+            return Unwritable(f"{value!r} does not fit: {error}", name)
+    raise AssertionError("every value fits")
+
+
+def _value_step(field: WireField, version: int, flexible: bool) -> Step:
+    nullable = version >= field.wire.nullable_since
+    codec = value_codec(field.wire.type, version, flexible, nullable)
+    value_of = attrgetter(field.name)
+
+    def write(out: MessageWriter, message: Message) -> None:
+        try:
+            codec.write(out, value_of(message))
+        except Unwritable as error:
+            raise error.inside(field.name) from None
+
+    return Step(codec.read, write, codec.min_size)
+
+
+def _tagged_fields(fields: Iterable[WireField], version: int) -> list[TaggedField]:
+    return [
+        TaggedField(field.wire.tag, field.name, field.default, value_codec(field.wire.type, version, True, nullable=False))
+        for field in fields
+        if field.wire.tag is not None and field.is_in(version)
+    ]
+
+
+def value_codec(wire_type: WireType, version: int, flexible: bool, nullable: bool) -> Codec:
+    """The codec of a wire type; classic or compact lengths as the version has them."""
+    match wire_type:
+        case FixedType():
+            return fixed_codec(wire_type)
+        case StringType(always_classic=always_classic):
+            return string_codec(INT16_LENGTH if always_classic or not flexible else COMPACT_LENGTH, nullable)
+        case RecordsType():
+            return records_codec(COMPACT_LENGTH if flexible else INT32_LENGTH, nullable)
+        case UuidType():
+            return uuid_codec()
+        case ArrayOf(element=element):
+            return _array_codec(element, version, flexible, nullable)
+        case _:
+            return message_codec(wire_type, version, flexible)
+
+
+def _array_codec(element: WireType, version: int, flexible: bool, nullable: bool) -> Codec:
+    length = COMPACT_LENGTH if flexible else INT32_LENGTH
+    if isinstance(element, FixedType):
+        return number_array_codec(element.code, length, nullable)
+    return array_codec(value_codec(element, version, flexible, nullable=False), length, nullable)

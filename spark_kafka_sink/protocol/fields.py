@@ -1,0 +1,85 @@
+"""How a message is declared: a class of typed fields, each with its wire type and the versions that have it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import MISSING, dataclass
+from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+
+from spark_kafka_sink.protocol.wire_types import WireType
+
+T = TypeVar("T")
+
+LATEST: Final = 0x7FFF
+"""Greater than any version; versions are int16 on the wire."""
+
+_WIRE: Final = "wire"
+
+
+class RawTaggedField(NamedTuple):
+    """A tagged field this code does not know (KIP-482), kept as it came."""
+
+    tag: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Message:
+    """The base of every message and of every struct inside one."""
+
+    unknown_tagged_fields: tuple[RawTaggedField, ...] = dataclasses.field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Where and how a field is on the wire. Versions are inclusive."""
+
+    type: WireType
+    since: int
+    until: int
+    nullable_since: int
+    tag: int | None
+    ignorable: bool
+
+
+class WireField(NamedTuple):
+    """A field of a message class; `default` is MISSING where every version has the field."""
+
+    name: str
+    wire: Wire
+    default: Any
+
+    def is_in(self, version: int) -> bool:
+        return self.wire.since <= version <= self.wire.until
+
+
+def wire(
+    type: WireType,
+    *,
+    since: int = 0,
+    until: int = LATEST,
+    nullable_since: int = LATEST + 1,
+    tag: int | None = None,
+    ignorable: bool = False,
+    default: Any = MISSING,
+) -> Any:
+    """Declare a field. One that some version lacks needs a default.
+
+    A value other than the default cannot be written to a version that lacks the field, unless the field is `ignorable`, as in
+    Kafka's own message definitions. A tagged field (KIP-482) needs a default too, and comes after all that are not tagged.
+    """
+    return dataclasses.field(default=default, metadata={_WIRE: Wire(type, since, until, nullable_since, tag, ignorable)})
+
+
+@dataclass_transform(field_specifiers=(wire,))
+def message(cls: type[T]) -> type[T]:
+    """Make a message class of `cls`: a dataclass with slots. Not frozen, because that costs three times as much to construct."""
+    return dataclass(slots=True)(cls)
+
+
+@functools.cache
+def wire_fields(cls: type) -> tuple[WireField, ...]:
+    """The fields of a message class in the order of the wire, tagged ones last."""
+    declared = (field for field in dataclasses.fields(cls) if _WIRE in field.metadata)
+    return tuple(WireField(field.name, field.metadata[_WIRE], field.default) for field in declared)

@@ -1,0 +1,139 @@
+"""Whole messages to and from bytes: header and body together, without the 4-byte size that frames them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.protocol.api import Api, ApiKey, RequestT, ResponseT
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS
+from spark_kafka_sink.protocol.codec import message_codec
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.headers import RequestHeader, ResponseHeader
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
+from spark_kafka_sink.protocol.metadata import METADATA
+from spark_kafka_sink.protocol.produce import PRODUCE
+from spark_kafka_sink.protocol.values import Codec, MessageWriter
+from spark_kafka_sink.protocol.wire_errors import Malformed, Unwritable
+from spark_kafka_sink.protocol.wire_types import Buffer
+
+AnyApi: TypeAlias = Api[Any, Any]
+
+APIS: Final[Mapping[int, AnyApi]] = {api.key: api for api in (PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID)}
+"""Every API spoken here, by its key."""
+
+_REQUEST_PREFIX: Final = struct.Struct(">hhi")
+
+
+def encode_request(
+    api: Api[RequestT, ResponseT], version: int, correlation_id: int, client_id: str | None, body: RequestT
+) -> list[Buffer]:
+    """Header and body as buffers to be sent in this order; records are in the list as the very objects that `body` holds.
+
+    Raises UnsupportedVersionError where the version lacks a field that is set, UsageError where a value does not fit its field.
+    """
+    header = RequestHeader(api.key, version, correlation_id, client_id)
+    return _write(
+        f"{api.name} v{version} request",
+        (_request_header_codec(api.is_flexible(version)), header),
+        (_body_codec(api, api.request, version), body),
+    )
+
+
+def encode_response(api: Api[RequestT, ResponseT], version: int, correlation_id: int, body: ResponseT) -> list[Buffer]:
+    """As encode_request, for the broker's side."""
+    return _write(
+        f"{api.name} v{version} response",
+        (_response_header_codec(api.has_flexible_response_header(version)), ResponseHeader(correlation_id)),
+        (_body_codec(api, api.response, version), body),
+    )
+
+
+def decode_response(api: Api[RequestT, ResponseT], version: int, data: Buffer) -> tuple[int, ResponseT]:
+    """The correlation id and the body. Raises ProtocolError on anything but exactly one whole message.
+
+    A body of ApiVersions with error_code UNSUPPORTED_VERSION is read as v0, whatever `version` was asked in.
+    """
+    view = memoryview(data)
+    what = f"{api.name} v{version} response"
+    header, offset = _read(_response_header_codec(api.has_flexible_response_header(version)), view, 0, what)
+    codec = _body_codec(api, api.response, _response_body_version(api, version, view, offset))
+    body, offset = _read(codec, view, offset, what)
+    _check_end(view, offset, what)
+    return header.correlation_id, body
+
+
+def decode_request(data: Buffer) -> tuple[RequestHeader, Message]:
+    """The header and the body of a request, for the broker's side. Records are views of `data`.
+
+    Raises ProtocolError on anything but exactly one whole message, and UnsupportedVersionError (facts: api_key, version,
+    correlation_id) for an API or a version that is not spoken here.
+    """
+    view = memoryview(data)
+    api, version = _requested(view)
+    what = f"{api.name} v{version} request"
+    header, offset = _read(_request_header_codec(api.is_flexible(version)), view, 0, what)
+    body, offset = _read(_body_codec(api, api.request, version), view, offset, what)
+    _check_end(view, offset, what)
+    return header, body
+
+
+def _request_header_codec(flexible: bool) -> Codec:
+    return message_codec(RequestHeader, 2 if flexible else 1, flexible)
+
+
+def _response_header_codec(flexible: bool) -> Codec:
+    return message_codec(ResponseHeader, 1 if flexible else 0, flexible)
+
+
+def _body_codec(api: AnyApi, cls: type, version: int) -> Codec:
+    return message_codec(cls, version, api.is_flexible(version))
+
+
+def _response_body_version(api: AnyApi, version: int, data: memoryview, offset: int) -> int:
+    """A broker that does not know our version of ApiVersions answers in v0 (KIP-511).
+
+    In every version of that answer the error code comes first, so it tells which one this is.
+    """
+    unsupported = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+    return 0 if api.key is ApiKey.API_VERSIONS and data[offset : offset + 2] == unsupported else version
+
+
+def _requested(data: memoryview) -> tuple[AnyApi, int]:
+    if len(data) < _REQUEST_PREFIX.size:
+        raise ProtocolError(f"a request of {len(data)} bytes cannot be read: it is shorter than a header")
+    key, version, correlation_id = _REQUEST_PREFIX.unpack_from(data)
+    api = APIS.get(key)
+    if api is None or not api.has_version(version):
+        name = f"API {key}" if api is None else api.name
+        raise UnsupportedVersionError(
+            f"{name} v{version} is not spoken here", api_key=key, version=version, correlation_id=correlation_id
+        )
+    return api, version
+
+
+def _write(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:
+    out = MessageWriter()
+    try:
+        for codec, message in parts:
+            codec.write(out, message)
+    except Unwritable as error:
+        raise UsageError(f"a {what} cannot be written: {error}") from None
+    return out.buffers()
+
+
+def _read(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[Any, int]:
+    values: list[Any] = []
+    try:
+        offset = codec.read(data, offset, values)
+    except Malformed as error:
+        raise ProtocolError(f"a {what} of {len(data):,} bytes cannot be read: {error}") from None
+    return values[0], offset
+
+
+def _check_end(data: memoryview, offset: int, what: str) -> None:
+    if offset != len(data):
+        raise ProtocolError(f"a {what} of {len(data):,} bytes cannot be read: it ends at {offset:,}")

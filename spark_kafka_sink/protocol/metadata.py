@@ -1,0 +1,81 @@
+"""Metadata (3): the brokers of a cluster, its topics and who leads each partition."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, STRING, UUID, ZERO_UUID, ArrayOf
+
+NO_AUTHORIZED_OPERATIONS = -(2**31)
+"""The authorized operations were not asked for."""
+
+
+@message
+class MetadataRequestTopic(Message):
+    """By id (v12 on) `name` is None; by name `topic_id` is ZERO_UUID. Brokers answer v10 and v11 by name only."""
+
+    topic_id: uuid.UUID = wire(UUID, since=10, default=ZERO_UUID, ignorable=True)
+    name: str | None = wire(STRING, nullable_since=10, default=None)
+
+
+@message
+class MetadataRequest(Message):
+    """`topics`: None asks for all topics, an empty sequence for none (only brokers)."""
+
+    topics: Sequence[MetadataRequestTopic] | None = wire(ArrayOf(MetadataRequestTopic), nullable_since=1)
+    allow_auto_topic_creation: bool = wire(BOOLEAN, since=4, default=True)
+    include_cluster_authorized_operations: bool = wire(BOOLEAN, since=8, until=10, default=False)
+    include_topic_authorized_operations: bool = wire(BOOLEAN, since=8, default=False)
+
+
+@message
+class MetadataResponseBroker(Message):
+    node_id: int = wire(INT32)
+    host: str = wire(STRING)
+    port: int = wire(INT32)
+    rack: str | None = wire(STRING, since=1, nullable_since=1, default=None, ignorable=True)
+
+
+@message
+class MetadataResponsePartition(Message):
+    """`leader_id` is -1 where there is no leader, `leader_epoch` -1 where the version has none."""
+
+    error_code: int = wire(INT16)
+    partition_index: int = wire(INT32)
+    leader_id: int = wire(INT32)
+    leader_epoch: int = wire(INT32, since=7, default=-1, ignorable=True)
+    replica_nodes: Sequence[int] = wire(ArrayOf(INT32), default=())
+    isr_nodes: Sequence[int] = wire(ArrayOf(INT32), default=())
+    offline_replicas: Sequence[int] = wire(ArrayOf(INT32), since=5, default=(), ignorable=True)
+
+
+@message
+class MetadataResponseTopic(Message):
+    """`name` is None for an unknown topic asked for by id."""
+
+    error_code: int = wire(INT16)
+    name: str | None = wire(STRING, nullable_since=12)
+    topic_id: uuid.UUID = wire(UUID, since=10, default=ZERO_UUID, ignorable=True)
+    is_internal: bool = wire(BOOLEAN, since=1, default=False, ignorable=True)
+    partitions: Sequence[MetadataResponsePartition] = wire(ArrayOf(MetadataResponsePartition), default=())
+    topic_authorized_operations: int = wire(INT32, since=8, default=NO_AUTHORIZED_OPERATIONS)
+
+
+@message
+class MetadataResponse(Message):
+    """`error_code` (v13) is that of the whole answer: REBOOTSTRAP_REQUIRED (KIP-1102) or 0."""
+
+    throttle_time_ms: int = wire(INT32, since=3, default=0, ignorable=True)
+    brokers: Sequence[MetadataResponseBroker] = wire(ArrayOf(MetadataResponseBroker), default=())
+    cluster_id: str | None = wire(STRING, since=2, nullable_since=2, default=None, ignorable=True)
+    controller_id: int = wire(INT32, since=1, default=-1, ignorable=True)
+    topics: Sequence[MetadataResponseTopic] = wire(ArrayOf(MetadataResponseTopic), default=())
+    cluster_authorized_operations: int = wire(INT32, since=8, until=10, default=NO_AUTHORIZED_OPERATIONS)
+    error_code: int = wire(INT16, since=13, default=0, ignorable=True)
+
+
+METADATA = Api(ApiKey.METADATA, 1, 13, 9, MetadataRequest, MetadataResponse)
+"""v0 is left out: it cannot ask for no topics, and has no controller."""

@@ -1,0 +1,103 @@
+"""Produce (0): record batches for partitions, and where each batch went. From v13 topics are named by id (KIP-516)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import (
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    ZERO_UUID,
+    ArrayOf,
+    Records,
+)
+
+
+@message
+class PartitionProduceData(Message):
+    index: int = wire(INT32)
+    records: Records | None = wire(RECORDS, nullable_since=0)
+
+
+@message
+class TopicProduceData(Message):
+    """Up to v12 `name` names the topic, from v13 `topic_id`; the other one is not sent."""
+
+    name: str = wire(STRING, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
+    partition_data: Sequence[PartitionProduceData] = wire(ArrayOf(PartitionProduceData), default=())
+
+
+@message
+class ProduceRequest(Message):
+    """`acks`: 0 none (and no answer), 1 the leader, -1 all in-sync replicas; the broker waits `timeout_ms` for them."""
+
+    transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
+    acks: int = wire(INT16, default=-1)
+    timeout_ms: int = wire(INT32, default=30_000)
+    topic_data: Sequence[TopicProduceData] = wire(ArrayOf(TopicProduceData), default=())
+
+
+@message
+class BatchIndexAndErrorMessage(Message):
+    """One record because of which its batch was refused (KIP-467)."""
+
+    batch_index: int = wire(INT32)
+    batch_index_error_message: str | None = wire(STRING, nullable_since=0, default=None)
+
+
+@message
+class LeaderIdAndEpoch(Message):
+    leader_id: int = wire(INT32, default=-1)
+    leader_epoch: int = wire(INT32, default=-1)
+
+
+@message
+class PartitionProduceResponse(Message):
+    """Offsets are -1 where unknown; `current_leader` (KIP-951) is None where the broker did not say."""
+
+    index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    base_offset: int = wire(INT64)
+    log_append_time_ms: int = wire(INT64, since=2, default=-1, ignorable=True)
+    log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
+    record_errors: Sequence[BatchIndexAndErrorMessage] = wire(
+        ArrayOf(BatchIndexAndErrorMessage), since=8, default=(), ignorable=True
+    )
+    error_message: str | None = wire(STRING, since=8, nullable_since=8, default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch | None = wire(LeaderIdAndEpoch, since=10, tag=0, default=None, ignorable=True)
+
+
+@message
+class TopicProduceResponse(Message):
+    name: str = wire(STRING, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
+    partition_responses: Sequence[PartitionProduceResponse] = wire(ArrayOf(PartitionProduceResponse), default=())
+
+
+@message
+class NodeEndpoint(Message):
+    """Where to reach a leader named in a `current_leader` (KIP-951)."""
+
+    node_id: int = wire(INT32)
+    host: str = wire(STRING)
+    port: int = wire(INT32)
+    rack: str | None = wire(STRING, nullable_since=0, default=None)
+
+
+@message
+class ProduceResponse(Message):
+    responses: Sequence[TopicProduceResponse] = wire(ArrayOf(TopicProduceResponse), default=())
+    throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
+    node_endpoints: Sequence[NodeEndpoint] = wire(ArrayOf(NodeEndpoint), since=10, tag=0, default=(), ignorable=True)
+
+
+PRODUCE = Api(ApiKey.PRODUCE, 3, 13, 9, ProduceRequest, ProduceResponse)
+"""v3 is the first that takes record batches of magic 2."""
