@@ -47,14 +47,10 @@ class ApiVersionsResponse(Message):
     error_code: int = wire(INT16)
     api_keys: Sequence[ApiVersion] = wire(ArrayOf(ApiVersion), default=())
     throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
-    supported_features: Sequence[SupportedFeatureKey] = wire(
-        ArrayOf(SupportedFeatureKey), since=3, tag=0, default=(), ignorable=True
-    )
-    finalized_features_epoch: int = wire(INT64, since=3, tag=1, default=-1, ignorable=True)
-    finalized_features: Sequence[FinalizedFeatureKey] = wire(
-        ArrayOf(FinalizedFeatureKey), since=3, tag=2, default=(), ignorable=True
-    )
-    zk_migration_ready: bool = wire(BOOLEAN, since=3, tag=3, default=False, ignorable=True)
+    supported_features: Sequence[SupportedFeatureKey] = wire(ArrayOf(SupportedFeatureKey), since=3, tag=0, default=())
+    finalized_features_epoch: int = wire(INT64, since=3, tag=1, default=-1)
+    finalized_features: Sequence[FinalizedFeatureKey] = wire(ArrayOf(FinalizedFeatureKey), since=3, tag=2, default=())
+    zk_migration_ready: bool = wire(BOOLEAN, since=3, tag=3, default=False)
 
 
 API_VERSIONS = Api(ApiKey.API_VERSIONS, 0, 4, 3, ApiVersionsRequest, ApiVersionsResponse)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from spark_kafka_sink.protocol.values import Codec, LengthCodec, MessageWriter, check_fits
-from spark_kafka_sink.protocol.wire_errors import Malformed, Unwritable
+from spark_kafka_sink.protocol.wire_errors import MalformedError, UnwritableError
 
 ItemsReader: TypeAlias = Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]
 """(data, offset, count) to the elements and the offset behind them."""
@@ -42,7 +42,7 @@ def number_array_codec(code: str, length: LengthCodec, nullable: bool) -> Codec:
         try:
             out.tail += struct.pack(f">{len(items)}{code}", *items)
         except struct.error as error:
-            raise Unwritable(f"an element does not fit: {error}") from None
+            raise UnwritableError(f"an element does not fit: {error}") from None
 
     return _counted(read_items, write_items, size, length, nullable)
 
@@ -61,7 +61,7 @@ def _counted(read_items: ItemsReader, write_items: ItemsWriter, min_size: int, l
         elif nullable:
             into.append(None)
         else:
-            raise Malformed("null where an array must be")
+            raise MalformedError("null where an array must be")
         return offset
 
     def write(out: MessageWriter, items: Sequence[Any] | None) -> None:
@@ -71,6 +71,6 @@ def _counted(read_items: ItemsReader, write_items: ItemsWriter, min_size: int, l
         elif nullable:
             write_length(out.tail, -1)
         else:
-            raise Unwritable("None where an array must be")
+            raise UnwritableError("None where an array must be")
 
     return Codec(read, write, length_size)

@@ -25,7 +25,7 @@ from spark_kafka_sink.protocol.values import (
     string_codec,
     uuid_codec,
 )
-from spark_kafka_sink.protocol.wire_errors import UNREADABLE, Unwritable, malformed
+from spark_kafka_sink.protocol.wire_errors import UNREADABLE, UnwritableError, malformed
 from spark_kafka_sink.protocol.wire_types import ArrayOf, FixedType, RecordsType, StringType, UuidType, WireType
 
 StepWriter: TypeAlias = Callable[[MessageWriter, Message], None]
@@ -139,20 +139,23 @@ def _fixed_step(fields: list[WireField]) -> Step:
     def write(out: MessageWriter, message: Message) -> None:
         try:
             out.tail += packer.pack(*values_of(message))
-        except struct.error:
-            raise _misfit(names, codes, values_of(message)) from None
+        except struct.error as error:
+            raise UnwritableError(str(error), _misfit(names, codes, values_of(message))) from None
 
     return Step(read, write, packer.size)
 
 
-def _misfit(names: Sequence[str], codes: str, values: Sequence[Any]) -> Unwritable:
-    """Which of the values its field cannot carry."""
-    for name, code, value in zip(names, codes, values, strict=True):
-        try:
-            struct.pack(f">{code}", value)
-        except struct.error as error:
-            return Unwritable(f"{value!r} does not fit: {error}", name)
-    raise AssertionError("every value fits")
+def _misfit(names: Sequence[str], codes: str, values: Sequence[Any]) -> str:
+    """The name of the first value that its field cannot carry."""
+    return next(name for name, code, value in zip(names, codes, values, strict=True) if not _fits(code, value))
+
+
+def _fits(code: str, value: Any) -> bool:
+    try:
+        struct.pack(f">{code}", value)
+    except struct.error:
+        return False
+    return True
 
 
 def _value_step(field: WireField, version: int, flexible: bool) -> Step:
@@ -163,7 +166,7 @@ def _value_step(field: WireField, version: int, flexible: bool) -> Step:
     def write(out: MessageWriter, message: Message) -> None:
         try:
             codec.write(out, value_of(message))
-        except Unwritable as error:
+        except UnwritableError as error:
             raise error.inside(field.name) from None
 
     return Step(codec.read, write, codec.min_size)

@@ -66,8 +66,8 @@ def wire(
 ) -> Any:
     """Declare a field. One that some version lacks needs a default.
 
-    A value other than the default cannot be written to a version that lacks the field, unless the field is `ignorable`, as in
-    Kafka's own message definitions. A tagged field (KIP-482) needs a default too, and comes after all that are not tagged.
+    A value other than the default cannot be written to a version that lacks the field, unless the field is `ignorable` (as in
+    Kafka's own message definitions). Tagged fields (KIP-482) are always ignorable; they need a default and come last.
     """
     return dataclasses.field(default=default, metadata={_WIRE: Wire(type, since, until, nullable_since, tag, ignorable)})
 

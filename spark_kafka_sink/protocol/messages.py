@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE
 from spark_kafka_sink.protocol.values import Codec, MessageWriter
-from spark_kafka_sink.protocol.wire_errors import Malformed, Unwritable
+from spark_kafka_sink.protocol.wire_errors import MalformedError, UnwritableError
 from spark_kafka_sink.protocol.wire_types import Buffer
 
 AnyApi: TypeAlias = Api[Any, Any]
@@ -90,6 +90,9 @@ def _response_header_codec(flexible: bool) -> Codec:
 
 
 def _body_codec(api: AnyApi, cls: type, version: int) -> Codec:
+    if not api.has_version(version):
+        spoken = f"v{api.min_version} to v{api.max_version}"
+        raise UnsupportedVersionError(f"{api.name} v{version} is not spoken here; {spoken} are", api=api.name, version=version)
     return message_codec(cls, version, api.is_flexible(version))
 
 
@@ -108,9 +111,11 @@ def _requested(data: memoryview) -> tuple[AnyApi, int]:
     key, version, correlation_id = _REQUEST_PREFIX.unpack_from(data)
     api = APIS.get(key)
     if api is None or not api.has_version(version):
-        name = f"API {key}" if api is None else api.name
         raise UnsupportedVersionError(
-            f"{name} v{version} is not spoken here", api_key=key, version=version, correlation_id=correlation_id
+            f"{api.name if api else f'API {key}'} v{version} is not spoken here",
+            api_key=key,
+            version=version,
+            correlation_id=correlation_id,
         )
     return api, version
 
@@ -120,7 +125,7 @@ def _write(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:
     try:
         for codec, message in parts:
             codec.write(out, message)
-    except Unwritable as error:
+    except UnwritableError as error:
         raise UsageError(f"a {what} cannot be written: {error}") from None
     return out.buffers()
 
@@ -129,7 +134,7 @@ def _read(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[Any, 
     values: list[Any] = []
     try:
         offset = codec.read(data, offset, values)
-    except Malformed as error:
+    except MalformedError as error:
         raise ProtocolError(f"a {what} of {len(data):,} bytes cannot be read: {error}") from None
     return values[0], offset
 

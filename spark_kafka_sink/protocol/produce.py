@@ -72,7 +72,7 @@ class PartitionProduceResponse(Message):
         ArrayOf(BatchIndexAndErrorMessage), since=8, default=(), ignorable=True
     )
     error_message: str | None = wire(STRING, since=8, nullable_since=8, default=None, ignorable=True)
-    current_leader: LeaderIdAndEpoch | None = wire(LeaderIdAndEpoch, since=10, tag=0, default=None, ignorable=True)
+    current_leader: LeaderIdAndEpoch | None = wire(LeaderIdAndEpoch, since=10, tag=0, default=None)
 
 
 @message
@@ -96,7 +96,7 @@ class NodeEndpoint(Message):
 class ProduceResponse(Message):
     responses: Sequence[TopicProduceResponse] = wire(ArrayOf(TopicProduceResponse), default=())
     throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
-    node_endpoints: Sequence[NodeEndpoint] = wire(ArrayOf(NodeEndpoint), since=10, tag=0, default=(), ignorable=True)
+    node_endpoints: Sequence[NodeEndpoint] = wire(ArrayOf(NodeEndpoint), since=10, tag=0, default=())
 
 
 PRODUCE = Api(ApiKey.PRODUCE, 3, 13, 9, ProduceRequest, ProduceResponse)

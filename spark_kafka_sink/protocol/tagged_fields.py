@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.values import (
     read_unsigned_varint,
     write_unsigned_varint,
 )
-from spark_kafka_sink.protocol.wire_errors import Malformed
+from spark_kafka_sink.protocol.wire_errors import MalformedError
 
 
 class TaggedField(NamedTuple):
@@ -69,7 +69,7 @@ def _read_raw(data: memoryview, offset: int) -> tuple[dict[int, memoryview], int
         size, offset = read_unsigned_varint(data, offset)
         check_fits(data, offset, size, f"a tagged field (tag {tag})")
         if tag in raw:
-            raise Malformed(f"tag {tag} twice")
+            raise MalformedError(f"tag {tag} twice")
         raw[tag] = data[offset : offset + size]
         offset += size
     return raw, offset
@@ -79,7 +79,7 @@ def _read_known(field: TaggedField, content: memoryview) -> Any:
     values: list[Any] = []
     end = field.codec.read(content, 0, values)
     if end != len(content):
-        raise Malformed(f"{len(content) - end:,} bytes too many", field.name)
+        raise MalformedError(f"{len(content) - end:,} bytes too many", field.name)
     return values[0]
 
 

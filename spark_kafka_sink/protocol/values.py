@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from spark_kafka_sink.protocol.wire_errors import Malformed, Unwritable
+from spark_kafka_sink.protocol.wire_errors import MalformedError, UnwritableError
 from spark_kafka_sink.protocol.wire_types import Buffer, FixedType, Records
 
 
@@ -72,7 +72,7 @@ def read_unsigned_varint(data: memoryview, offset: int) -> tuple[int, int]:
             if value > _UINT32_MAX:
                 break
             return value, offset
-    raise Malformed("a varint of more than 32 bits")
+    raise MalformedError("a varint of more than 32 bits")
 
 
 def write_unsigned_varint(tail: bytearray, value: int) -> None:
@@ -86,7 +86,7 @@ def check_fits(data: memoryview, offset: int, size: int, what: str) -> None:
     """`size` bytes from `offset` on are there. To be asked before anything of that size is made."""
     left = len(data) - offset
     if size > left:
-        raise Malformed(f"{what} of {size:,} bytes where {left:,} are left")
+        raise MalformedError(f"{what} needs {size:,} bytes where {left:,} are left")
 
 
 def _read_compact_length(data: memoryview, offset: int) -> tuple[int, int]:
@@ -107,12 +107,12 @@ def _classic_length(code: str, limit: int) -> LengthCodec:
     def read(data: memoryview, offset: int) -> tuple[int, int]:
         (length,) = packer.unpack_from(data, offset)
         if length < -1:
-            raise Malformed(f"a length of {length:,}")
+            raise MalformedError(f"a length of {length:,}")
         return length, offset + packer.size
 
     def write(tail: bytearray, length: int) -> None:
         if length > limit:
-            raise Unwritable(f"a length of {length:,} is over the limit of {limit:,}")
+            raise UnwritableError(f"a length of {length:,} is over the limit of {limit:,}")
         tail += packer.pack(length)
 
     return LengthCodec(read, write, packer.size)
@@ -143,7 +143,7 @@ def string_codec(length: LengthCodec, nullable: bool) -> Codec:
         size, offset = read_length(data, offset)
         if size < 0:
             if not nullable:
-                raise Malformed("null where a string must be")
+                raise MalformedError("null where a string must be")
             into.append(None)
             return offset
         check_fits(data, offset, size, "a string")
@@ -153,10 +153,13 @@ def string_codec(length: LengthCodec, nullable: bool) -> Codec:
     def write(out: MessageWriter, value: str | None) -> None:
         if value is None:
             if not nullable:
-                raise Unwritable("None where a string must be")
+                raise UnwritableError("None where a string must be")
             write_length(out.tail, -1)
             return
-        encoded = value.encode()
+        try:
+            encoded = value.encode()
+        except UnicodeEncodeError as error:
+            raise UnwritableError(f"not to be written as UTF-8: {error.reason}") from None
         write_length(out.tail, len(encoded))
         out.tail += encoded
 
@@ -171,7 +174,7 @@ def records_codec(length: LengthCodec, nullable: bool) -> Codec:
         size, offset = read_length(data, offset)
         if size < 0:
             if not nullable:
-                raise Malformed("null where records must be")
+                raise MalformedError("null where records must be")
             into.append(None)
             return offset
         check_fits(data, offset, size, "records")
@@ -181,7 +184,7 @@ def records_codec(length: LengthCodec, nullable: bool) -> Codec:
     def write(out: MessageWriter, records: Records | None) -> None:
         if records is None:
             if not nullable:
-                raise Unwritable("None where records must be")
+                raise UnwritableError("None where records must be")
             write_length(out.tail, -1)
             return
         write_length(out.tail, sum(map(len, records)))

@@ -21,22 +21,22 @@ class LocatedError(ValueError):
         return f"{self.path}: {self.cause}" if self.path else self.cause
 
 
-class Malformed(LocatedError):
+class MalformedError(LocatedError):
     """Bytes that are no message."""
 
 
-class Unwritable(LocatedError):
+class UnwritableError(LocatedError):
     """A value that its field cannot carry."""
 
 
-UNREADABLE: Final = (Malformed, struct.error, IndexError, UnicodeDecodeError)
+UNREADABLE: Final = (MalformedError, struct.error, IndexError, UnicodeDecodeError)
 """All that a reader raises on hostile bytes: struct.error and IndexError where the data ends too early."""
 
 
-def malformed(error: Exception) -> Malformed:
-    """Any of UNREADABLE as a Malformed."""
-    if isinstance(error, Malformed):
+def malformed(error: Exception) -> MalformedError:
+    """Any of UNREADABLE as a MalformedError."""
+    if isinstance(error, MalformedError):
         return error
     if isinstance(error, UnicodeDecodeError):
-        return Malformed(f"not UTF-8: {error.reason}")
-    return Malformed("the data ends here")
+        return MalformedError(f"not UTF-8: {error.reason}")
+    return MalformedError("the data ends here")
