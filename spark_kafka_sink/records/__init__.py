@@ -1,0 +1,1 @@
+"""Bytes of records: columns in, magic-2 record batches out, and back."""

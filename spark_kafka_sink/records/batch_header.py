@@ -1,0 +1,46 @@
+"""The 61 bytes before a batch's records, magic 2."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from spark_kafka_sink.records.compression import Buffer, Codec
+
+HEADER_SIZE = 61
+# base offset, length, leader epoch, magic, CRC: the checksum is over all that follows it.
+_UNCHECKED = struct.Struct(">qiibI")
+# attributes, last offset delta, first and max timestamp, producer id and epoch, base sequence, records.
+_CHECKED = struct.Struct(">hiqqqhii")
+_SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
+_MAGIC = 2
+_TRANSACTIONAL = 1 << 4
+
+
+def batch_header(
+    *,
+    record_count: int,
+    first_timestamp: int,
+    max_timestamp: int,
+    codec: Codec,
+    payload: Sequence[Buffer],
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytes:
+    """The header for `payload` (the records as they will be sent: compressed already), its length and CRC-32C filled in.
+
+    Base offset 0 and leader epoch -1, which the broker sets; CreateTime. Timestamps in ms, deltas counted from `first_timestamp`.
+    """
+    attributes = codec | (_TRANSACTIONAL if transactional else 0)
+    checked = _CHECKED.pack(
+        attributes, record_count - 1, first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count
+    )
+    crc, size = crc32c(checked), HEADER_SIZE
+    for buffer in payload:
+        crc = crc32c(buffer, crc)
+        size += len(buffer)
+    return _UNCHECKED.pack(0, size - _SIZE_BEFORE_LENGTH, -1, _MAGIC, crc) + checked

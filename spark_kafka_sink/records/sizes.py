@@ -1,0 +1,41 @@
+"""How large a record can become in a batch, before it is known which batch that is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.headers import header_counts, header_sizes
+from spark_kafka_sink.records.varints import varint_sizes
+from spark_kafka_sink.records.views import lengths_of
+
+# DefaultRecord.MAX_RECORD_OVERHEAD: length 5, attributes 1, timestamp delta 10, offset delta 5.
+_MAX_LENGTH, _ATTRIBUTES, _MAX_TIMESTAMP_DELTA, _MAX_OFFSET_DELTA = 5, 1, 10, 5
+
+
+def size_upper_bounds(
+    columns: RecordColumns, *, timestamp_range: int | None = None, max_offset_delta: int | None = None
+) -> NDArray[np.int64]:
+    """The most bytes that each row's record can take in a batch: as Java's DefaultRecord.recordSizeUpperBound, row by row.
+
+    Tighter where the caller knows that no timestamp is further than `timestamp_range` ms from its batch's first, or that no
+    offset delta is above `max_offset_delta`.
+    """
+    timestamp = _MAX_TIMESTAMP_DELTA if timestamp_range is None else varint_sizes(-timestamp_range - 1)
+    offset = _MAX_OFFSET_DELTA if max_offset_delta is None else varint_sizes(max_offset_delta)
+    sizes = np.full(columns.num_records, _MAX_LENGTH + _ATTRIBUTES + timestamp + offset, np.int64)
+    for column in (columns.key, columns.value):
+        sizes += 1 if column is None else _with_length(column)
+    if columns.headers is None:
+        sizes += 1
+    else:
+        sizes += varint_sizes(header_counts(columns.headers))
+        sizes += header_sizes(columns.headers)
+    return sizes
+
+
+def _with_length(column: pa.Array) -> NDArray[np.int64]:
+    lengths = lengths_of(column)
+    return varint_sizes(lengths) + (lengths if column.null_count == 0 else np.maximum(lengths, 0))

@@ -1,0 +1,109 @@
+"""Kafka's varints (zigzag, 7 bits a byte) for whole columns at once, as little-endian words that can be put end to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[Any]  # uint64: numpy keeps it where a Python int is the other operand, its stubs do not know
+
+_WIDE = 35  # a varlong of more than 8 bytes is cut behind its fifth: two words hold any 64-bit number
+_FIVE_CONTINUED = 0x80_80_80_80_80
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Up to 8 bytes a row: `word` holds them, the first lowest, and `bits` says how many bits of it. A plain int holds for
+    every row: columns of one width cost almost nothing then. Bits of `word` above `bits` are 0."""
+
+    word: Words | int
+    bits: Words | int
+    max_bytes: int
+
+    def then(self, other: Packed) -> Packed:
+        """These bytes, then the other's; both together must fit in 8."""
+        return Packed(self.word | (other.word << self.bits), self.bits + other.bits, self.max_bytes + other.max_bytes)
+
+
+ZERO_BYTE = Packed(0, 8, 1)
+
+
+def zigzag(values: NDArray[np.int64]) -> Words:
+    """0, -1, 1, -2 ... as 0, 1, 2, 3 ..."""
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def varints(values: NDArray[np.int64] | int) -> list[Packed]:
+    """Each number's varint: one `Packed`, or two where a number needs more than 8 bytes."""
+    if isinstance(values, int):
+        return _one_for_all((values << 1) ^ (values >> 63))
+    codes = zigzag(values)
+    low, high = int(codes.min()), int(codes.max())
+    if low == high:
+        return _one_for_all(low)
+    if high < 1 << 56:
+        return [_packed(codes, low, high)]
+    return _wide(codes)
+
+
+@overload
+def varint_sizes(values: int) -> int: ...
+@overload
+def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def varint_sizes(values: NDArray[np.int64] | int) -> NDArray[np.int64] | int:
+    """How many bytes each number's varint takes."""
+    if isinstance(values, int):
+        return _width((values << 1) ^ (values >> 63))
+    codes = zigzag(values)
+    low, high = (int(codes.min()), int(codes.max())) if len(codes) else (0, 0)
+    sizes = np.full(len(codes), _width(low), np.int64)
+    for byte in range(_width(low), _width(high)):
+        sizes += codes >= (1 << (7 * byte))
+    return sizes
+
+
+def _width(code: int) -> int:
+    return max(1, (code.bit_length() + 6) // 7)
+
+
+def _one_for_all(code: int) -> list[Packed]:
+    data = bytearray()
+    while code > 0x7F:
+        data.append(code & 0x7F | 0x80)
+        code >>= 7
+    data.append(code)
+    pieces = [bytes(data[:8]), bytes(data[8:])] if len(data) > 8 else [bytes(data)]
+    return [Packed(int.from_bytes(piece, "little"), 8 * len(piece), len(piece)) for piece in pieces]
+
+
+def _packed(codes: Words, low: int, high: int) -> Packed:
+    """Varints of codes under 2**56 that lie between `low` and `high`: only the widths that occur cost anything."""
+    narrowest, widest = _width(low), _width(high)
+    word = codes & 0x7F if widest > 1 else codes
+    for byte in range(1, widest):  # bits 7i to 7i+6 of the code become the lower bits of byte i
+        word |= (codes << byte) & (0x7F << (8 * byte))
+    for byte in range(1, narrowest):
+        word |= 1 << (8 * byte - 1)
+    bits: Words | int = 8 * narrowest
+    for byte in range(narrowest, widest):
+        longer = (codes >= (1 << (7 * byte))).astype(np.uint64)
+        word |= longer << (8 * byte - 1)
+        bits = (longer << 3) + bits
+    return Packed(word, bits, widest)
+
+
+def _wide(codes: Words) -> list[Packed]:
+    """Up to ten bytes: the first five, then the rest (no byte at all for the rows that end before)."""
+    long = codes >= (1 << _WIDE)
+    first = codes & ((1 << _WIDE) - 1)
+    short = _packed(first, 0, (1 << _WIDE) - 1)
+    rest = codes >> _WIDE
+    rest_packed = _packed(rest, 0, 1 << (64 - _WIDE - 1))
+    spread = short.word | np.where(long, np.uint64(_FIVE_CONTINUED), np.uint64(0))
+    return [
+        Packed(spread, np.where(long, np.uint64(40), short.bits), 5),
+        Packed(rest_packed.word, np.where(long, rest_packed.bits, np.uint64(0)), 5),
+    ]
