@@ -1,0 +1,114 @@
+"""One node of a cluster: its settings, its storage and its process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.kafka import java
+from tests.kafka.guardian import Guardian
+
+# A broker that keeps silent for this long is fenced and its partitions get other leaders. Kafka's 9 s would make every test that
+# kills a leader wait for it; under 4 s a busy machine fences brokers that are well.
+SESSION_TIMEOUT_MS = 4_000
+
+
+class Broker:
+    """A node that is broker and controller in one. Owned by the thread that owns its cluster."""
+
+    def __init__(self, node_id: int, port: int, folder: Path, guardian: Guardian, options: list[str]) -> None:
+        """`port`: of the clients' listener; `folder`: for its settings, log and data; `options`: of the virtual machine."""
+        self.id = node_id
+        self.port = port
+        self.log_dir = folder / f"data-{node_id}"
+        self.output = folder / f"broker-{node_id}.log"
+        self._settings_file = folder / f"broker-{node_id}.properties"
+        self._guardian = guardian
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        self._settings_file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def format(self, cluster_id: str) -> None:
+        java.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings_file), timeout_s=60)
+
+    def start(self) -> None:
+        with self.output.open("ab") as output:
+            self._process = java.start("kafka.Kafka", str(self._settings_file), options=self._options, output=output)
+        self._guardian.watch_process(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError(f"broker {self.id} is not running")
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL: no controlled shutdown, no last flush. Does nothing to a broker that is not running."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait(timeout=30)
+        self._guardian.forget_process(self._process.pid)
+        self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP: the connections stay, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            raise RuntimeError(f"broker {self.id} is not running")
+        self._process.send_signal(number)
+
+    def output_tail(self, lines: int = 30) -> str:
+        if not self.output.exists():
+            return ""
+        return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
+
+
+def settings(
+    node_id: int, *, ports: tuple[int, int, int], advertised: str, voters: str, brokers: int, log_dir: Path
+) -> dict[str, str]:
+    """server.properties of one node. `ports`: of its listeners for clients, other brokers and controllers.
+
+    Brokers talk to each other on a listener of their own, so that a proxy between clients and a broker never touches replication.
+    """
+    client, internal, controller = ports
+    replicas = min(3, brokers)
+    in_sync = max(1, replicas - 1)
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "INTERNAL",
+        "listeners": f"CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"CLIENT://{advertised},INTERNAL://127.0.0.1:{internal}",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(log_dir),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(replicas),
+        "offsets.topic.num.partitions": "4",  # Kafka's 50 cost a second of the first consumer group on a small machine
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(in_sync),
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        "log.cleaner.dedupe.buffer.size": "8388608",  # Kafka's 128 MB would be a quarter of the heap given here
+    }

@@ -1,0 +1,154 @@
+"""A real Kafka of our own: 1 or 3 KRaft nodes on free loopback ports, started for a test and gone without trace after it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.kafka import kafka
+from tests.kafka.broker import Broker, settings
+from tests.kafka.guardian import Guardian
+from tests.kafka.jars import jars
+from tests.kafka.ports import free_ports
+
+TMPFS = Path("/dev/shm")
+TMPFS_BYTES_WANTED = 2 * 1024**3
+
+
+class KafkaCluster(kafka.Kafka):
+    """Starts in the constructor, ends in `stop()` or at the end of a `with`; should the process die first, a guardian ends it.
+
+    Not thread-safe: the thread that made it kills, pauses and stops.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        advertised: Mapping[int, str] | None = None,
+        heap_mb: int = 512,
+        java_options: Sequence[str] = (),
+        deadline_s: float = 90.0,
+    ) -> None:
+        """Node ids count from 1.
+
+        overrides: broker settings, for every node, over those of `broker.settings`.
+        advertised: node id -> "host:port" that the node tells its clients instead of its own address: a proxy's.
+        heap_mb: of each node. deadline_s: how long they may take to be ready; then TimeoutError with their logs' tails.
+        """
+        jars()  # first, as they may have to be downloaded: that is no part of the deadline
+        self._folder = data_folder()
+        self._guardian = Guardian()
+        self._guardian.watch_folder(self._folder)
+        ports = free_ports(3 * brokers)
+        options = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-XX:+UseG1GC", "-Djava.awt.headless=true", *java_options]
+        self._brokers = {
+            node: Broker(node, ports[3 * (node - 1)], self._folder, self._guardian, options) for node in range(1, brokers + 1)
+        }
+        advertised = {node: f"127.0.0.1:{broker.port}" for node, broker in self._brokers.items()} | dict(advertised or {})
+        super().__init__(",".join(advertised[node] for node in self._brokers))
+        try:
+            self._configure(ports, advertised, overrides or {})
+            self._start_all(deadline_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _configure(self, ports: list[int], advertised: Mapping[int, str], overrides: Mapping[str, str]) -> None:
+        voters = ",".join(f"{node}@127.0.0.1:{ports[3 * (node - 1) + 2]}" for node in self._brokers)
+        for node, broker in self._brokers.items():
+            client, internal, controller = ports[3 * (node - 1) : 3 * node]
+            own = settings(
+                node,
+                ports=(client, internal, controller),
+                advertised=advertised[node],
+                voters=voters,
+                brokers=len(self._brokers),
+                log_dir=broker.log_dir,
+            )
+            broker.configure(own | dict(overrides))
+
+    def _start_all(self, deadline_s: float) -> None:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        with ThreadPoolExecutor(len(self._brokers)) as pool:
+            list(pool.map(lambda broker: broker.format(cluster_id), self._brokers.values()))
+        for broker in self._brokers.values():
+            broker.start()
+        self.wait_for(self._all_there, f"{len(self._brokers)} broker(s) ready", deadline_s)
+
+    def _all_there(self) -> bool:
+        dead = [node for node, broker in self._brokers.items() if not broker.alive]
+        if dead:
+            raise RuntimeError(self.explain(f"broker(s) {dead} ended while starting"))
+        return set(self.metadata().brokers) == set(self._brokers)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return list(self._brokers)
+
+    def address(self, broker_id: int) -> str:
+        """host:port where the broker itself listens for clients, whatever it advertises."""
+        return f"127.0.0.1:{self._brokers[broker_id].port}"
+
+    def pid(self, broker_id: int) -> int:
+        return self._brokers[broker_id].pid
+
+    def log_dir(self, broker_id: int) -> Path:
+        """Holds one folder `<topic>-<partition>` for each replica the broker has."""
+        return self._brokers[broker_id].log_dir
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads the partition now; -1 when none does."""
+        return self.metadata(topic).topics[topic].partitions[partition].leader
+
+    def kill(self, broker_id: int) -> None:
+        """SIGKILL; returns when the process is gone. The others notice when their connections break or its session ends."""
+        self._brokers[broker_id].kill()
+
+    def restart(self, broker_id: int, *, deadline_s: float = 60.0) -> None:
+        """Starts a killed broker (a running one is killed first) on its old data and address; returns when it serves again."""
+        self.kill(broker_id)
+        self._brokers[broker_id].start()
+        # Asked itself: the others list it until its old session ends, whether it is there or not.
+        itself = kafka.Kafka(self.address(broker_id))
+        self.wait_for(lambda: broker_id in itself.metadata().brokers, f"broker {broker_id} back after a restart", deadline_s)
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: the broker keeps its connections and answers nothing."""
+        self._brokers[broker_id].pause()
+
+    def resume(self, broker_id: int) -> None:
+        self._brokers[broker_id].resume()
+
+    def heal(self, *, deadline_s: float = 90.0) -> None:
+        """Resumes and restarts what a test stopped; returns when every replica of every topic is in sync again."""
+        for broker in self._brokers.values():
+            if broker.alive:
+                broker.resume()
+            else:
+                broker.start()
+        self.wait_for(lambda: self._all_there() and kafka.in_sync(self.metadata()), "all brokers and replicas back", deadline_s)
+
+    def stop(self) -> None:
+        """Kills every node and removes all data; may be called again. There is nothing left that a clean shutdown could save."""
+        for broker in self._brokers.values():
+            broker.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._guardian.close()
+
+    def explain(self, message: str) -> str:
+        tails = [f"--- broker {node} said last:\n{broker.output_tail()}" for node, broker in self._brokers.items()]
+        return "\n".join([message, *tails])
+
+
+def data_folder() -> Path:
+    """A new folder, in memory where there is room: with many partitions a disk, not the client, would decide the speed."""
+    roomy = TMPFS.is_dir() and os.access(TMPFS, os.W_OK) and shutil.disk_usage(TMPFS).free >= TMPFS_BYTES_WANTED
+    return Path(tempfile.mkdtemp(prefix="spark-kafka-sink-", dir=TMPFS if roomy else None))

@@ -1,0 +1,72 @@
+"""Copies the jars that a pom.xml names out of Maven into a cache outside the repository, once per content of that file."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+KAFKA_POM = Path(__file__).with_name("pom.xml")
+DOWNLOAD_DEADLINE_S = 900
+
+
+class JarsUnavailableError(RuntimeError):
+    """The jars are not in the cache and Maven could not bring them; says what was tried."""
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept: XDG_CACHE_HOME, else ~/.cache, and there a folder of this project."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-kafka-sink"
+
+
+def jars(pom: Path = KAFKA_POM, *, what: str = "Kafka 4.1.0 (about 55 MB; 5 seconds to a few minutes)") -> Path:
+    """The folder that holds every jar `pom` needs. `what` is said on stderr when they must be downloaded first."""
+    pom = pom.resolve()
+    key = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    folder = cache_dir() / f"{pom.parent.name}-{key}"
+    if not folder.is_dir():
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock")):
+            if not folder.is_dir():  # another process may have copied them while this one waited
+                _copy(pom, folder, what)
+    return folder
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _copy(pom: Path, folder: Path, what: str) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsUnavailableError(f"Maven (mvn) is not on the PATH, and {folder} does not hold the jars of {pom.name} yet")
+    print(f"Downloading {what} with Maven into {folder}", file=sys.stderr, flush=True)
+    partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        _run_maven(maven, pom, partial)
+        partial.rename(folder)  # atomic: a folder of this name is always complete
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _run_maven(maven: str, pom: Path, target: Path) -> None:
+    goal = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    try:
+        done = subprocess.run(
+            goal, cwd=target, capture_output=True, text=True, errors="replace", timeout=DOWNLOAD_DEADLINE_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise JarsUnavailableError(f"Maven did not copy the jars of {pom} within {DOWNLOAD_DEADLINE_S} s") from None
+    if done.returncode != 0 or not any(target.glob("*.jar")):
+        said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        raise JarsUnavailableError(f"Maven could not copy the jars of {pom} (exit code {done.returncode}):\n{said}")

@@ -1,0 +1,62 @@
+"""Starts Java programs out of the cached jars."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from tests.kafka.jars import jars
+
+LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+def java() -> str:
+    """The Java to run: that of JAVA_HOME, else the PATH's."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if found is None:
+        raise FileNotFoundError(
+            f"no java in {'JAVA_HOME' if home else 'the PATH'}: a broker and Spark both need Java 17 or newer"
+        )
+    return found
+
+
+def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """The command line of `main_class` of Kafka; `options` are the virtual machine's."""
+    logging = f"-Dlog4j2.configurationFile={LOG4J}"
+    return [java(), *options, logging, "-cp", str(jars() / "*"), main_class, *arguments]
+
+
+def run(main_class: str, *arguments: str, timeout_s: float) -> str:
+    """Runs a tool to its end and returns what it printed; a failure is an error that holds the tail of it."""
+    # Tools live for a second: the quick compiler alone and a single-threaded collector start fastest.
+    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    done = subprocess.run(
+        command(main_class, *arguments, options=options),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=timeout_s,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-20:])
+        raise RuntimeError(f"{main_class} ended with exit code {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+def start(main_class: str, *arguments: str, options: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Starts a program that goes on running, in a session of its own so that a Ctrl-C does not reach it."""
+    return subprocess.Popen(
+        command(main_class, *arguments, options=options),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )

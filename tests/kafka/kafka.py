@@ -1,0 +1,87 @@
+"""A Kafka that can be reached at some addresses, whoever runs it: its topics, asked for through confluent-kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, TopicMetadata
+
+REQUEST_TIMEOUT_S = 10.0
+
+
+class Kafka:
+    """Somebody's Kafka: it is used, not stopped."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        # log_level 0: a broker that is down on purpose is no news; whoever waits in vain gets an error that says it.
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0, "reconnect.backoff.max.ms": 200})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends what this object started, which is nothing here."""
+
+    def metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """What the cluster says of itself now; raises KafkaException when no broker answers in 10 s."""
+        if topic is None:
+            return self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+        return self.admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+        *,
+        deadline_s: float = 60.0,
+    ) -> str:
+        """Creates a topic and returns its name once every partition has a leader. `replication` None: the broker's default."""
+        new = NewTopic(name, num_partitions=partitions, replication_factor=replication or -1, config=dict(config or {}))
+        self.admin.create_topics([new], request_timeout=REQUEST_TIMEOUT_S)[name].result(timeout=deadline_s)
+        self.wait_for(
+            lambda: has_leaders(self.metadata(name).topics[name], partitions),
+            f"leaders of all {partitions} partitions of {name}",
+            deadline_s,
+        )
+        return name
+
+    def delete_topic(self, name: str, *, deadline_s: float = 30.0) -> None:
+        self.admin.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)[name].result(timeout=deadline_s)
+
+    def wait_for(self, reached: Callable[[], bool], what: str, deadline_s: float) -> None:
+        """Asks until `reached()`; a broker that does not answer is asked again. TimeoutError names `what` at the deadline."""
+        deadline = time.monotonic() + deadline_s
+        cause: KafkaException | None = None
+        while True:
+            try:
+                if reached():
+                    return
+            except KafkaException as error:
+                cause = error
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.explain(f"{what}: not within {deadline_s:g} s at {self.bootstrap_servers}")) from cause
+            time.sleep(0.05)
+
+    def explain(self, message: str) -> str:
+        """`message` with what is known of why; subclasses that have the brokers' logs add their tails."""
+        return message
+
+
+def has_leaders(topic: TopicMetadata, partitions: int) -> bool:
+    return len(topic.partitions) == partitions and all(p.leader >= 0 for p in topic.partitions.values())
+
+
+def in_sync(metadata: ClusterMetadata) -> bool:
+    """Whether every replica of every partition has caught up with a leader that there is."""
+    every = [partition for topic in metadata.topics.values() for partition in topic.partitions.values()]
+    return all(p.leader >= 0 and len(p.isrs) == len(p.replicas) for p in every)
