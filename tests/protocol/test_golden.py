@@ -1,0 +1,39 @@
+"""What Java's own classes wrote is what we write, and we read it back."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.protocol.messages import APIS, decode_request
+from tests.protocol.golden_messages import CLIENT_ID, CORRELATION_ID, Golden, golden_messages
+from tests.protocol.whole import decode, encode
+
+
+@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+def test_we_write_javas_bytes(golden: Golden) -> None:
+    written = encode(golden.api, golden.version, golden.kind, CORRELATION_ID, CLIENT_ID, golden.message())
+
+    assert written.hex() == golden.data.hex()
+
+
+@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+def test_we_read_javas_bytes(golden: Golden) -> None:
+    assert decode(golden.api, golden.version, golden.kind, golden.data) == (CORRELATION_ID, golden.message())
+
+
+@pytest.mark.parametrize("golden", [golden for golden in golden_messages() if golden.kind == "request"], ids=str)
+def test_we_read_javas_request_headers(golden: Golden) -> None:
+    header, _ = decode_request(golden.data)
+
+    assert (header.api_key, header.api_version, header.client_id) == (golden.api.key, golden.version, CLIENT_ID)
+
+
+def test_every_version_of_every_api_is_among_them() -> None:
+    spoken = {
+        (api.key, version, kind)
+        for api in APIS.values()
+        for version in range(api.min_version, api.max_version + 1)
+        for kind in ("request", "response")
+    }
+
+    assert {(golden.api.key, golden.version, golden.kind) for golden in golden_messages()} == spoken
