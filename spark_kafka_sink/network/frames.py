@@ -1,0 +1,125 @@
+"""Kafka's frames: four bytes of size, then as many bytes of message. Sizes are checked before memory is taken for them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from spark_kafka_sink.errors import ProtocolError, UsageError
+from spark_kafka_sink.network.channel import Buffer
+
+MAX_BUFFERS_PER_SEND: Final = 1024
+"""IOV_MAX on Linux and macOS: sendmsg refuses more with EMSGSIZE."""
+
+MAX_FRAME_SIZE: Final = 2**31 - 1
+
+_SIZE: Final = struct.Struct(">i")
+
+# What other protocols' first four bytes are: the usual mistakes when a port is not a Kafka listener of this kind.
+_STRANGERS: Final = (
+    (b"HTTP", "an HTTP server answers there"),
+    (b"\x15\x03", "a TLS listener answers there with an alert, and this connection is not encrypted"),
+    (b"\x16\x03", "the other end speaks TLS, and this connection is not encrypted"),
+    (b"SSH-", "an SSH server answers there"),
+)
+
+
+class FrameReader:
+    """Takes one connection's bytes as they come and gives whole frames. `peer` is host:port, for error texts."""
+
+    def __init__(self, max_size: int, peer: str) -> None:
+        self._max_size = max_size
+        self._peer = peer
+        self._size = bytearray(_SIZE.size)
+        self._start()
+
+    def _start(self) -> None:
+        self._frame: bytearray | None = None
+        self._unread = memoryview(self._size)
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return self._frame is not None or len(self._unread) < _SIZE.size
+
+    @property
+    def progress(self) -> str:
+        """How much of the frame is here, for error texts."""
+        if self._frame is None:
+            return f"{_SIZE.size - len(self._unread)} of a size's {_SIZE.size} bytes"
+        return f"{len(self._frame) - len(self._unread):,} of a frame's {len(self._frame):,} bytes"
+
+    def read(self, recv_into: Callable[[memoryview], int | None]) -> memoryview | None:
+        """The next frame without its size, or None when it is not here yet.
+
+        `recv_into` is a channel's. Raises ProtocolError for a size that is out of range, EOFError at the end of the stream.
+        """
+        while True:
+            count = recv_into(self._unread)
+            if count is None:
+                return None
+            if count == 0:
+                raise EOFError
+            self._unread = self._unread[count:]
+            if len(self._unread):
+                continue
+            if self._frame is not None:
+                frame = memoryview(self._frame)
+                self._start()
+                return frame
+            self._frame = bytearray(self._checked_size())
+            self._unread = memoryview(self._frame)
+
+    def _checked_size(self) -> int:
+        size: int = _SIZE.unpack(self._size)[0]
+        # Java takes a size of 0, which SASL without Kafka's own headers used; no message of Kafka's is empty.
+        if 0 < size <= self._max_size:
+            return size
+        start = bytes(self._size)
+        hint = next((hint for prefix, hint in _STRANGERS if start.startswith(prefix)), None)
+        raise ProtocolError(
+            f"{self._peer} sent a frame of {size:,} bytes where 1 to {self._max_size:,} are possible"
+            + (f": {hint}" if hint else f" (first bytes {start!r})"),
+            peer=self._peer,
+            size=size,
+        )
+
+
+class FrameWriter:
+    """One frame on its way out: its size and the message's buffers, which are sent from where they are.
+
+    The buffers belong to the frame until it `is_done` or its connection is closed.
+    """
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        views = [view for buffer in buffers if len(view := memoryview(buffer).cast("B"))]
+        self._size = sum(map(len, views))
+        if self._size > MAX_FRAME_SIZE:
+            raise UsageError(f"a message of {self._size:,} bytes does not fit in a frame, which takes {MAX_FRAME_SIZE:,}")
+        self._views = [memoryview(_SIZE.pack(self._size)), *views]
+        self._next = 0
+        self._left = self._size + _SIZE.size
+
+    @property
+    def is_done(self) -> bool:
+        return self._left == 0
+
+    def write(self, send: Callable[[Sequence[Buffer]], int]) -> bool:
+        """Give the channel's `send` what it takes; whether all is sent. Each buffer is passed over once."""
+        while self._left:
+            sent = send(self._views[self._next : self._next + MAX_BUFFERS_PER_SEND])
+            if not sent:
+                return False
+            self._left -= sent
+            self._advance(sent)
+        self._views.clear()
+        return True
+
+    def _advance(self, sent: int) -> None:
+        views = self._views
+        while sent and sent >= len(views[self._next]):
+            sent -= len(views[self._next])
+            self._next += 1
+        if sent:
+            views[self._next] = views[self._next][sent:]

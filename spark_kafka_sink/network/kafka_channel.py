@@ -1,0 +1,73 @@
+"""A connection as its selector sees it: channel, where it stands, the frame it reads and the frame it writes."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from selectors import EVENT_READ, EVENT_WRITE
+
+from spark_kafka_sink.network.channel import Channel
+from spark_kafka_sink.network.frames import FrameReader, FrameWriter
+
+
+class ChannelState(Enum):
+    """CONNECTING: TCP. HANDSHAKING: what the channel needs before frames (TLS). READY: frames."""
+
+    CONNECTING = auto()
+    HANDSHAKING = auto()
+    READY = auto()
+
+
+class KafkaChannel:
+    """Java's KafkaChannel: bytes and frames of one connection, on the selector's thread."""
+
+    def __init__(self, connection_id: int, channel: Channel, max_frame_size: int, now_ms: int) -> None:
+        self.connection_id = connection_id
+        self.channel = channel
+        self.state = ChannelState.CONNECTING
+        self.muted = False
+        self.last_active_ms = now_ms
+        self.events = 0
+        self._reader = FrameReader(max_frame_size, channel.peer)
+        self._writer: FrameWriter | None = None
+
+    @property
+    def is_sending(self) -> bool:
+        return self._writer is not None
+
+    def wanted_events(self) -> int:
+        if self.state is ChannelState.CONNECTING:
+            return EVENT_WRITE
+        if self.state is ChannelState.HANDSHAKING:
+            return self.channel.interest
+        return (0 if self.muted else EVENT_READ) | (EVENT_WRITE if self.is_sending else 0)
+
+    def prepare(self) -> bool:
+        """Go on towards READY; whether it has just been reached."""
+        if self.state is ChannelState.CONNECTING and self.channel.finish_connect():
+            self.state = ChannelState.HANDSHAKING
+        if self.state is ChannelState.HANDSHAKING and self.channel.handshake():
+            self.state = ChannelState.READY
+            return True
+        return False
+
+    def send(self, frame: FrameWriter) -> None:
+        self._writer = frame
+
+    def write(self) -> bool:
+        """Whether a frame has just been sent whole."""
+        if self._writer is None or not self._writer.write(self.channel.send):
+            return False
+        self._writer = None
+        return True
+
+    def read(self) -> memoryview | None:
+        """A frame that has just become whole."""
+        return self._reader.read(self.channel.recv_into)
+
+    def cut_off(self) -> str:
+        """What the end of the stream means here, in words."""
+        if self.state is not ChannelState.READY:
+            return "it closed the connection during the handshake"
+        if self._reader.in_frame:
+            return f"it closed the connection after {self._reader.progress}"
+        return "it closed the connection"

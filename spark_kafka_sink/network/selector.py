@@ -1,0 +1,247 @@
+"""The loop over sockets: connects, writes frames, reads frames, and says once per poll what happened."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from selectors import EVENT_READ, EVENT_WRITE
+
+from spark_kafka_sink.errors import DisconnectedError, PeerError, ProtocolError, UsageError
+from spark_kafka_sink.network.channel import Buffer, Channel
+from spark_kafka_sink.network.frames import FrameWriter
+from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel
+from spark_kafka_sink.network.wakeup import Wakeup
+
+NEVER = -1
+"""A `max_idle_ms` that closes nothing."""
+
+
+def monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """A connection that ended, and is closed. `idle`: by us, because nothing happened on it; no fault of the far end."""
+
+    connection_id: int
+    error: PeerError
+    idle: bool = False
+
+
+@dataclass(slots=True)
+class PollResult:
+    """What one poll saw, each by connection id, in the order in which it is to be looked at."""
+
+    sent: list[int] = field(default_factory=list)
+    received: list[tuple[int, memoryview]] = field(default_factory=list)
+    disconnected: list[Disconnected] = field(default_factory=list)
+    connected: list[int] = field(default_factory=list)
+
+
+class Selector:
+    """Java's Selector: many connections, each named by a number that the caller gives.
+
+    One thread owns it and everything in it; only `wakeup()` may be called from others. Connections that fail are closed here
+    and reported by the poll; those that the caller closes are not reported.
+    """
+
+    def __init__(self, *, max_frame_size: int, max_idle_ms: int = NEVER, clock: Callable[[], int] = monotonic_ms) -> None:
+        self._max_frame_size = max_frame_size
+        self._max_idle_ms = max_idle_ms
+        self._clock = clock
+        self._selector = selectors.DefaultSelector()
+        self._wakeup = Wakeup()
+        self._selector.register(self._wakeup, EVENT_READ)
+        # Least recently active first: the one that may be idle for too long.
+        self._channels: dict[int, KafkaChannel] = {}
+        self._to_write: list[KafkaChannel] = []
+        self._buffered: dict[int, KafkaChannel] = {}
+
+    # Connections
+
+    def register(self, connection_id: int, channel: Channel) -> None:
+        """Take over a channel, connected or connecting; it is reported as connected when its handshake is done."""
+        if connection_id in self._channels:
+            raise UsageError(f"connection {connection_id} is there already")
+        known = KafkaChannel(connection_id, channel, self._max_frame_size, self._clock())
+        known.events = known.wanted_events()
+        self._selector.register(channel, known.events, known)
+        self._channels[connection_id] = known
+
+    def send(self, connection_id: int, buffers: Sequence[Buffer]) -> None:
+        """Begin to send a message in one frame, while the connection `can_send`. The buffers must stay as they are until
+        the poll reports it as sent or the connection is closed."""
+        if not self.can_send(connection_id):
+            raise UsageError(f"connection {connection_id} cannot send now: it is not ready, or has a frame on its way")
+        channel = self._channels[connection_id]
+        channel.send(FrameWriter(buffers))
+        self._touch(channel, self._clock())
+        self._to_write.append(channel)
+
+    def can_send(self, connection_id: int) -> bool:
+        channel = self._channels.get(connection_id)
+        return channel is not None and channel.state is ChannelState.READY and not channel.is_sending
+
+    def is_ready(self, connection_id: int) -> bool:
+        channel = self._channels.get(connection_id)
+        return channel is not None and channel.state is ChannelState.READY
+
+    def mute(self, connection_id: int) -> None:
+        """Read nothing more from it until `unmute`; what is read so far is kept."""
+        self._set_muted(connection_id, True)
+
+    def unmute(self, connection_id: int) -> None:
+        self._set_muted(connection_id, False)
+
+    def _set_muted(self, connection_id: int, muted: bool) -> None:
+        channel = self._channels[connection_id]
+        channel.muted = muted
+        self._note_buffered(channel)
+        self._watch(channel)
+
+    def close_connection(self, connection_id: int) -> None:
+        """Close it, if it is there, without a report. A frame on its way is dropped, its buffers are free afterwards."""
+        channel = self._channels.pop(connection_id, None)
+        if channel is None:
+            return
+        self._buffered.pop(connection_id, None)
+        if channel.events:
+            self._selector.unregister(channel.channel)
+        channel.events = 0
+        channel.channel.close()
+
+    def wakeup(self) -> None:
+        """End the poll that runs now or comes next. From any thread."""
+        self._wakeup.wakeup()
+
+    def close(self) -> None:
+        for connection_id in list(self._channels):
+            self.close_connection(connection_id)
+        self._selector.close()
+        self._wakeup.close()
+
+    # The loop
+
+    def poll(self, timeout_ms: int) -> PollResult:
+        """Wait for something to happen, at most `timeout_ms`, and do what can be done without waiting.
+
+        At most one frame is received per connection, so that one peer does not starve the others and a muted one stays quiet.
+        """
+        result = PollResult()
+        self._write_new(result)
+        buffered = list(self._buffered.values())
+        at_once = bool(result.sent or result.disconnected or buffered)
+        keys = self._selector.select(0 if at_once else self._until_idle(timeout_ms) / 1000)
+        now_ms = self._clock()
+        ready = {}
+        for key, events in keys:
+            if key.data is None:
+                self._wakeup.drain()
+            else:
+                ready[key.data.connection_id] = (key.data, events)
+        for channel in buffered:
+            ready.setdefault(channel.connection_id, (channel, EVENT_READ))
+        for channel, events in ready.values():
+            self._serve(channel, events, now_ms, result)
+        self._close_idle(now_ms, result)
+        return result
+
+    def _write_new(self, result: PollResult) -> None:
+        """Frames given since the last poll are written without asking first whether they can be: mostly they can, and a
+        request then costs one system call instead of four."""
+        new, self._to_write = self._to_write, []
+        for channel in new:
+            self._guarded(self._write, channel, result)
+
+    def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult) -> None:
+        self._touch(channel, now_ms)
+        if channel.state is not ChannelState.READY:
+            self._guarded(self._prepare, channel, result)
+            return
+        # Before writing: what a peer said before it closed the connection is still there to be read.
+        if events & EVENT_READ and not channel.muted:
+            self._guarded(self._read, channel, result)
+        if events & EVENT_WRITE:
+            self._guarded(self._write, channel, result)
+
+    def _prepare(self, channel: KafkaChannel, result: PollResult) -> None:
+        if channel.prepare():
+            result.connected.append(channel.connection_id)
+            self._note_buffered(channel)
+
+    def _read(self, channel: KafkaChannel, result: PollResult) -> None:
+        frame = channel.read()
+        if frame is not None:
+            result.received.append((channel.connection_id, frame))
+        self._note_buffered(channel)
+
+    def _write(self, channel: KafkaChannel, result: PollResult) -> None:
+        if channel.write():
+            result.sent.append(channel.connection_id)
+
+    def _guarded(self, step: Callable[[KafkaChannel, PollResult], None], channel: KafkaChannel, result: PollResult) -> None:
+        """Do a step of a connection's; if it fails, the connection is closed and reported."""
+        if self._channels.get(channel.connection_id) is not channel:
+            return
+        try:
+            step(channel, result)
+        except ProtocolError as error:
+            self._fail(channel, error, result)
+        except EOFError:
+            self._fail(channel, _lost(channel, channel.cut_off()), result)
+        except OSError as error:
+            self._fail(channel, _lost(channel, error.strerror or str(error)), result)
+        else:
+            self._watch(channel)
+
+    def _fail(self, channel: KafkaChannel, error: PeerError, result: PollResult, *, idle: bool = False) -> None:
+        self.close_connection(channel.connection_id)
+        result.disconnected.append(Disconnected(channel.connection_id, error, idle))
+
+    def _watch(self, channel: KafkaChannel) -> None:
+        """Tell the system what this connection waits for now, if that changed."""
+        wanted = channel.wanted_events()
+        if wanted == channel.events:
+            return
+        if not wanted:
+            self._selector.unregister(channel.channel)
+        elif not channel.events:
+            self._selector.register(channel.channel, wanted, channel)
+        else:
+            self._selector.modify(channel.channel, wanted, channel)
+        channel.events = wanted
+
+    def _note_buffered(self, channel: KafkaChannel) -> None:
+        if channel.state is ChannelState.READY and not channel.muted and channel.channel.has_buffered_bytes():
+            self._buffered[channel.connection_id] = channel
+        else:
+            self._buffered.pop(channel.connection_id, None)
+
+    # Idle connections
+
+    def _touch(self, channel: KafkaChannel, now_ms: int) -> None:
+        channel.last_active_ms = now_ms
+        self._channels[channel.connection_id] = self._channels.pop(channel.connection_id)
+
+    def _oldest(self) -> KafkaChannel | None:
+        return next(iter(self._channels.values()), None) if self._max_idle_ms != NEVER else None
+
+    def _until_idle(self, timeout_ms: int) -> int:
+        oldest = self._oldest()
+        if oldest is None:
+            return timeout_ms
+        return max(0, min(timeout_ms, oldest.last_active_ms + self._max_idle_ms - self._clock()))
+
+    def _close_idle(self, now_ms: int, result: PollResult) -> None:
+        while (oldest := self._oldest()) is not None and (idle_ms := now_ms - oldest.last_active_ms) >= self._max_idle_ms:
+            text = f"nothing happened on it for {idle_ms:,} ms (connections.max.idle.ms)"
+            self._fail(oldest, _lost(oldest, text), result, idle=True)
+
+
+def _lost(channel: KafkaChannel, cause: str) -> DisconnectedError:
+    peer = channel.channel.peer
+    done = "lost the connection to" if channel.state is ChannelState.READY else "could not connect to"
+    return DisconnectedError(f"{done} {peer}: {cause}", peer=peer)
