@@ -14,7 +14,7 @@ from spark_kafka_sink.records.views import Order, Views, column_views, lengths_o
 def header_counts(headers: pa.Array) -> NDArray[np.int64]:
     """How many headers each row has; a null list has none."""
     offsets = offsets_of(headers)
-    counts: NDArray[np.int64] = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
+    counts: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
     valid = valid_mask(headers)
     return counts if valid is None else counts * valid
 

@@ -109,7 +109,7 @@ class _Place:
 def _store_numbers(place: _Place, element: _Numbers) -> None:
     """Two overlapping stores: the length with 4 zero bytes behind it, then the first 8 bytes of data, unaligned."""
     head, tail = element.head, element.tail
-    bits: Words | int = head.bits + tail.bits
+    bits: Words | int = head.bits + tail.bits if tail.max_bytes else head.bits
     place.items("<u8", 0)[:] = (bits >> 3) + element.zeros
     data = 4 + element.zeros
     if tail.max_bytes == 0:

@@ -20,8 +20,13 @@ INT32_MAX = 2**31 - 1
 Order = NDArray[np.intp] | None
 Lengths = NDArray[np.int64] | int
 
-_SMALL_OFFSETS = (pa.types.is_binary, pa.types.is_string)
-_LARGE_OFFSETS = (pa.types.is_large_binary, pa.types.is_large_string)
+_SAME_BYTES_AS = {
+    pa.binary().id: pa.binary(),
+    pa.string().id: pa.binary(),
+    pa.large_binary().id: pa.large_binary(),
+    pa.large_string().id: pa.large_binary(),
+}
+_LARGE_OFFSETS = (pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +50,19 @@ class Views:
 
 def byte_column(array: pa.Array) -> pa.Array:
     """The same memory as binary or large_binary: text needs no check here, its bytes are what is sent."""
-    if any(is_type(array.type) for is_type in _SMALL_OFFSETS):
-        wanted = pa.binary()
-    elif any(is_type(array.type) for is_type in _LARGE_OFFSETS):
-        wanted = pa.large_binary()
-    else:
+    wanted = _SAME_BYTES_AS.get(array.type.id)
+    if wanted is None:
         raise SchemaError(f"a column of type {array.type} holds no bytes: cast it to binary or string", type=str(array.type))
     return pa.Array.from_buffers(wanted, len(array), array.buffers(), offset=array.offset)
 
 
 def offsets_of(array: pa.Array) -> NDArray[Any]:
     """The n+1 offsets of a binary, string or list column (int32 or int64), for the rows of this slice only."""
-    large = any(is_type(array.type) for is_type in (*_LARGE_OFFSETS, pa.types.is_large_list))
+    dtype = np.dtype(np.int64 if array.type.id in _LARGE_OFFSETS else np.int32)
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
-        return np.zeros(len(array) + 1, np.int64 if large else np.int32)
-    size = 8 if large else 4
-    return np.frombuffer(buffer, np.int64 if large else np.int32, len(array) + 1, array.offset * size)
+        return np.zeros(len(array) + 1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
 
 
 def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
@@ -77,7 +78,7 @@ def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
 def lengths_of(array: pa.Array) -> NDArray[np.int64]:
     """Bytes of each row, -1 for null."""
     offsets = offsets_of(array)
-    lengths: NDArray[np.int64] = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
+    lengths: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
     valid = valid_mask(array)
     if valid is not None:
         lengths[~valid] = -1
