@@ -11,11 +11,11 @@ from spark_kafka_sink.records.compression import Buffer, Codec
 
 HEADER_SIZE = 61
 # base offset, length, leader epoch, magic, CRC: the checksum is over all that follows it.
-_UNCHECKED = struct.Struct(">qiibI")
+UNCHECKED = struct.Struct(">qiibI")
 # attributes, last offset delta, first and max timestamp, producer id and epoch, base sequence, records.
-_CHECKED = struct.Struct(">hiqqqhii")
-_SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
-_MAGIC = 2
+CHECKED = struct.Struct(">hiqqqhii")
+SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
+MAGIC = 2
 _TRANSACTIONAL = 1 << 4
 
 
@@ -36,11 +36,11 @@ def batch_header(
     Base offset 0 and leader epoch -1, which the broker sets; CreateTime. Timestamps in ms, deltas counted from `first_timestamp`.
     """
     attributes = codec | (_TRANSACTIONAL if transactional else 0)
-    checked = _CHECKED.pack(
+    checked = CHECKED.pack(
         attributes, record_count - 1, first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count
     )
     crc, size = crc32c(checked), HEADER_SIZE
     for buffer in payload:
         crc = crc32c(buffer, crc)
         size += len(buffer)
-    return _UNCHECKED.pack(0, size - _SIZE_BEFORE_LENGTH, -1, _MAGIC, crc) + checked
+    return UNCHECKED.pack(0, size - SIZE_BEFORE_LENGTH, -1, MAGIC, crc) + checked

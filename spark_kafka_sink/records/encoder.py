@@ -75,6 +75,9 @@ def _keep_freed_memory() -> None:
 def _check_rows(
     columns: RecordColumns, order: Order, offset_deltas: NDArray[np.int32], timestamp_deltas: NDArray[np.int64] | None
 ) -> int:
+    for name, column in (("key", columns.key), ("value", columns.value), ("headers", columns.headers)):
+        if column is not None and len(column) != columns.num_records:
+            raise UsageError(f"{name} has {len(column)} rows where there are {columns.num_records} records")
     rows = columns.num_records if order is None else len(order)
     for name, deltas in (("offset_deltas", offset_deltas), ("timestamp_deltas", timestamp_deltas)):
         if deltas is not None and len(deltas) != rows:
@@ -83,7 +86,7 @@ def _check_rows(
 
 
 def _views(column: pa.Array | None, order: Order) -> Views | None:
-    return None if column is None or len(column) == 0 else column_views(column, order)
+    return None if column is None else column_views(column, order)
 
 
 def _headers(headers: pa.Array | None, order: Order) -> tuple[Lengths, Views | None]:

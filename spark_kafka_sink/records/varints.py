@@ -48,7 +48,7 @@ def varints(values: NDArray[np.int64] | int) -> Sequence[Packed]:
     least, most = int(values.min()), int(values.max())
     if least == most:
         return varints(least)
-    if -_TABLE_REACH <= least and most < _TABLE_REACH:
+    if least >= -_TABLE_REACH and most < _TABLE_REACH:
         entries = _table()[values]  # a negative number counts from the table's end, as Python's indexes do
         widest = max(varint_sizes(least), varint_sizes(most))
         return [Packed(entries & _WORD_OF_ENTRY, entries >> _BITS_OF_ENTRY, widest)]
@@ -77,8 +77,8 @@ def varint_sizes(values: NDArray[np.int64] | int) -> NDArray[np.int64] | int:
 def _table() -> Words:
     """The varints of small numbers, 0 to reach - 1 and then -reach to -1: a look-up takes half the time of the arithmetic."""
     packed = _packed(zigzag(np.roll(np.arange(-_TABLE_REACH, _TABLE_REACH), _TABLE_REACH)), 0, 2 * _TABLE_REACH - 1)
-    entries: Words = packed.word | (packed.bits << _BITS_OF_ENTRY)
-    return entries
+    bits: Words = np.asarray(packed.bits << _BITS_OF_ENTRY)
+    return packed.word | bits
 
 
 def _width(code: int) -> int:

@@ -1,0 +1,119 @@
+"""Record batches back into records, one at a time: for tests, for small reads and for a broker. Any bytes may come in."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
+from spark_kafka_sink.records.compression import Buffer, Codec, decompress
+from spark_kafka_sink.records.record_reader import Record, read_record
+
+MAX_DECOMPRESSED = 256 * 1024 * 1024
+_LEAST_RECORD = 7  # seven numbers of one byte: an empty record without key and headers
+
+_CODEC_MASK = 0x07
+_LOG_APPEND_TIME = 1 << 3
+_TRANSACTIONAL = 1 << 4
+_CONTROL = 1 << 5
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatch:
+    """One batch of a log: the fields of its header, and its records as they were stored (`payload`, compressed)."""
+
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    first_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    payload: memoryview
+
+    @property
+    def codec(self) -> Codec:
+        return Codec(self.attributes & _CODEC_MASK)
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """The broker stamped the batch: every record's timestamp is `max_timestamp`."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """A transaction marker, not data."""
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def size(self) -> int:
+        """Bytes in the log, header included."""
+        return HEADER_SIZE + len(self.payload)
+
+    def records(self, limit: int = MAX_DECOMPRESSED) -> list[Record]:
+        """All records. Raises `ProtocolError` where they are not what the header says, or over `limit` bytes in all."""
+        data = decompress(self.codec, self.payload, limit)
+        if not 0 <= self.record_count <= len(data) // _LEAST_RECORD:
+            raise ProtocolError(f"a batch of {len(data)} bytes says it has {self.record_count} records")
+        stamp = self.max_timestamp if self.is_log_append_time else None
+        records, position = [], 0
+        for _ in range(self.record_count):
+            record, position = read_record(data, position, self.base_offset, self.first_timestamp, stamp)
+            records.append(record)
+        if position != len(data):
+            raise ProtocolError(f"a batch has {len(data) - position} bytes behind its {self.record_count} records")
+        return records
+
+
+def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBatch]:
+    """The batches that lie one after the other in `data`, CRC-32C checked. Raises `ProtocolError` for anything else than batches
+    of magic 2. `cut_off`: the last may be incomplete, as in the answer to a Fetch; it is left out then."""
+    view = memoryview(data).cast("B")
+    position = 0
+    while position < len(view):
+        size = _whole_size(view[position:])
+        if size > len(view) - position:
+            if cut_off:
+                return
+            raise ProtocolError(f"a batch at byte {position} is {size} bytes long where {len(view) - position} are left")
+        yield _decode(view[position : position + size], position)
+        position += size
+
+
+def _whole_size(rest: memoryview) -> int:
+    """Of the batch that begins here: at least a header, which is enough to see that one is cut off."""
+    if len(rest) < HEADER_SIZE:
+        return HEADER_SIZE
+    length: int = struct.unpack_from(">i", rest, 8)[0]
+    if length < HEADER_SIZE - SIZE_BEFORE_LENGTH:
+        raise ProtocolError(f"a batch says that {length} bytes follow its length, fewer than its header needs")
+    return length + SIZE_BEFORE_LENGTH
+
+
+def _decode(batch: memoryview, position: int) -> FetchedBatch:
+    base_offset, _, leader_epoch, magic, crc = UNCHECKED.unpack_from(batch)
+    if magic != MAGIC:
+        raise ProtocolError(f"a batch at byte {position} has magic {magic}; only {MAGIC} is known (Kafka 0.11 and later)")
+    actual = crc32c(batch[UNCHECKED.size :])
+    if actual != crc:
+        raise ProtocolError(f"a batch at byte {position} is corrupt: its CRC-32C is {actual:#010x}, it says {crc:#010x}")
+    fields = CHECKED.unpack_from(batch, UNCHECKED.size)
+    codec = fields[0] & _CODEC_MASK
+    if codec > max(Codec):
+        raise ProtocolError(f"a batch at byte {position} has the unknown compression codec {codec}")
+    return FetchedBatch(base_offset, leader_epoch, *fields, batch[HEADER_SIZE:])

@@ -1,0 +1,93 @@
+"""One record of magic 2, read from bytes that anyone may have written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.errors import ProtocolError
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_INT = 32
+_LONG = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """As a consumer sees it; `timestamp` in ms."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def read_record(
+    data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
+) -> tuple[Record, int]:
+    """The record at `position`, and where the next begins. Raises `ProtocolError`."""
+    try:
+        size, start = _varint(data, position, _INT)
+        end = start + size
+        if not 0 < size <= len(data) - start:
+            raise ProtocolError(f"a record says it is {size} bytes long where {len(data) - start} are left")
+        record, read = _read_body(data, start + 1, base_offset, first_timestamp, log_append_time)
+    except IndexError:
+        raise ProtocolError("a record ends in the middle of a number") from None
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"a header's key is not UTF-8: {error.reason}") from None
+    if read != end:
+        raise ProtocolError(f"a record says it is {size} bytes long, its fields are {read - start}")
+    return record, end
+
+
+def _read_body(
+    data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
+) -> tuple[Record, int]:
+    """All behind the record's attributes, which mean nothing yet."""
+    timestamp_delta, position = _varint(data, position, _LONG)
+    offset_delta, position = _varint(data, position, _INT)
+    key, position = _bytes(data, position)
+    value, position = _bytes(data, position)
+    headers, position = _headers(data, position)
+    timestamp = first_timestamp + timestamp_delta if log_append_time is None else log_append_time
+    return Record(base_offset + offset_delta, timestamp, key, value, headers), position
+
+
+def _headers(data: bytes, position: int) -> tuple[Headers, int]:
+    count, position = _varint(data, position, _INT)
+    if not 0 <= count <= (len(data) - position) // 2:  # two numbers of one byte at least
+        raise ProtocolError(f"a record says it has {count} headers where {len(data) - position} bytes are left")
+    headers = []
+    for _ in range(count):
+        key, position = _bytes(data, position)
+        if key is None:
+            raise ProtocolError("a header has a null key")
+        value, position = _bytes(data, position)
+        headers.append((key.decode(), value))
+    return tuple(headers), position
+
+
+def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size, position = _varint(data, position, _INT)
+    if size < 0:  # as Java: any negative length is null
+        return None, position
+    if size > len(data) - position:
+        raise ProtocolError(f"a field says it is {size} bytes long where {len(data) - position} are left")
+    return data[position : position + size], position + size
+
+
+def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    """A zigzag number of at most `bits` bits, and the position behind it; IndexError at the end of the data."""
+    byte = data[position]
+    position += 1
+    code, shift = byte & 0x7F, 7
+    while byte > 0x7F:
+        byte = data[position]
+        position += 1
+        code |= (byte & 0x7F) << shift
+        shift += 7
+        if code >> bits or shift > bits + 6:
+            raise ProtocolError(f"a number in a record has more than {bits} bits")
+    return (code >> 1) ^ -(code & 1), position
