@@ -1,0 +1,120 @@
+"""The topics a producer writes to, kept while they are used, and the wait for one that nothing is known of yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.client.metadata import Metadata
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+
+# Answers about a topic that waiting does not change, and what to do about them (Java's maybeThrowExceptionForTopic). All others
+# are waited out: a topic may be being created, a broker may be starting.
+FATAL_TOPIC_ERRORS = {
+    int(ErrorCode.INVALID_TOPIC_EXCEPTION): "use at most 249 of the characters a-z A-Z 0-9 . _ -",
+    int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): "grant this client Describe and Write on it",
+}
+
+
+class ProducerMetadata(Metadata):
+    """Metadata of the topics that were `add`ed, each until metadata.max.idle.ms after it last was.
+
+    Threads and lock as in Metadata; the tasks' threads add and wait, the sender's thread asks.
+    """
+
+    def __init__(self, config: ProducerConfig) -> None:
+        super().__init__(config)
+        self._bootstrap_servers = config.bootstrap_servers
+        self._max_idle_ms = config.metadata_max_idle_ms
+        self._expiry_ms: dict[str, int] = {}
+        self._new_topics: set[str] = set()  # added, but in no answer yet
+
+    def add(self, topic: str, now_ms: int) -> None:
+        """The topic is in use now; a new one is asked for at once."""
+        with self._changed:
+            if topic not in self._expiry_ms:
+                self._new_topics.add(topic)
+                self.request_update_for_new_topics()
+            self._expiry_ms[topic] = now_ms + self._max_idle_ms
+
+    def request_update_for_topic(self, topic: str) -> int:
+        """Ask about one topic (with the others, unless it is new); returns the version that the answer will serve."""
+        with self._changed:
+            return self.request_update_for_new_topics() if topic in self._new_topics else self.request_update()
+
+    def wait_for_topic(self, topic: str, deadline: float, wakeup: Callable[[], None]) -> Cluster:
+        """A cluster in which the topic has partitions, waited for until `deadline` on time.monotonic's clock.
+
+        `wakeup` makes the sender's thread look at what is to be asked; it is called without the lock. Raises MetadataTimeoutError
+        at the deadline, BrokerError when the topic can never be had, UsageError when the producer is closed.
+        """
+        begun = time.monotonic()
+        mark = self._answers.mark()
+        while True:
+            with self._changed:
+                self._check_open(topic)
+                self.add(topic, time.monotonic_ns() // 1_000_000)
+                if self._cluster.partition_count(topic) is not None:
+                    return self._cluster
+                version = self.request_update_for_topic(topic)
+            wakeup()
+            with self._changed:
+                if not self._wait_for_version(version, deadline):
+                    raise self._timeout(topic, begun, mark)
+                self._check_open(topic)
+                self._check_topic(topic)
+
+    def _wait_for_version(self, version: int, deadline: float) -> bool:
+        timeout = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
+        return self._changed.wait_for(lambda: self._answered >= version or self._closed, timeout)
+
+    def _check_open(self, topic: str) -> None:
+        if self._closed:
+            raise UsageError(f"topic {topic}: the producer was closed while its metadata was waited for", topic=topic)
+
+    def _check_topic(self, topic: str) -> None:
+        code = self._cluster.topic_error(topic)
+        if code in FATAL_TOPIC_ERRORS:
+            name = error_facts(code).name
+            raise BrokerError(f"topic {topic}: {name}: {FATAL_TOPIC_ERRORS[code]}", topic=topic, error_code=code, error=name)
+
+    def _timeout(self, topic: str, begun: float, mark: int) -> MetadataTimeoutError:
+        code = self._cluster.topic_error(topic)
+        unreached = f"nobody answered or refused yet, of bootstrap.servers {','.join(self._bootstrap_servers)}"
+        said = self._answers.about(topic, mark)
+        waited_ms = round((time.monotonic() - begun) * 1000)
+        return MetadataTimeoutError(
+            f"topic {topic}: no metadata within {waited_ms} ms; {f'asked {said}' if said else unreached}. {_advice(code)}",
+            topic=topic,
+            error=error_facts(code).name if code else None,
+        )
+
+    # Metadata's decisions
+
+    def _topics_to_ask(self, partial: bool) -> Iterable[str]:
+        return sorted(self._new_topics if partial else self._expiry_ms)
+
+    def _answered_topics(self, topics: Iterable[str]) -> None:
+        # One with an error is no longer new: to ask again about it is a retry, with back-off.
+        self._new_topics.difference_update(topics)
+
+    def _retains(self, topic: str, now_ms: int) -> bool:
+        expiry_ms = self._expiry_ms.get(topic)
+        if expiry_ms is None:
+            return False
+        if expiry_ms <= now_ms and topic not in self._new_topics:
+            del self._expiry_ms[topic]
+            return False
+        return True
+
+
+def _advice(code: int) -> str:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return "Create the topic, or set auto.create.topics.enable on the brokers"
+    if code:
+        return "See to the brokers' health, or raise max.block.ms"
+    return "See that bootstrap.servers names brokers that can be reached from here, or raise max.block.ms"
