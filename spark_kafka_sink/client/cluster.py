@@ -48,8 +48,8 @@ class Cluster:
     Topics are those the client asked for. A leader that is not among the nodes counts as none, as in Java's Cluster.
     """
 
-    nodes: Mapping[int, Node] = MappingProxyType({})
-    topics: Mapping[str, TopicMetadata] = MappingProxyType({})
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     cluster_id: str | None = None
     # Filled when first asked for; two threads that do so at once write the same.
     _available: dict[str, NDArray[np.int32]] = field(default_factory=dict, init=False, repr=False)
