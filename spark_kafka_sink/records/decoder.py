@@ -112,8 +112,19 @@ def _decode(batch: memoryview, position: int) -> FetchedBatch:
     actual = crc32c(batch[UNCHECKED.size :])
     if actual != crc:
         raise ProtocolError(f"a batch at byte {position} is corrupt: its CRC-32C is {actual:#010x}, it says {crc:#010x}")
-    fields = CHECKED.unpack_from(batch, UNCHECKED.size)
-    codec = fields[0] & _CODEC_MASK
-    if codec > max(Codec):
-        raise ProtocolError(f"a batch at byte {position} has the unknown compression codec {codec}")
-    return FetchedBatch(base_offset, leader_epoch, *fields, batch[HEADER_SIZE:])
+    attributes, last, first_ms, max_ms, producer_id, epoch, sequence, count = CHECKED.unpack_from(batch, UNCHECKED.size)
+    if attributes & _CODEC_MASK > max(Codec):
+        raise ProtocolError(f"a batch at byte {position} has the unknown compression codec {attributes & _CODEC_MASK}")
+    return FetchedBatch(
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=last,
+        first_timestamp=first_ms,
+        max_timestamp=max_ms,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        record_count=count,
+        payload=batch[HEADER_SIZE:],
+    )
