@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Any
 
 from spark_kafka_sink.errors import OptionError
 
@@ -144,7 +144,9 @@ class ProducerConfig:
     request_timeout_ms: int = _option("request.timeout.ms", integer(0), 30_000, "How long a request waits for its answer, in ms.")
     retries: int = _option("retries", integer(0), INT32_MAX, "How often a batch is sent again after a passing error.")
     retry_backoff_ms: int = _option("retry.backoff.ms", integer(0, INT64_MAX), 100, "First wait before a retry, in ms.")
-    retry_backoff_max_ms: int = _option("retry.backoff.max.ms", integer(0, INT64_MAX), 1000, "Longest wait before a retry, in ms.")
+    retry_backoff_max_ms: int = _option(
+        "retry.backoff.max.ms", integer(0, INT64_MAX), 1000, "Longest wait before a retry, in ms."
+    )
     reconnect_backoff_ms: int = _option(
         "reconnect.backoff.ms", integer(0, INT64_MAX), 50, "First wait before connecting to a broker again, in ms."
     )
@@ -177,13 +179,19 @@ class ProducerConfig:
         "metadata.max.idle.ms", integer(5000, INT64_MAX), 300_000, "How long an unused topic is kept in metadata, in ms."
     )
     connections_max_idle_ms: int = _option(
-        "connections.max.idle.ms", integer(-1, INT64_MAX), 540_000, "Idle time after which a connection is closed, in ms; -1 never."
+        "connections.max.idle.ms",
+        integer(-1, INT64_MAX),
+        540_000,
+        "Idle time after which a connection is closed, in ms; -1 never.",
     )
     connection_setup_timeout_ms: int = _option(
         "socket.connection.setup.timeout.ms", integer(0, INT64_MAX), 10_000, "How long one connect may take at first, in ms."
     )
     connection_setup_timeout_max_ms: int = _option(
-        "socket.connection.setup.timeout.max.ms", integer(0, INT64_MAX), 30_000, "How long one connect may take after failures, in ms."
+        "socket.connection.setup.timeout.max.ms",
+        integer(0, INT64_MAX),
+        30_000,
+        "How long one connect may take after failures, in ms.",
     )
     send_buffer_bytes: int = _option("send.buffer.bytes", integer(-1), 131072, "SO_SNDBUF; -1 leaves it to the system.")
     receive_buffer_bytes: int = _option("receive.buffer.bytes", integer(-1), 32768, "SO_RCVBUF; -1 leaves it to the system.")
@@ -215,7 +223,7 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     if "delivery.timeout.ms" not in settings:
         least = values.get("linger_ms", 5) + values.get("request_timeout_ms", 30_000)
         values["delivery_timeout_ms"] = min(max(120_000, least), INT32_MAX)
-    return ProducerConfig(**cast("dict[str, Any]", values))
+    return ProducerConfig(**values)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -225,7 +233,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _rules_out_idempotence(values: Mapping[str, Any]) -> bool:
-    return values.get("acks", -1) != -1 or values.get("retries", 1) == 0 or values.get("max_in_flight", 5) > 5
+    return bool(values.get("acks", -1) != -1 or values.get("retries", 1) == 0 or values.get("max_in_flight", 5) > 5)
 
 
 def _check_together(config: ProducerConfig) -> None:

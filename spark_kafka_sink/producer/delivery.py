@@ -1,0 +1,174 @@
+"""What becomes of a batch once its answer, or the end of its time, is there."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+
+log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Ends a batch's journey: acked, failed, expired, or back into its queue. Used by the sender's thread only."""
+
+    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, pool: BufferPool) -> None:
+        self._config = config
+        self._accumulator = accumulator
+        self._pool = pool
+
+    def answered(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> Action:
+        """Do what the answer's code asks for; the action is returned for what concerns more than the batch."""
+        batch.on_wire = False
+        action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
+        if batch.done:  # it expired while in flight; only the sequence numbers still care
+            self._settle_expired(batch, action)
+        elif action is Action.DELIVERED:
+            self._acked(batch, answer.base_offset, now_ms)
+        else:
+            self._refused(batch, answer, action, now_ms)
+        self._accumulator.answered(batch.queue)
+        return action
+
+    def expire(self, now_ms: int) -> None:
+        """Fail what is older than delivery.timeout.ms, sent or not."""
+        for batch in self._accumulator.expired(now_ms):
+            self._accumulator.remove(batch)
+            error = self._timeout_error(batch, now_ms)
+            if isinstance(batch, OpenBatch):
+                self._report_failure(batch, error)
+                self._pool.deallocate(batch.chunks)
+            elif batch.on_wire:
+                self._report_failure(batch, error)
+                batch.done = True
+            else:
+                self._drop(batch, error)
+            self._accumulator.answered(batch.queue)
+
+    def fail_all(self, error: KafkaSinkError) -> None:
+        """The producer is at its end, and its connections are closed: fail everything and give the memory back."""
+        for batch in self._accumulator.abort_all():
+            if isinstance(batch, OpenBatch) or not batch.done:
+                self._report_failure(batch, error)
+            if not (isinstance(batch, OpenBatch) and batch.writing):
+                self._pool.deallocate(batch.chunks)
+
+    def _acked(self, batch: SealedBatch, base_offset: int, now_ms: int) -> None:
+        if batch.queue.sequences is not None:
+            batch.queue.sequences.acked(batch)
+        if batch.scope is not None:
+            batch.scope.batch_acked(batch, base_offset, now_ms)
+        self._finish(batch)
+
+    def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
+        name = error_facts(answer.error_code).name
+        batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
+        if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
+            action = Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
+        again = action in _AGAIN and self._may_retry(batch, now_ms)
+        if batch.scope is not None:
+            batch.scope.batch_refused(name, again=again)
+        if not again:
+            self._drop(batch, self._failure(batch, answer))
+            return
+        _AGAIN[action](batch)
+        log.warning("%s: batch of %d records refused, retrying: %s", batch.queue, batch.record_count, batch.last_error)
+        self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch))
+
+    def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
+        return batch.attempts <= self._config.retries and now_ms - batch.created_ms < self._config.delivery_timeout_ms
+
+    def _back_off_ms(self, batch: SealedBatch) -> int:
+        """Exponential with 20 % jitter up to retry.backoff.max.ms, as Java's ExponentialBackoff (KIP-580)."""
+        step = self._config.retry_backoff_ms * 2 ** min(batch.attempts - 1, 32)
+        return int(min(step, self._config.retry_backoff_max_ms) * random.uniform(0.8, 1.2))
+
+    def _settle_expired(self, batch: SealedBatch, action: Action) -> None:
+        sequences = batch.queue.sequences
+        if sequences is not None:
+            if action is Action.DELIVERED:
+                sequences.acked(batch)
+            else:
+                sequences.dropped(batch)
+        self._pool.deallocate(batch.chunks)
+
+    def _drop(self, batch: SealedBatch, error: KafkaSinkError) -> None:
+        if batch.queue.sequences is not None:
+            batch.queue.sequences.dropped(batch)
+        self._report_failure(batch, error)
+        self._finish(batch)
+
+    def _report_failure(self, batch: Batch, error: KafkaSinkError) -> None:
+        log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
+        if batch.scope is not None:
+            batch.scope.batch_failed(batch.record_count, error)
+
+    def _finish(self, batch: SealedBatch) -> None:
+        batch.done = True
+        self._accumulator.remove(batch)
+        self._pool.deallocate(batch.chunks)
+
+    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse) -> KafkaSinkError:
+        queue, code = batch.queue, answer.error_code
+        refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
+        what = f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records refused: {batch.last_error}"
+        parts = [what, *refused]
+        if code in ADVICE:
+            parts.append(ADVICE[code])
+        if batch.attempts > 1:
+            parts.append(f"tried {batch.attempts} times")
+        name = error_facts(code).name
+        return BrokerError("; ".join(parts), topic=queue.topic, partition=queue.partition, error_code=code, error=name)
+
+    def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
+        queue = batch.queue
+        tried = _what_was_tried(batch)
+        return DeliveryTimeoutError(
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records not acked within"
+            f" delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
+            topic=queue.topic,
+            partition=queue.partition,
+        )
+
+
+def _what_was_tried(batch: Batch) -> str:
+    if isinstance(batch, OpenBatch) or not batch.attempts:
+        leader = batch.queue.leader
+        return "never sent: " + ("the partition has no leader" if leader is None else f"broker {leader} took no request")
+    last = batch.last_error or "no answer yet"
+    return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
+
+
+def _plain_retry(batch: SealedBatch) -> None:
+    """The numbers stay as they are."""
+
+
+def _out_of_order(batch: SealedBatch) -> None:
+    if batch.queue.sequences is not None:
+        batch.queue.sequences.refused(batch)
+
+
+def _producer_lost(batch: SealedBatch) -> None:
+    if batch.queue.sequences is not None:
+        batch.queue.sequences.lost(batch)
+
+
+_AGAIN: dict[Action, Callable[[SealedBatch], None]] = {
+    Action.RETRY: _plain_retry,
+    Action.OUT_OF_ORDER: _out_of_order,
+    Action.PRODUCER_LOST: _producer_lost,
+}
+
+
+def network_failure(index: int, message: str) -> PartitionProduceResponse:
+    """A lost connection, as if the broker had answered NETWORK_EXCEPTION."""
+    return PartitionProduceResponse(index=index, error_code=ErrorCode.NETWORK_EXCEPTION, base_offset=-1, error_message=message)

@@ -1,0 +1,83 @@
+"""What to do about each error code in a Produce answer: one table.
+
+Java spreads this over Sender.completeBatch, Sender.canRetry, TransactionManager.canRetry and handleFailedBatch. What a code is
+(its name, whether it is about metadata) stands in protocol/error_codes.py; here stands what the producer does about it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+
+
+class Action(Enum):
+    """What becomes of the batch."""
+
+    DELIVERED = auto()
+    RETRY = auto()  # the same bytes with the same numbers
+    OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
+    PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
+    FAIL = auto()  # this batch fails, others go on
+    FATAL = auto()  # the producer cannot go on
+
+
+_ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
+    Action.DELIVERED: (
+        ErrorCode.NONE,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,  # stored before; the broker no longer knows where
+    ),
+    Action.RETRY: (
+        # About leadership and metadata, which is asked for again (ErrorFacts.refreshes_metadata)
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,  # also what a lost connection counts as: it may have been stored
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        # Passing trouble at the broker
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.REQUEST_TIMED_OUT,  # it may have been stored
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,  # it was stored
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    ),
+    Action.OUT_OF_ORDER: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,),
+    Action.PRODUCER_LOST: (ErrorCode.UNKNOWN_PRODUCER_ID,),
+    Action.FATAL: (
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.PRODUCER_FENCED,
+    ),
+}
+
+_ACTION_OF: dict[int, Action] = {code: action for action, codes in _ACTIONS.items() for code in codes}
+
+
+def action_for(code: int, *, idempotent: bool) -> Action:
+    """The table. What it does not name is retried if Java's class for it is retriable; an unknown code is not."""
+    action = _ACTION_OF.get(code) or (Action.RETRY if error_facts(code).retriable else Action.FAIL)
+    if not idempotent and action in (Action.OUT_OF_ORDER, Action.PRODUCER_LOST):
+        return Action.FAIL
+    return action
+
+
+# What a user can do about an error that fails a batch, where the name does not say it.
+ADVICE: dict[int, str] = {
+    ErrorCode.MESSAGE_TOO_LARGE: "the batch is over the topic's max.message.bytes: set batch.size below it, or raise it",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic's name is not a legal one",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is over the broker's segment size: set batch.size below it",
+    ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not take this acks setting",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not write to the topic: grant it Write",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "grant this client IdempotentWrite on the cluster, or set enable.idempotence=false",
+    ErrorCode.INVALID_TIMESTAMP: "these timestamps are outside the topic's message.timestamp.before.max.ms and after.max.ms",
+    ErrorCode.INVALID_RECORD: "the topic refuses these records: a compacted topic needs a key in each",
+}

@@ -1,0 +1,162 @@
+"""A batch of one partition in its two states: open while records still come, sealed from its first send on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
+from spark_kafka_sink.records.compression import Codec, compress
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.partition_queue import PartitionQueue
+    from spark_kafka_sink.producer.send_scope import SendScope
+
+Buffer = bytes | bytearray | memoryview
+
+
+class OpenBatch:
+    """Encoded records in a chain of pooled chunks, which may still grow.
+
+    It belongs to one send scope. While `writing` is set that scope's thread owns every field and the memory; otherwise the
+    accumulator's lock guards them.
+    """
+
+    __slots__ = (
+        "chunks",
+        "created_ms",
+        "first_timestamp",
+        "max_timestamp",
+        "queue",
+        "queued",
+        "record_count",
+        "room",
+        "scope",
+        "size",
+        "writing",
+    )
+
+    def __init__(self, queue: PartitionQueue, scope: SendScope, created_ms: int, first_timestamp: int) -> None:
+        self.queue = queue
+        self.scope = scope
+        self.created_ms = created_ms
+        self.first_timestamp = first_timestamp
+        self.max_timestamp = first_timestamp
+        self.chunks: list[memoryview] = []
+        self.room = 0  # free bytes in the last chunk
+        self.size = 0
+        self.record_count = 0
+        self.queued = False
+        self.writing = False
+
+    def write(self, source: memoryview, fresh: list[memoryview]) -> None:
+        """Copy `source` to the end of the chain, taking chunks from `fresh` as they are needed."""
+        length = len(source)
+        room = self.room
+        self.size += length
+        if length <= room:
+            tail = self.chunks[-1]
+            start = len(tail) - room
+            tail[start : start + length] = source
+            self.room = room - length
+            return
+        if room:
+            self.chunks[-1][-room:] = source[:room]
+        position = room
+        while position < length:
+            chunk = fresh.pop()
+            taken = min(len(chunk), length - position)
+            chunk[:taken] = source[position : position + taken]
+            self.chunks.append(chunk)
+            self.room = len(chunk) - taken
+            position += taken
+
+    def payload(self) -> list[memoryview]:
+        """The encoded records as they lie in the chunks, the last one cut to what is filled."""
+        if not self.room:
+            return list(self.chunks)
+        return [*self.chunks[:-1], self.chunks[-1][: -self.room]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """Who sends, as InitProducerId gave it; without idempotence NO_PRODUCER."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
+NO_SEQUENCE = -1
+
+
+class SealedBatch:
+    """A batch as it goes over the wire, until it is acked or failed. Owned by the sender's thread.
+
+    `chunks` go back to the pool only after the request that carries them was answered or its connection closed, also when
+    the batch expired meanwhile: KAFKA-19012, where a reused buffer went out under another batch's header.
+    """
+
+    __slots__ = (
+        "attempts",
+        "chunks",
+        "codec",
+        "created_ms",
+        "done",
+        "first_record",
+        "first_sent_ms",
+        "first_timestamp",
+        "header",
+        "last_error",
+        "max_timestamp",
+        "on_wire",
+        "opened",
+        "payload",
+        "queue",
+        "raw_size",
+        "record_count",
+        "refused",
+        "scope",
+        "size",
+    )
+
+    def __init__(self, batch: OpenBatch, codec: Codec, level: int) -> None:
+        self.opened = batch
+        self.queue = batch.queue
+        self.scope: SendScope | None = batch.scope
+        self.created_ms = batch.created_ms
+        self.first_timestamp = batch.first_timestamp
+        self.max_timestamp = batch.max_timestamp
+        self.record_count = batch.record_count
+        self.chunks = batch.chunks
+        self.codec = codec
+        raw = batch.payload()
+        self.raw_size = batch.size
+        self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]
+        self.size = HEADER_SIZE + (batch.size if codec is Codec.NONE else len(self.payload[0]))
+        self.header = b""
+        self.first_record = NO_SEQUENCE  # records sent to the partition under its identity before this batch
+        self.attempts = 0
+        self.first_sent_ms = 0
+        self.last_error = ""
+        self.on_wire = False
+        self.refused = False  # the broker said that it did not store the last attempt
+        self.done = False  # its scope has been told the outcome
+
+    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
+        """Write the header for this identity. The base sequence wraps to 0 after 2**31 - 1, as Java's incrementSequence does."""
+        self.first_record = first_record
+        self.header = batch_header(
+            record_count=self.record_count,
+            first_timestamp=self.first_timestamp,
+            max_timestamp=self.max_timestamp,
+            codec=self.codec,
+            payload=self.payload,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=NO_SEQUENCE if identity == NO_PRODUCER else first_record % 2**31,
+        )
+
+    def buffers(self) -> list[Buffer]:
+        return [self.header, *self.payload]

@@ -1,0 +1,154 @@
+"""What one task has sent through a producer that it shares: its records, its errors, its counts, and nobody else's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from threading import Condition, Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError, UsageError
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, NO_OFFSET, DeliveryReport, PartitionReport, latency_bucket
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.partition_queue import PartitionQueue
+    from spark_kafka_sink.producer.producer_batch import SealedBatch
+    from spark_kafka_sink.records.columns import RecordColumns
+
+
+class ScopeOwner(Protocol):
+    """What a scope needs of its producer."""
+
+    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None: ...
+
+    def flush_scope(self, scope: SendScope) -> None: ...
+
+    def discard_scope(self, scope: SendScope) -> None: ...
+
+    def check_usable(self) -> None: ...
+
+
+class SendScope:
+    """A task's share of a producer. Use it in a `with`: leaving on an exception discards what was not sent yet.
+
+    Its owner's threads append, flush and discard; `appending` lets one append run at a time. The sender's thread tells the
+    outcomes. `_changed` guards the counts and the first error. `deferred` belongs to the accumulator's lock.
+    """
+
+    def __init__(self, owner: ScopeOwner, on_close: Callable[[SendScope], None]) -> None:
+        self._owner = owner
+        self._on_close = on_close
+        self._changed = Condition(Lock())
+        self._report = DeliveryReport()
+        self._batches = 0  # added and not finished
+        self._failed_records = 0
+        self._error: KafkaSinkError | None = None
+        self.appending = Lock()
+        self.discarded = False
+        self.deferred: list[PartitionQueue] = []
+
+    # The task's side
+
+    def append(self, topic: str, columns: RecordColumns) -> None:
+        """Take records of one topic. They are copied: the columns may go.
+
+        Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises what a record, the topic or
+        the wait is about, or DeliveryError when something that this scope sent before has failed meanwhile.
+        """
+        self._raise_error()
+        if self.discarded:
+            raise UsageError("append to a send scope that was discarded")
+        self._owner.append(self, topic, columns)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Send what is waiting and return once all of it is acked. DeliveryError at the first that failed.
+
+        Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that.
+        """
+        self._owner.flush_scope(self)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while self._batches and self._error is None:
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    raise FlushTimeoutError(f"flush: {self._batches} batches not acked within {timeout_s} s")
+                # A bounded wait, so that a sender thread that died is noticed.
+                if not self._changed.wait(1.0 if remaining is None else min(remaining, 1.0)):
+                    self._owner.check_usable()
+        self._raise_error()
+
+    def report(self) -> DeliveryReport:
+        """A copy of the counts as they are now."""
+        with self._changed:
+            return deepcopy(self._report)
+
+    def discard(self) -> None:
+        """Drop what was not sent and report nothing more. Batches in flight go on retrying, for nobody."""
+        if not self.discarded:
+            self.discarded = True
+            self._owner.discard_scope(self)
+
+    def close(self) -> None:
+        """The task is over. What it has not flushed is discarded."""
+        with self._changed:
+            unfinished = self._batches
+        if unfinished or self._error is not None:
+            self.discard()
+        self._on_close(self)
+
+    def __enter__(self) -> SendScope:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def _raise_error(self) -> None:
+        with self._changed:
+            error, failed, acked = self._error, self._failed_records, self._report.records
+        if error is not None:
+            raise DeliveryError(f"{failed} records failed, {acked} were acked: {error}", failed=failed, acked=acked) from error
+
+    # The accumulator's and the sender's side
+
+    def batch_added(self) -> None:
+        with self._changed:
+            self._batches += 1
+
+    def request_sent(self) -> None:
+        with self._changed:
+            self._report.requests += 1
+
+    def batch_refused(self, error_name: str, *, again: bool) -> None:
+        with self._changed:
+            self._report.errors[error_name] = self._report.errors.get(error_name, 0) + 1
+            self._report.retries += again
+
+    def batch_acked(self, batch: SealedBatch, base_offset: int, now_ms: int) -> None:
+        queue = batch.queue
+        last = NO_OFFSET if base_offset < 0 else base_offset + batch.record_count - 1
+        partition = PartitionReport(batch.record_count, batch.raw_size, base_offset if base_offset >= 0 else NO_OFFSET, last)
+        with self._changed:
+            report = self._report
+            report.records += batch.record_count
+            report.bytes += batch.raw_size
+            report.compressed_bytes += batch.size
+            report.batches += 1
+            report.partitions.setdefault((queue.topic, queue.partition), PartitionReport()).add(partition)
+            histogram = report.ack_latency.setdefault(queue.topic, [0] * LATENCY_BUCKETS)
+            histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
+            self._finished()
+
+    def batch_failed(self, record_count: int, error: KafkaSinkError) -> None:
+        with self._changed:
+            self._failed_records += record_count
+            if self._error is None:
+                self._error = error
+            self._finished()
+
+    def _finished(self) -> None:
+        self._batches -= 1
+        self._changed.notify_all()

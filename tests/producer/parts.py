@@ -1,0 +1,98 @@
+"""Parts of a producer without a broker: an accumulator with its pool and an appender, and a cluster with one leader."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.config import ProducerConfig, producer_config
+from spark_kafka_sink.producer.appender import Appender
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.producer_batch import OpenBatch
+from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.send_scope import SendScope
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.producer.clusters import cluster_of
+
+
+@dataclass
+class Parts:
+    """What stands between a task and the sender's thread, without that thread."""
+
+    config: ProducerConfig
+    pool: BufferPool
+    accumulator: RecordAccumulator
+    appender: Appender
+    cluster: Cluster
+    wakeups: list[None] = field(default_factory=list)
+    passed_ms: int = 0
+
+    def scope(self) -> SendScope:
+        return SendScope(_Owner(self), lambda scope: None)
+
+    def append(
+        self, scope: SendScope, values: list[bytes | None], partitions: list[int], topic: str = "t", count: int = 300
+    ) -> None:
+        columns = RecordColumns(len(values), value=pa.array(values, pa.binary()))
+        self.append_columns(scope, columns, partitions, topic, count)
+
+    def append_columns(
+        self, scope: SendScope, columns: RecordColumns, partitions: list[int], topic: str = "t", count: int = 300
+    ) -> None:
+        sizes = self.appender.sizes(topic, columns)
+        ids = np.array(partitions, dtype=np.int32)
+        done = 0
+        for part, part_sizes in self.appender.slices(columns, sizes):
+            self.appender.append(scope, topic, part, part_sizes, ids[done : done + part.num_records], count)
+            done += part.num_records
+
+    def ready_nodes(self, now_ms: int | None = None) -> list[int]:
+        return self.accumulator.ready(self.cluster, self.clock() if now_ms is None else now_ms).nodes
+
+    def drain(self, max_size: int = 2**31) -> list[Batch]:
+        self.ready_nodes()
+        return self.accumulator.drain(0, max_size)
+
+    def drain_all(self) -> list[OpenBatch]:
+        """Everything, as a flush and requests without bound take it, in order."""
+        taken: list[OpenBatch] = []
+        self.accumulator.flush(None)
+        while batches := self.drain():
+            taken += [batch for batch in batches if isinstance(batch, OpenBatch)]
+        return taken
+
+    def clock(self) -> int:
+        """Now, and as many ms as the test has let pass."""
+        return time.monotonic_ns() // 1_000_000 + self.passed_ms
+
+
+@dataclass
+class _Owner:
+    parts: Parts
+
+    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
+        self.parts.append_columns(scope, columns, [0] * columns.num_records, topic)
+
+    def flush_scope(self, scope: SendScope) -> None:
+        self.parts.accumulator.flush(scope)
+
+    def discard_scope(self, scope: SendScope) -> None:
+        for batch in self.parts.accumulator.discard(scope):
+            self.parts.pool.deallocate(batch.chunks)
+
+    def check_usable(self) -> None: ...
+
+
+def make_parts(chunk_size: int = 256, **settings: object) -> Parts:
+    """Settings are Kafka's option names with underscores for dots."""
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    config = producer_config({"bootstrap.servers": "localhost:9092", **options})
+    pool = BufferPool(config.buffer_memory, chunk_size)
+    accumulator = RecordAccumulator(config)
+    wakeups: list[None] = []
+    appender = Appender(config, accumulator, pool, lambda: wakeups.append(None))
+    return Parts(config, pool, accumulator, appender, cluster_of({"t": 300, "u": 300}), wakeups)

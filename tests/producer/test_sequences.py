@@ -1,0 +1,232 @@
+"""Sequence numbers against a model of what a broker does with them, through lost answers, refusals and cut connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.producer.producer_batch import ProducerIdAndEpoch
+from spark_kafka_sink.producer.sequences import MAX_EPOCH, MAX_IN_FLIGHT, PartitionSequences
+
+
+@dataclass(eq=False)
+class FakeBatch:
+    """The part of a SealedBatch that numbering touches; a real one needs memory and columns."""
+
+    name: int
+    record_count: int = 1
+    first_record: int = -1
+    identity: ProducerIdAndEpoch | None = None
+    on_wire: bool = False
+    refused: bool = False
+
+    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
+        self.identity, self.first_record = identity, first_record
+
+
+@dataclass
+class ModelBroker:
+    """Kafka's ProducerStateManager and ProducerAppendInfo for one producer and partition."""
+
+    log: list[int] = field(default_factory=list)
+    epoch: int = -1
+    next_sequence: int = 0
+    last_batches: list[tuple[int, int]] = field(default_factory=list)  # (first, count) of the last five
+
+    def append(self, batch: FakeBatch) -> str:
+        assert batch.identity is not None
+        if batch.identity.epoch > self.epoch:
+            if self.epoch != -1 and batch.first_record != 0:
+                return "OUT_OF_ORDER"
+            self.epoch, self.last_batches = batch.identity.epoch, []
+        elif batch.identity.epoch < self.epoch:
+            return "FENCED"
+        elif (batch.first_record, batch.record_count) in self.last_batches:
+            return "STORED"
+        elif batch.first_record != self.next_sequence:
+            return "OUT_OF_ORDER"
+        self.next_sequence = batch.first_record + batch.record_count
+        self.last_batches = [*self.last_batches, (batch.first_record, batch.record_count)][-MAX_IN_FLIGHT:]
+        self.log.append(batch.name)
+        return "STORED"
+
+
+class Line:
+    """A partition between a sender and a broker: what waits, what is on the wire, what was told to the user."""
+
+    def __init__(self) -> None:
+        self.sequences = PartitionSequences(ProducerIdAndEpoch(7, 0))
+        self.broker = ModelBroker()
+        self.wire: list[FakeBatch] = []
+        self.retries: list[FakeBatch] = []
+        self.made = 0
+        self.acked: list[int] = []
+        self.failed: list[int] = []
+
+    def send(self, count: int) -> None:
+        """What RecordAccumulator.drain and Sender do for one request."""
+        any_sequences: Any = self.sequences
+        batch = next((b for b in self.retries if any_sequences.may_resend(b)), None)
+        if batch is not None:
+            self.retries.remove(batch)
+        elif not self.retries and self.sequences.may_send_new():
+            batch = FakeBatch(self.made, count)
+            self.made += 1
+            any_sequences.assign(batch)
+        if batch is not None:
+            batch.on_wire, batch.refused = True, False
+            self.wire.append(batch)
+
+    def deliver(self, fate: str) -> None:
+        """The oldest request on the wire meets its fate."""
+        if not self.wire:
+            return
+        batch = self.wire.pop(0)
+        batch.on_wire = False
+        any_sequences: Any = self.sequences
+        if fate == "refuse for good":
+            self.failed.append(batch.name)
+            any_sequences.dropped(batch)
+        elif fate == "refuse for now":
+            self._again(batch)
+        else:
+            answer = self.broker.append(batch)
+            assert answer != "FENCED"
+            if fate == "lose the answer":
+                self._again(batch)
+            elif answer == "STORED":
+                any_sequences.acked(batch)
+                self.acked.append(batch.name)
+            else:
+                any_sequences.refused(batch)
+                self._again(batch)
+        self.sequences.resolve(ProducerIdAndEpoch(7, 0))
+
+    def expire_a_retry(self) -> None:
+        if self.retries:
+            batch = self.retries.pop(0)
+            self.failed.append(batch.name)
+            any_sequences: Any = self.sequences
+            any_sequences.dropped(batch)
+        self.sequences.resolve(ProducerIdAndEpoch(7, 0))
+
+    def _again(self, batch: FakeBatch) -> None:
+        self.retries.append(batch)
+        self.retries.sort(key=lambda b: b.first_record)
+
+    def settle(self) -> None:
+        """A healthy broker from here on."""
+        for _ in range(200):
+            self.send(1) if self.retries or self.sequences.gap else None
+            self.deliver("store")
+            self.sequences.resolve(ProducerIdAndEpoch(7, 0))
+            if not self.wire and not self.retries and not self.sequences.gap:
+                return
+        raise AssertionError("a healthy broker did not settle it")
+
+
+FATES = st.sampled_from(["store", "store", "store", "lose the answer", "refuse for now", "refuse for good"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 3)),
+        st.tuples(st.just("deliver"), FATES),
+        st.tuples(st.just("expire"), st.none()),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(STEPS)
+def test_each_batch_is_stored_at_most_once_in_order_and_acked_only_if_stored(steps: list[tuple[str, Any]]) -> None:
+    line = Line()
+    for step, argument in steps:
+        if step == "send":
+            line.send(argument)
+        elif step == "deliver":
+            line.deliver(argument)
+        else:
+            line.expire_a_retry()
+    line.settle()
+    stored = line.broker.log
+    assert stored == sorted(stored)
+    assert len(stored) == len(set(stored))
+    assert set(line.acked) <= set(stored)
+    assert sorted(line.acked + line.failed) == list(range(line.made))
+
+
+def test_a_sixth_batch_waits_until_one_of_five_is_answered() -> None:
+    line = Line()
+    line.send(1)
+    line.deliver("store")
+    for _ in range(MAX_IN_FLIGHT + 1):
+        line.send(1)
+    assert len(line.wire) == MAX_IN_FLIGHT
+    line.deliver("store")
+    line.send(1)
+    assert len(line.wire) == MAX_IN_FLIGHT
+
+
+def test_after_one_of_five_fails_for_good_the_others_are_renumbered_under_a_new_epoch_and_delivered() -> None:
+    line = Line()
+    line.send(1)
+    line.deliver("store")
+    for _ in range(5):
+        line.send(2)
+    line.deliver("refuse for good")
+    line.settle()
+    assert line.failed == [1]
+    assert line.broker.log == [0, 2, 3, 4, 5]
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+
+
+def test_the_first_batch_of_an_identity_goes_alone() -> None:
+    line = Line()
+    line.send(1)
+    line.send(1)
+    assert len(line.wire) == 1
+    line.deliver("store")
+    line.send(1)
+    line.send(1)
+    assert len(line.wire) == 2
+
+
+def test_a_batch_whose_answer_was_lost_keeps_its_numbers() -> None:
+    line = Line()
+    line.send(1)
+    line.deliver("lose the answer")
+    line.send(1)
+    assert line.wire[0].first_record == 0
+    line.deliver("store")
+    assert line.broker.log == [0]
+    assert line.acked == [0]
+
+
+def test_when_the_epochs_are_used_up_a_gap_waits_for_another_producer_id() -> None:
+    old, new = ProducerIdAndEpoch(7, MAX_EPOCH), ProducerIdAndEpoch(8, 0)
+    sequences = PartitionSequences(old)
+    batch: Any = FakeBatch(0)
+    sequences.assign(batch)
+    sequences.dropped(batch)
+    assert not sequences.resolve(old)
+    assert sequences.needs_producer_id(old)
+    assert sequences.resolve(new)
+    assert sequences.identity == new
+    assert sequences.next_record == 0
+
+
+def test_a_batch_that_expired_but_was_stored_needs_no_new_epoch() -> None:
+    sequences = PartitionSequences(ProducerIdAndEpoch(7, 0))
+    expired, following = FakeBatch(0), FakeBatch(1)
+    both: Any = SimpleNamespace(expired=expired, following=following)
+    sequences.assign(both.expired)
+    sequences.assign(both.following)  # both were on the wire
+    sequences.dropped(both.expired)
+    sequences.acked(both.following)
+    assert sequences.resolve(ProducerIdAndEpoch(7, 0))
+    assert sequences.identity == ProducerIdAndEpoch(7, 0)
+    assert sequences.next_record == 2
