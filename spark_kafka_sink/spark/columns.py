@@ -1,0 +1,151 @@
+"""Arrow RecordBatches as Spark hands them over, to RecordColumns per topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
+from spark_kafka_sink.spark.schema import SinkSchema
+
+MICROSECONDS_PER_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecords:
+    """One topic's records of an Arrow batch. rows: where each stood in the batch; None: all of it, in its order."""
+
+    topic: str
+    columns: RecordColumns
+    rows: NDArray[np.intp] | None = None
+
+    def row_in_batch(self, row: int) -> int:
+        return row if self.rows is None else int(self.rows[row])
+
+
+def records_by_topic(
+    batch: pa.RecordBatch, schema: SinkSchema, topic: str | None = None, *, first_row: int = 0
+) -> Iterator[TopicRecords]:
+    """The batch's records, topic by topic, in their order within each; `topic` wins over the batch's topic column.
+
+    `first_row` is what the batch's first row counts as in the texts of errors: rows of a task are counted from 0. Raises
+    `RecordError` for a null topic, a negative partition or timestamp, a null header or a header without a key.
+    """
+    if batch.num_rows == 0:
+        return
+    columns = _record_columns(batch, schema, first_row)
+    if topic is None:
+        yield from _split(columns, _column(batch, schema.topic), first_row)
+    else:
+        yield TopicRecords(topic, columns)
+
+
+def _record_columns(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> RecordColumns:
+    headers = _column(batch, schema.headers)
+    if headers is not None:
+        _check_headers(headers, first_row)
+    return RecordColumns(
+        num_records=batch.num_rows,
+        value=_column(batch, schema.value),
+        key=_column(batch, schema.key),
+        headers=headers,
+        timestamp=_timestamps(_column(batch, schema.timestamp), first_row),
+        partition=_partitions(_column(batch, schema.partition), first_row),
+    )
+
+
+def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
+    """The column at `index`; None where there is none, and for void: null in every row."""
+    if index is None or pa.types.is_null(batch.column(index).type):
+        return None
+    return batch.column(index)
+
+
+def _timestamps(column: pa.Array | None, first_row: int) -> NDArray[np.int64] | None:
+    """Milliseconds since the epoch, from those or from Spark's microseconds, rounded down."""
+    if column is None:
+        return None
+    in_microseconds = pa.types.is_timestamp(column.type)
+    values: NDArray[np.int64] = _filled(column.view(pa.int64()) if in_microseconds else column, NO_TIMESTAMP)
+    _check_not_negative(values, column, "timestamp", "before 1970, which no Kafka timestamp can be", first_row)
+    # NO_TIMESTAMP stays what it is: -1 // 1000 is -1.
+    return values // MICROSECONDS_PER_MS if in_microseconds else values
+
+
+def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:
+    if column is None:
+        return None
+    values: NDArray[np.int32] = _filled(column, NO_PARTITION)
+    _check_not_negative(values, column, "partition", "negative", first_row)
+    return values
+
+
+def _filled(column: pa.Array, null: int) -> NDArray[Any]:
+    """The numbers of an integer column, with `null` in the place of nulls."""
+    values: NDArray[Any] = (column.fill_null(null) if column.null_count else column).to_numpy()
+    return values
+
+
+def _check_not_negative(values: NDArray[Any], column: pa.Array, name: str, problem: str, first_row: int) -> None:
+    if values.min() >= 0:
+        return
+    negative = values < 0
+    if column.null_count:
+        negative &= column.is_valid().to_numpy(zero_copy_only=False)
+    if negative.any():
+        row = int(negative.argmax())
+        raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
+
+
+def _check_headers(headers: pa.Array, first_row: int) -> None:
+    """A header needs a key; null lists are no headers and null values are allowed (Kafka's DefaultRecord.writeTo)."""
+    elements = headers.flatten()
+    keys = elements.field(0)
+    if not elements.null_count and not keys.null_count:
+        return
+    without_key = pc.or_(elements.is_null(), keys.is_null())
+    element = without_key.index(True).as_py()
+    row = headers.value_parent_indices()[element].as_py()
+    problem = "is null" if not elements[element].is_valid else "has a null key"
+    raise _bad_row("headers", f"a header {problem}", first_row + row)
+
+
+def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> Iterator[TopicRecords]:
+    if topics is None or topics.null_count:
+        row = 0 if topics is None else topics.is_null().index(True).as_py()
+        raise _bad_row("topic", "is null, and the option topic is not set", first_row + row)
+    encoded = topics.dictionary_encode()
+    names: list[str] = encoded.dictionary.to_pylist()
+    if len(names) == 1:
+        yield TopicRecords(names[0], columns)
+        return
+    # Small integers: numpy sorts them by radix.
+    codes = encoded.indices.to_numpy().astype(np.min_scalar_type(len(names)))
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
+    sorted_columns = _take(columns, order)
+    for name, start, end in zip(names, [0, *ends], ends, strict=False):
+        yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end])
+
+
+def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:
+    indices = pa.array(order)
+    return RecordColumns(
+        num_records=columns.num_records,
+        value=None if columns.value is None else columns.value.take(indices),
+        key=None if columns.key is None else columns.key.take(indices),
+        headers=None if columns.headers is None else columns.headers.take(indices),
+        timestamp=None if columns.timestamp is None else columns.timestamp[order],
+        partition=None if columns.partition is None else columns.partition[order],
+    )
+
+
+def _bad_row(column: str, problem: str, row: int) -> RecordError:
+    return RecordError(f"column {column}: {problem}, in row {row} of the task", column=column, row=row)

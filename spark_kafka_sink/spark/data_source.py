@@ -1,0 +1,98 @@
+"""`format("kafka_sink")`: Spark's Python data source over the task writer.
+
+Constructors have no effects: Spark calls them again in the process that commits. Only commit messages carry state there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NoReturn
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.task_writer import spark_partition, write_task
+
+logger = logging.getLogger(__name__)
+
+NAME = "kafka_sink"
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class KafkaSinkDataSource(DataSource):
+    """The sink as Spark looks it up. Options and schema are checked here, before any task starts."""
+
+    feed: ClassVar[Feed] = Feed()
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if overwrite:
+            raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
+        return KafkaSinkWriter(*self._checked(schema), self.feed)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """`overwrite` is complete mode: as with Spark's own Kafka sink, each batch appends the whole result again."""
+        return KafkaSinkStreamWriter(*self._checked(schema), self.feed)
+
+    def schema(self) -> NoReturn:
+        raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
+
+    def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
+        options = sink_options(dict(self.options))
+        return sink_schema(schema, options.topic), options
+
+
+def reporting_to(feed: Feed) -> type[KafkaSinkDataSource]:
+    """The data source bound to a handle: a class of its own, because Spark makes the instances, so only a class can carry it."""
+
+    class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
+        pass
+
+    ReportingKafkaSinkDataSource.feed = feed
+    return ReportingKafkaSinkDataSource
+
+
+class KafkaSinkWriter(DataSourceArrowWriter):
+    """A batch job's writer, and what the stream's shares with it: `write` runs in tasks, the rest in Spark's commit process."""
+
+    def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed) -> None:
+        self._schema = schema
+        self._options = options
+        self._feed = feed
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        report = write_task(((self._schema, batch) for batch in iterator), self._options, self._feed)
+        return DeliveryMessage(spark_partition(), report)
+
+    def commit(self, messages: Messages) -> None:
+        check_complete(messages)
+        self._feed.committed(reports_of(messages))
+
+    def abort(self, messages: Messages) -> None:
+        acked = total(reports_of(messages)).records
+        logger.warning(
+            "the write was aborted; %s records of its finished tasks are in Kafka, and writing again repeats them", f"{acked:,}"
+        )
+
+
+# DataSourceStreamArrowWriter exists from Spark 4.1; these two parents get Arrow batches on 4.0 as well, where one parent alone
+# would get a Row per record.
+class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
+    """A stream's writer, made anew for each micro-batch."""
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        super().commit(messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        super().abort(messages)

@@ -1,0 +1,49 @@
+"""What Java's `ProducerConfig` (Kafka 4.1) knows and this producer does not, and what ignoring each would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Nothing that is delivered, and nothing about who may read it, depends on these: ignored with a warning.
+HARMLESS: Mapping[str, str] = {
+    "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
+    "client.dns.lookup": "every address of a name is tried in turn",
+    "config.providers.automatic": "no configuration providers exist here",
+    "enable.metrics.push": "no client metrics are pushed to brokers",
+    "metadata.recovery.rebootstrap.trigger.ms": "bootstrap servers are asked again when no known broker can be reached",
+    "metadata.recovery.strategy": "bootstrap servers are asked again when no known broker can be reached",
+    "metric.reporters": "register(spark) returns the metrics",
+    "metrics.num.samples": "register(spark) returns the metrics",
+    "metrics.recording.level": "register(spark) returns the metrics",
+    "metrics.sample.window.ms": "register(spark) returns the metrics",
+    "partitioner.adaptive.partitioning.enable": "partitions of slow brokers are chosen like any other",
+    "partitioner.availability.timeout.ms": "partitions of slow brokers are chosen like any other",
+    "transaction.timeout.ms": "there are no transactions yet",
+}
+
+# Ignoring one of these would send other bytes, to another place, or in another way than was asked for.
+REFUSED: Mapping[str, str] = {
+    "config.providers": "configuration providers are not supported: give the values themselves",
+    "interceptor.classes": "Java interceptors cannot run here; change the columns of the DataFrame instead",
+    "partitioner.class": "Java partitioners cannot run here; give a partition column instead",
+    "security.providers": "Java security providers cannot run here",
+    "transaction.two.phase.commit.enable": "transactions are not supported yet",
+    "transactional.id": "transactions are not supported yet",
+    "value.serializer": "values are written as the bytes that the value column holds; cast the column instead",
+    # Spark's own sink refuses this one too: KafkaSourceProvider.kafkaParamsForProducer.
+    "key.serializer": "keys are written as the bytes that the key column holds; cast the column instead",
+}
+
+REFUSED_PREFIXES: Mapping[str, str] = {
+    "config.providers.": REFUSED["config.providers"],
+    "sasl.": "SASL is not supported yet: only security.protocol=PLAINTEXT",
+    "ssl.": "TLS is not supported yet: only security.protocol=PLAINTEXT",
+}
+
+
+def why_refused(name: str) -> str | None:
+    """Why `name` (without `kafka.`) must not be ignored; None when it is not one of those."""
+    for prefix, reason in REFUSED_PREFIXES.items():
+        if name.startswith(prefix) and name not in HARMLESS:
+            return reason
+    return REFUSED.get(name)

@@ -1,0 +1,133 @@
+"""What a user writes as options, checked in the driver before any task starts."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.spark.java_options import HARMLESS, REFUSED, why_refused
+
+logger = logging.getLogger(__name__)
+
+KAFKA_PREFIX = "kafka."
+TOPIC = "topic"
+GUARANTEE = "delivery.guarantee"
+AT_LEAST_ONCE = "at-least-once"
+
+# Spark puts these among a sink's options itself: DataStreamWriter.queryName, start(path), save(path), asynchronous progress.
+SPARK_OWN = frozenset(
+    {
+        "path",
+        "checkpointlocation",
+        "queryname",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+        "asyncprogresstrackingoverridesinksupportcheck",
+    }
+)
+
+# org.apache.kafka.common.internals.Topic.validate
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """A sink's settings: those of its producer, and the topic of every row (None: the topic column has it)."""
+
+    producer: ProducerConfig
+    topic: str | None = None
+
+
+def sink_options(options: Mapping[str, object]) -> SinkOptions:
+    """Settings from options as Spark's own Kafka sink takes them, keys in any case.
+
+    Raises `OptionError` for an unknown option (with the nearest known one), a value of the wrong type or range, and a
+    `kafka.*` option of Java's producer that must not be ignored here. Other options that only Java's producer knows are
+    ignored with one logged warning each.
+    """
+    by_name = _lower_cased(options)
+    kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in by_name.items() if name.startswith(KAFKA_PREFIX)}
+    for name in by_name:
+        if not name.startswith(KAFKA_PREFIX):
+            _check_sink_option(name)
+    _check_guarantee(by_name.get(GUARANTEE, AT_LEAST_ONCE))
+    return SinkOptions(producer=_producer_config(kafka), topic=_topic(by_name.get(TOPIC)))
+
+
+def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
+    # Spark hands options over with lower-cased keys, and no name of Kafka's has an upper-case letter.
+    by_name: dict[str, object] = {}
+    for name, value in options.items():
+        if name.lower() in by_name:
+            raise OptionError(f"option {name}: given twice, in different case", option=name)
+        by_name[name.lower()] = value
+    return by_name
+
+
+def _check_sink_option(name: str) -> None:
+    if name in SPARK_OWN or name in (TOPIC, GUARANTEE):
+        return
+    if name in OPTIONS or name in HARMLESS or why_refused(name):
+        raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
+    known = [TOPIC, GUARANTEE, *(KAFKA_PREFIX + option for option in OPTIONS)]
+    raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
+
+
+def _check_guarantee(value: object) -> None:
+    if value != AT_LEAST_ONCE:
+        raise OptionError(
+            f"option {GUARANTEE}: {value!r} is not available; only {AT_LEAST_ONCE} is built so far", option=GUARANTEE
+        )
+
+
+def _topic(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _LEGAL_TOPIC.fullmatch(value) or value in (".", ".."):
+        raise OptionError(
+            f"option {TOPIC}: {value!r} is no name of a topic: 1 to 249 of letters, digits, '.', '_' and '-'", option=TOPIC
+        )
+    return value
+
+
+def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
+    known: dict[str, object] = {}
+    for name, value in kafka.items():
+        if name in OPTIONS:
+            known[name] = value
+        else:
+            _refuse_or_warn(name, value)
+    try:
+        return producer_config(known)
+    except OptionError as error:
+        option = error.facts["option"]
+        text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
+        raise OptionError(text, option=KAFKA_PREFIX + option) from None
+
+
+def _refuse_or_warn(name: str, value: object) -> None:
+    """For a name that only Java's producer, or nobody, knows. A value never gets into a text: it may be a password."""
+    option = KAFKA_PREFIX + name
+    if name == "security.protocol":
+        if str(value).strip().upper() != "PLAINTEXT":
+            raise OptionError(f"option {option}: only PLAINTEXT is supported yet, no TLS and no SASL", option=option)
+    elif reason := why_refused(name):
+        raise OptionError(f"option {option}: {reason}", option=option)
+    elif name in HARMLESS:
+        _warn_once(f"option {option} is ignored: {HARMLESS[name]}")
+    else:
+        known = (KAFKA_PREFIX + other for other in (*OPTIONS, *HARMLESS, *REFUSED, "security.protocol"))
+        raise OptionError(f"unknown option {option}{nearest(option, known)}", option=option)
+
+
+def _warn_once(text: str) -> None:
+    # The writer is built anew for each micro-batch, often in the same process.
+    if text not in _warned:
+        _warned.add(text)
+        logger.warning("%s", text)

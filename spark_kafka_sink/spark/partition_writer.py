@@ -1,0 +1,32 @@
+"""`df.foreachPartition(partition_writer(options))`: for code that has Row iterators. Rows cost more than columns do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Row
+
+from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark.task_writer import write_task
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWriter:
+    """Delivers the Rows it is called with. Pickles to tasks."""
+
+    options: SinkOptions
+    feed: Feed
+
+    def __call__(self, rows: Iterable[Row]) -> None:
+        write_task(batches_of_rows(rows, self.options.topic), self.options, self.feed)
+
+
+def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> PartitionWriter:
+    """A function for foreachPartition. Options as for `format("kafka_sink")`; `metrics` of `register` counts.
+
+    Raises `OptionError` here, in the driver. Needs no registration, so it works from any thread and session.
+    """
+    return PartitionWriter(sink_options(options), metrics.feed if metrics else Feed())

@@ -1,0 +1,71 @@
+"""One producer per Python worker and settings, kept over tasks and micro-batches."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.producer import Producer
+    from spark_kafka_sink.producer.send_scope import SendScope
+
+# Spark ends Python workers that were idle for about a minute; a worker that is busy with something else needs no producer
+# longer than that either. The sender's own thread does it: there is no timer here.
+IDLE_CLOSE_MS = 60_000
+
+
+class ProducerCache:
+    """Producers by their settings.
+
+    Threads: any may call; the lock guards the dictionary. Processes: pyspark.daemon forks workers, and a child must neither use
+    its parent's producers, whose threads it lacks, nor wait for a lock that its parent held: it starts with an empty cache.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._producers: dict[ProducerConfig, Producer] = {}
+
+    def scope(self, config: ProducerConfig) -> SendScope:
+        """A send scope of the settings' producer, which is made when there is none, or only a failed or closed one."""
+        with self._lock:
+            producer = self._usable(config)
+            try:
+                return producer.scope()
+            except KafkaSinkError:
+                if not producer.closed:
+                    raise
+            # It closed itself for idleness, or failed, in between. What a new one says is the caller's.
+            return self._usable(config).scope()
+
+    def _usable(self, config: ProducerConfig) -> Producer:
+        from spark_kafka_sink.producer.producer import Producer
+
+        self._drop_unusable()
+        if config not in self._producers:
+            self._producers[config] = Producer(config, idle_close_ms=IDLE_CLOSE_MS)
+        return self._producers[config]
+
+    def _drop_unusable(self) -> None:
+        """A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error."""
+        for config, producer in list(self._producers.items()):
+            if producer.closed:
+                del self._producers[config]
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Close all of this process's producers: for programs that use the sink outside of Spark's workers, and for tests."""
+        with self._lock:
+            producers = list(self._producers.values())
+            self._producers.clear()
+        for producer in producers:
+            producer.close(timeout_s)
+
+
+cache = ProducerCache()

@@ -1,0 +1,55 @@
+"""`register(spark)`: the sink's name in a session, and the driver's handle on its metrics."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.spark.data_source import reporting_to
+from spark_kafka_sink.spark.metrics import DeliveryMetrics
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+# One handle per SparkContext: sessions share it, and a notebook cell that runs twice starts no second listener.
+_lock = threading.Lock()
+_handles: dict[str, DeliveryMetrics] = {}
+
+
+def register(spark: SparkSession) -> DeliveryMetrics:
+    """Make `format("kafka_sink")` of this session report to the handle that is returned.
+
+    Called again, also with another session of the same SparkContext, it returns the same handle. Without it the format works as
+    well (package pyspark_kafka_sink), but nothing is counted. On Spark Connect the format is registered and the handle says that
+    it cannot count.
+    """
+    metrics = _metrics(spark)
+    spark.dataSource.register(reporting_to(metrics.feed))
+    return metrics
+
+
+def _metrics(spark: SparkSession) -> DeliveryMetrics:
+    context = _context(spark)
+    if context is None:
+        logger.warning("Spark Connect has no accumulators: deliveries through kafka_sink are not counted in this session")
+        return DeliveryMetrics(None)
+    with _lock:
+        application = str(context.applicationId)
+        if application not in _handles or _handles[application].closed:
+            for old in _handles.values():
+                old.close()
+            _handles.clear()
+            _handles[application] = DeliveryMetrics(context)
+        return _handles[application]
+
+
+def _context(spark: SparkSession) -> SparkContext | None:
+    try:
+        return spark.sparkContext
+    except AttributeError:
+        # PySparkAttributeError: JVM_ATTRIBUTE_NOT_SUPPORTED
+        return None

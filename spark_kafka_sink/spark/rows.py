@@ -1,0 +1,139 @@
+"""Row iterators to Arrow RecordBatches: the one place where Python touches rows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.spark.schema import HEADERS_DDL, SinkSchema
+
+# What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
+CHUNK_ROWS = 10_000
+CHUNK_BYTES = 8 * 1024 * 1024
+
+Values = Sequence[Any]
+
+
+def batches_of_rows(rows: Iterable[Row], topic_option: str | None) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
+    """Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
+
+    A Row's types are those of its Python values: str, bytes or bytearray; int; datetime or int of ms since the epoch; for
+    headers a list of (key, value). A datetime without a time zone is local time, as Spark makes it from a timestamp column.
+    Raises `SchemaError` for rows without field names, a missing column, or a value of another type.
+    """
+    for fields, chunk in _chunks(rows):
+        names = _record_columns(fields, topic_option)
+        arrays = [_array(name, [row[index] for row in chunk]) for name, index in names.items()]
+        places = {name: place for place, name in enumerate(names)}
+        yield SinkSchema(**places), pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _record_columns(fields: Sequence[str], topic_option: str | None) -> dict[str, int]:
+    """The record's columns among a Row's fields, and where they stand."""
+    if "value" not in fields:
+        raise SchemaError(f"column value is required; the rows have {', '.join(fields)}", column="value")
+    if "topic" not in fields and topic_option is None:
+        raise SchemaError("column topic is required when the option topic is not set", column="topic")
+    return {name: fields.index(name) for name in _CONVERTERS if name in fields and not (name == "topic" and topic_option)}
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[str], list[Row]]]:
+    """Rows of the same fields, in order, in chunks."""
+    fields: Sequence[str] = ()
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        its_fields = _fields(row)
+        if chunk and (its_fields != fields or len(chunk) == CHUNK_ROWS or size >= CHUNK_BYTES):
+            yield fields, chunk
+            chunk, size = [], 0
+        fields = its_fields
+        chunk.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes | bytearray))
+    if chunk:
+        yield fields, chunk
+
+
+def _fields(row: object) -> Sequence[str]:
+    fields: Sequence[str] | None = getattr(row, "__fields__", None)
+    if fields is None:
+        raise SchemaError(
+            f"a row is a {type(row).__name__} without field names; use rows of a DataFrame, or Row(key=..., value=...)"
+        )
+    return fields
+
+
+def _array(name: str, values: Values) -> pa.Array:
+    try:
+        return _CONVERTERS[name](values)
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        raise SchemaError(
+            f"column {name}: holds {', '.join(kinds)}, must be {_WANTED[name]} ({error}); use {_CASTS[name]}", column=name
+        ) from None
+
+
+def _text(values: Values) -> pa.Array:
+    return pa.array(values, type=pa.string())
+
+
+def _bytes(values: Values) -> pa.Array:
+    return pa.array(values, type=pa.binary())
+
+
+def _headers(values: Values) -> pa.Array:
+    return pa.array(values, type=pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+
+
+def _whole_numbers(values: Values) -> pa.Array:
+    # Arrow would take 1.5 for 1.
+    for value in values:
+        if isinstance(value, float):
+            raise TypeError(f"{value} is no whole number")
+    return pa.array(values, type=pa.int32())
+
+
+def _milliseconds(values: Values) -> pa.Array:
+    return pa.array([_epoch_ms(value) for value in values], type=pa.int64())
+
+
+def _epoch_ms(value: object) -> int | None:
+    """Rounded down; a float of seconds would lose the last millisecond."""
+    if isinstance(value, datetime.datetime):
+        return int(value.replace(microsecond=0).timestamp()) * 1000 + value.microsecond // 1000
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value!r} is neither a datetime nor an int")
+
+
+_CONVERTERS: Mapping[str, Callable[[Values], pa.Array]] = {
+    "key": _bytes,
+    "value": _bytes,
+    "headers": _headers,
+    "topic": _text,
+    "partition": _whole_numbers,
+    "timestamp": _milliseconds,
+}
+
+_WANTED = {
+    "key": "str or bytes",
+    "value": "str or bytes",
+    "headers": "lists of (key: str, value: bytes)",
+    "topic": "str",
+    "partition": "int of 32 bits",
+    "timestamp": "datetime, or int of milliseconds since the epoch",
+}
+
+_CASTS = {
+    "key": "cast(key as string)",
+    "value": "cast(value as string)",
+    "headers": f"cast(headers as {HEADERS_DDL})",
+    "topic": "cast(topic as string)",
+    "partition": "cast(partition as int)",
+    "timestamp": "cast(timestamp as timestamp)",
+}

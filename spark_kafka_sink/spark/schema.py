@@ -1,0 +1,99 @@
+"""Which columns of a DataFrame make a Kafka record, and which cast mends one of the wrong type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import types as t
+
+from spark_kafka_sink.config import nearest
+from spark_kafka_sink.errors import SchemaError
+
+HEADERS_DDL = "array<struct<key:string,value:binary>>"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSchema:
+    """Where each column of a record stands in the rows; None where the rows have no such column."""
+
+    value: int
+    key: int | None = None
+    headers: int | None = None
+    topic: int | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+# A void column is one of nulls: a null key, a tombstone, no headers, the partitioner's choice, the time of append. A void
+# topic is no topic, and says so row by row.
+_ACCEPTED: dict[str, tuple[type[t.DataType], ...]] = {
+    "value": (t.StringType, t.BinaryType, t.NullType),
+    "key": (t.StringType, t.BinaryType, t.NullType),
+    "topic": (t.StringType, t.NullType),
+    "partition": (t.IntegerType, t.NullType),
+    "timestamp": (t.TimestampType, t.LongType, t.NullType),
+    "headers": (t.NullType,),
+}
+
+_WANTED = {
+    "value": "string or binary",
+    "key": "string or binary",
+    "topic": "string",
+    "partition": "int",
+    "timestamp": "timestamp, or bigint of milliseconds since the epoch",
+    "headers": HEADERS_DDL,
+}
+
+_NESTED = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
+_WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
+
+
+def sink_schema(schema: t.StructType, topic_option: str | None) -> SinkSchema:
+    """The record's columns in `schema`; other columns are ignored, as Spark's own Kafka sink does.
+
+    Raises `SchemaError` for a missing value or topic, a column that is there twice, or a wrong type (with the cast to use).
+    """
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise SchemaError(f"column value is required{_nearest_column('value', names)}", column="value")
+    if "topic" not in names and topic_option is None:
+        raise SchemaError("column topic is required when the option topic is not set", column="topic")
+    for name in _WANTED:
+        # The option wins over the column, whatever that holds.
+        if name in names and not (name == "topic" and topic_option is not None):
+            _check_column(schema, name)
+    found = {name: names.index(name) for name in _WANTED if name in names}
+    return SinkSchema(**found)
+
+
+def _nearest_column(name: str, columns: list[str]) -> str:
+    exact = [column for column in columns if column.lower() == name]
+    return f"; did you mean {exact[0]}?" if exact else nearest(name, columns)
+
+
+def _check_column(schema: t.StructType, name: str) -> None:
+    fields = [field for field in schema.fields if field.name == name]
+    if len(fields) > 1:
+        raise SchemaError(f"column {name}: there are {len(fields)} of this name; drop or rename all but one", column=name)
+    found = fields[0].dataType
+    accepted = isinstance(found, _ACCEPTED[name]) or (name == "headers" and _is_headers(found))
+    if not accepted:
+        raise SchemaError(
+            f"column {name}: is {found.simpleString()}, must be {_WANTED[name]}; use {cast_to_use(name, found)}", column=name
+        )
+
+
+def _is_headers(found: t.DataType) -> bool:
+    if not (isinstance(found, t.ArrayType) and isinstance(found.elementType, t.StructType)):
+        return False
+    fields = [(field.name, type(field.dataType)) for field in found.elementType.fields]
+    return fields == [("key", t.StringType), ("value", t.BinaryType)]
+
+
+def cast_to_use(name: str, found: t.DataType) -> str:
+    """SQL that makes a column of type `found` what column `name` must be."""
+    if name in ("key", "value"):
+        return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
+    if name == "timestamp":
+        return "cast(timestamp as bigint)" if isinstance(found, _WHOLE_NUMBERS) else "cast(timestamp as timestamp)"
+    return f"cast({name} as {_WANTED[name]})"

@@ -1,0 +1,79 @@
+"""What a task does, whichever way Spark calls it: append all rows, wait until they are acked, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.send_scope import SendScope
+from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import cache
+from spark_kafka_sink.spark.report_text import errors_text
+from spark_kafka_sink.spark.schema import SinkSchema
+
+SchemaAndBatch = tuple[SinkSchema, pa.RecordBatch]
+
+
+def spark_partition() -> int:
+    """The partition of the Spark task that this is; -1 outside of one."""
+    context = TaskContext.get()
+    return -1 if context is None else context.partitionId()
+
+
+def write_task(batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed) -> DeliveryReport:
+    """Deliver every row and report it. A failure carries what the attempt knows in its text, because nothing else of it stays.
+
+    All that was acked is acked when this returns: Spark kills workers without `finally` and `atexit`, so later is too late.
+    """
+    iterator = iter(batches)
+    first = next(iterator, None)
+    # Many tasks of a small DataFrame have no rows: they need no connection.
+    report = DeliveryReport() if first is None else _deliver(chain([first], iterator), options)
+    feed.task_done(report)
+    return report
+
+
+def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
+    with cache.scope(options.producer) as scope:
+        try:
+            _append(batches, options.topic, scope)
+            scope.flush()
+        except Exception as error:
+            error.add_note(_what_is_known(scope.report()))
+            raise
+        return scope.report()
+
+
+def _append(batches: Iterable[SchemaAndBatch], topic: str | None, scope: SendScope) -> None:
+    first_row = 0
+    for schema, batch in batches:
+        for records in records_by_topic(batch, schema, topic, first_row=first_row):
+            _append_records(records, scope, first_row)
+        first_row += batch.num_rows
+
+
+def _append_records(records: TopicRecords, scope: SendScope, first_row: int) -> None:
+    try:
+        scope.append(records.topic, records.columns)
+    except RecordError as error:
+        # The producer counts the rows that it was given; people count those of the task.
+        row = error.facts.get("row")
+        if row is not None:
+            error.add_note(f"That is row {first_row + records.row_in_batch(row)} of the task, counted from 0.")
+        raise
+
+
+def _what_is_known(report: DeliveryReport) -> str:
+    context = TaskContext.get()
+    task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
+    return (
+        f"Kafka has acked {report.records:,} rows{task}; they stay in their topics, and another attempt writes them again."
+        f"{errors_text(report, ' Refused batches by error: ')}"
+    )
