@@ -1,0 +1,81 @@
+"""Requests that a broker still owes an answer to, oldest first for each node: pure, as Java's InFlightRequests."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.protocol.messages import AnyApi
+
+
+@dataclass(slots=True, eq=False)
+class InFlightRequest:
+    """Times are monotonic ms. `is_sent`: its last byte is with the system, its buffers are the caller's again once answered."""
+
+    node_id: int
+    correlation_id: int
+    api: AnyApi
+    version: int
+    tag: object
+    expects_answer: bool
+    sent_ms: int
+    timeout_ms: int
+    deadline_ms: int
+    is_sent: bool = False
+
+
+class InFlightRequests:
+    """At most `limit` for each node, and only one that is not wholly sent."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._requests: dict[int, deque[InFlightRequest]] = {}
+
+    def add(self, request: InFlightRequest) -> None:
+        self._requests.setdefault(request.node_id, deque()).append(request)
+
+    def can_send_more(self, node_id: int) -> bool:
+        requests = self._requests.get(node_id)
+        return not requests or (requests[-1].is_sent and len(requests) < self._limit)
+
+    def sent(self, node_id: int) -> InFlightRequest | None:
+        """The last request is wholly sent; it is returned, and forgotten, when no answer will come."""
+        requests = self._requests[node_id]
+        requests[-1].is_sent = True
+        return None if requests[-1].expects_answer else requests.pop()
+
+    def awaiting(self, node_id: int) -> InFlightRequest:
+        """The request that an answer from this node must be for: brokers answer in order.
+
+        Raises ProtocolError where there is none. One that is not wholly sent cannot have been understood yet.
+        """
+        requests = self._requests.get(node_id)
+        if not requests or not (requests[0].is_sent and requests[0].expects_answer):
+            raise ProtocolError("an answer came to no request", node_id=node_id)
+        return requests[0]
+
+    def answered(self, node_id: int) -> None:
+        self._requests[node_id].popleft()
+
+    def clear(self, node_id: int) -> list[InFlightRequest]:
+        """Forget all of a node's, oldest first."""
+        return list(self._requests.pop(node_id, ()))
+
+    def count(self, node_id: int | None = None) -> int:
+        if node_id is None:
+            return sum(map(len, self._requests.values()))
+        return len(self._requests.get(node_id, ()))
+
+    def prolong(self, node_id: int, more_ms: int) -> None:
+        """The broker said that it lets all of this node's wait (KIP-219)."""
+        for request in self._requests.get(node_id, ()):
+            request.deadline_ms += more_ms
+
+    def next_deadline_ms(self) -> int | None:
+        return min((request.deadline_ms for requests in self._requests.values() for request in requests), default=None)
+
+    def timed_out(self, now_ms: int) -> list[InFlightRequest]:
+        """The first overdue request of each node that has one."""
+        firsts = (next((r for r in requests if r.deadline_ms <= now_ms), None) for requests in self._requests.values())
+        return [first for first in firsts if first is not None]

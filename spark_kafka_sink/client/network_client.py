@@ -1,0 +1,165 @@
+"""Requests to brokers and what becomes of them, over connections that come and go: the face of client/."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_sink.client.addresses import Resolver, resolve
+from spark_kafka_sink.client.connections import Body, Connections, OpenChannel, Outcome
+from spark_kafka_sink.client.metadata_requests import MetadataRequests
+from spark_kafka_sink.client.metadata_updater import MetadataUpdater
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import PeerError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.network.channel import PlainChannel
+from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.messages import AnyApi
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResponse:
+    """`tag` is what was given to `send`; times are monotonic ms; `version` is -1 where none could be agreed on.
+
+    `error` is DisconnectedError (the connection ended before the answer: the request may or may not have been carried out; fact
+    `timed_out` is true when that was because an answer came too late), ProtocolError (the broker sent what cannot be, the
+    connection is closed: the same holds) or UnsupportedVersionError (nothing was sent). Without an error `body` is the answer,
+    or None where none was expected and the request is sent. In every case the request's buffers are the caller's again.
+    """
+
+    node_id: int
+    api: AnyApi
+    version: int
+    tag: object
+    body: Message | None
+    error: PeerError | None
+    sent_ms: int
+    latency_ms: int
+
+
+class NetworkClient:
+    """Java's NetworkClient: connects to nodes, agrees on versions, sends, and asks for metadata whenever that is due.
+
+    One thread owns it (the Sender's) and everything behind it; only `wakeup()` may be called from others. `now_ms` is
+    monotonic milliseconds from `clock`, which is read here only after a wait.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        metadata: MetadataUpdater,
+        *,
+        clock: Callable[[], int] = monotonic_ms,
+        resolver: Resolver = resolve,
+        open_channel: OpenChannel = PlainChannel.connect,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._reconnect_backoff_ms = config.reconnect_backoff_ms
+        self._connections = Connections(config, clock, resolver=resolver, open_channel=open_channel, rng=rng)
+        self._metadata = MetadataRequests(config, metadata, self._connections)
+        self._aborted: list[ClientResponse] = []
+
+    def ready(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request can be sent to this node now. Begins to connect where there is no connection and back-off allows.
+
+        False for every node while metadata is due, so that it is asked for first.
+        """
+        if self._connections.can_send(node_id, now_ms):
+            return not self._metadata.is_due(now_ms)
+        node = self._metadata.node(node_id)
+        if node is not None and self._connections.states.can_connect(node_id, now_ms):
+            lost = self._connections.connect(node, now_ms)
+            if lost is not None:
+                self._metadata.lost(lost, now_ms)
+        return False
+
+    def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
+        """How long it makes no sense to ask `ready` again, unless a poll returns earlier."""
+        if self._metadata.node(node_id) is None:
+            return self._reconnect_backoff_ms
+        return self._connections.states.poll_delay_ms(node_id, now_ms)
+
+    def is_unavailable(self, node_id: int) -> bool:
+        """Whether its connection failed and has not been begun again."""
+        return self._connections.states.is_disconnected(node_id)
+
+    def has_ready_nodes(self, now_ms: int) -> bool:
+        return self._connections.states.has_ready_nodes(now_ms)
+
+    def in_flight_count(self, node_id: int | None = None) -> int:
+        """Requests without an answer so far, those for metadata and versions included; of all nodes for None."""
+        return self._connections.in_flight.count(node_id)
+
+    def least_loaded_node(self, now_ms: int) -> int | None:
+        """Whom to ask what any broker can answer; a negative id is one of bootstrap.servers. None while back-off leaves none."""
+        return self._connections.least_loaded(self._metadata.candidates(), now_ms)
+
+    def send(
+        self,
+        node_id: int,
+        api: AnyApi,
+        body: Body,
+        now_ms: int,
+        *,
+        expects_answer: bool = True,
+        timeout_ms: int | None = None,
+        tag: object = None,
+        max_version: int | None = None,
+    ) -> None:
+        """Send a request to a node that is `ready`; `poll` returns what becomes of it.
+
+        `body` is the message, or makes it for the version agreed on. Record buffers in it must stay as they are until then.
+        `timeout_ms` is request.timeout.ms if not given. Raises UsageError for a node that is not ready.
+        """
+        if not self._connections.can_send(node_id, now_ms):
+            raise UsageError(f"{self._connections.label(node_id)} is not ready for a request", node_id=node_id)
+        try:
+            self._connections.send(
+                node_id,
+                api,
+                body,
+                now_ms,
+                tag=tag,
+                expects_answer=expects_answer,
+                timeout_ms=timeout_ms,
+                max_version=max_version,
+            )
+        except UnsupportedVersionError as error:
+            self._aborted.append(ClientResponse(node_id, api, -1, tag, None, error, now_ms, 0))
+
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        """Send and receive, waiting at most `timeout_ms` for something to happen. Raises for no broker's fault."""
+        until_metadata_ms = self._metadata.maybe_ask(now_ms)
+        responses, self._aborted = self._aborted, []
+        happened, now_ms = self._connections.poll(0 if responses else min(timeout_ms, until_metadata_ms), now_ms)
+        for outcome in happened.outcomes:
+            if self._metadata.is_mine(outcome):
+                self._metadata.answered(outcome, now_ms)
+            else:
+                responses.append(_response(outcome, now_ms))
+        for lost in happened.lost:
+            self._metadata.lost(lost, now_ms)
+        return responses
+
+    def wakeup(self) -> None:
+        """End the poll that runs now or comes next. From any thread."""
+        self._connections.wakeup()
+
+    def close(self) -> None:
+        """Close every connection. Nothing is returned for what was in flight."""
+        self._connections.close()
+
+
+def _response(outcome: Outcome, now_ms: int) -> ClientResponse:
+    request = outcome.request
+    return ClientResponse(
+        node_id=request.node_id,
+        api=request.api,
+        version=request.version,
+        tag=request.tag,
+        body=outcome.body,
+        error=outcome.error,
+        sent_ms=request.sent_ms,
+        latency_ms=now_ms - request.sent_ms,
+    )
