@@ -60,13 +60,22 @@ class ProducerMetadata(Metadata):
                 self.add(topic, time.monotonic_ns() // 1_000_000)
                 if self._cluster.partition_count(topic) is not None:
                     return self._cluster
-                version = self.request_update_for_topic(topic)
-            wakeup()
-            with self._changed:
-                if not self._wait_for_version(version, deadline):
-                    raise self._timeout(topic, begun, mark)
-                self._check_open(topic)
-                self._check_topic(topic)
+            self._ask(topic, begun, mark, deadline, wakeup)
+
+    def refresh_topic(self, topic: str, deadline: float, wakeup: Callable[[], None]) -> Cluster:
+        """The cluster after one more answer about a topic: partitions may have been added. Raises as `wait_for_topic` does."""
+        self._ask(topic, time.monotonic(), self._answers.mark(), deadline, wakeup)
+        return self.fetch()
+
+    def _ask(self, topic: str, begun: float, mark: int, deadline: float, wakeup: Callable[[], None]) -> None:
+        """Request an update and wait for its answer, whatever that says of the topic unless it is final."""
+        version = self.request_update_for_topic(topic)
+        wakeup()
+        with self._changed:
+            if not self._wait_for_version(version, deadline):
+                raise self._timeout(topic, begun, mark)
+            self._check_open(topic)
+            self._check_topic(topic)
 
     def _wait_for_version(self, version: int, deadline: float) -> bool:
         timeout = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
