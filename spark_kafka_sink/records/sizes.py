@@ -25,7 +25,7 @@ def size_upper_bounds(
     """
     timestamp = _MAX_TIMESTAMP_DELTA if timestamp_range is None else varint_sizes(-timestamp_range - 1)
     offset = _MAX_OFFSET_DELTA if max_offset_delta is None else varint_sizes(max_offset_delta)
-    sizes = np.full(columns.num_records, _MAX_LENGTH + _ATTRIBUTES + timestamp + offset, np.int64)
+    sizes = np.full(columns.num_records, _ATTRIBUTES + timestamp + offset, np.int64)
     for column in (columns.key, columns.value):
         sizes += 1 if column is None else _with_length(column)
     if columns.headers is None:
@@ -33,6 +33,8 @@ def size_upper_bounds(
     else:
         sizes += varint_sizes(header_counts(columns.headers))
         sizes += header_sizes(columns.headers)
+    tight = timestamp_range is not None or max_offset_delta is not None
+    sizes += varint_sizes(sizes) if tight else _MAX_LENGTH
     return sizes
 
 
