@@ -81,7 +81,6 @@ class Delivery:
             self._drop(batch, self._failure(batch, answer))
             return
         _AGAIN[action](batch)
-        log.warning("%s: batch of %d records refused, retrying: %s", batch.queue, batch.record_count, batch.last_error)
         self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch))
 
     def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:

@@ -1,0 +1,173 @@
+"""The producer: what a task, or a program without Spark, holds. It ties the stations of a record's way together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from threading import Lock
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.client.network_client import NetworkClient
+from spark_kafka_sink.config import ProducerConfig, producer_config
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
+from spark_kafka_sink.producer.appender import Appender
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.partitioners import DefaultPartitioner
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.send_scope import SendScope
+from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.records.columns import RecordColumns
+
+# A chunk is what an open batch holds idle on average half of: 1,000 open partitions hold 16 MB of 32. Chunks of 64 KiB would
+# take all of it; smaller ones cost more copies a batch and more buffers a request (sendmsg takes 1,024).
+CHUNK_SIZE = 16 * 1024
+
+
+class Producer:
+    """Sends columns of records to Kafka from a memory of its own, through one background thread.
+
+    Threads: any thread may open scopes, append and flush; the sender's thread owns sockets and sequences (see Sender). `_lock`
+    guards the count of open scopes. A producer belongs to the process that made it: in a forked child every call says so.
+
+    settings: Kafka's producer option names and values, or a ProducerConfig. idle_close_ms: the producer closes itself when it has
+    had no open scope for so long; None: never.
+    """
+
+    def __init__(self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None) -> None:
+        self.config = settings if isinstance(settings, ProducerConfig) else producer_config(settings)
+        self._pid = os.getpid()
+        self._lock = Lock()
+        self._scopes = 0
+        self._idle_close_ms = idle_close_ms
+        self._idle_since_ms = time.monotonic_ns() // 1_000_000
+        self._closed = False
+        self._pool = BufferPool(self.config.buffer_memory, min(CHUNK_SIZE, max(self.config.buffer_memory, 1)))
+        self._metadata = ProducerMetadata(self.config)
+        self._client = NetworkClient(self.config, self._metadata)
+        self._accumulator = RecordAccumulator(self.config)
+        self._sender = Sender(
+            self.config, self._client, self._metadata, self._accumulator, self._pool, idle_since_ms=self._ms_until_idle_close
+        )
+        self._appender = Appender(self.config, self._accumulator, self._pool, self._sender.wakeup)
+        self._partitioner = DefaultPartitioner(self.config)
+        self._sender.start()
+
+    @property
+    def failed(self) -> KafkaSinkError | None:
+        """Why the producer cannot go on, or None."""
+        return self._sender.failure
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more records: closed, failed, idle for too long, or another process's."""
+        return self._closed or self.failed is not None or os.getpid() != self._pid or not self._sender.is_alive()
+
+    def scope(self) -> SendScope:
+        """A task's share of this producer, for a `with`. UsageError when the producer is closed."""
+        self.check_usable()
+        with self._lock:
+            self._check_open()
+            self._scopes += 1
+        return SendScope(self, self._scope_closed)
+
+    def partitions_for(self, topic: str) -> int:
+        """How many partitions a topic has; waits for its metadata at most max.block.ms."""
+        self.check_usable()
+        count = self._cluster_with(topic).partition_count(topic)
+        assert count is not None
+        return count
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what is there and end. FlushTimeoutError when that takes longer than `timeout_s`: what is left then fails."""
+        if os.getpid() != self._pid:
+            return  # the parent's threads and sockets are not this process's to end
+        with self._lock:
+            self._closed = True
+        self._sender.close()
+        if not self._sender.join(timeout_s):
+            self._sender.force_close()
+            self._sender.join(10.0)
+            raise FlushTimeoutError(f"close: records were not acked within {timeout_s} s; they failed")
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close(None if kind is None else 0)
+
+    # What a scope asks for (ScopeOwner)
+
+    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
+        self.check_usable()
+        if columns.num_records == 0:
+            return
+        sizes = self._appender.sizes(topic, columns)
+        cluster = self._cluster_with(topic)
+        for part, part_sizes in self._appender.slices(columns, sizes):
+            partitions = self._partitions(topic, part, part_sizes, cluster)
+            count = cluster.partition_count(topic)
+            assert count is not None
+            self._appender.append(scope, topic, part, part_sizes, partitions, count)
+
+    def flush_scope(self, scope: SendScope) -> None:
+        self.check_usable()
+        with self._accumulator.lock:
+            self._accumulator.flush(scope)
+        self._sender.wakeup()
+
+    def discard_scope(self, scope: SendScope) -> None:
+        with scope.appending:
+            for batch in self._accumulator.discard(scope):
+                self._pool.deallocate(batch.chunks)
+
+    def check_usable(self) -> None:
+        """Raise what stands in the way of using this producer, if anything does."""
+        if os.getpid() != self._pid:
+            raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
+        if self.failed is not None:
+            raise self.failed
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed or not self._sender.is_alive():
+            raise UsageError("the producer is closed")
+
+    # Inside
+
+    def _cluster_with(self, topic: str) -> Cluster:
+        now_ms = time.monotonic_ns() // 1_000_000
+        self._metadata.add(topic, now_ms)
+        cluster = self._metadata.fetch()
+        if cluster.partition_count(topic) is not None:
+            return cluster
+        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        return self._metadata.wait_for_topic(topic, deadline, self._sender.wakeup)
+
+    def _partitions(self, topic: str, columns: RecordColumns, sizes: NDArray[np.int64], cluster: Cluster) -> NDArray[np.int32]:
+        return self._partitioner.partition(topic, columns, sizes, cluster)
+
+    def _scope_closed(self, scope: SendScope) -> None:
+        with self._lock:
+            self._scopes -= 1
+            self._idle_since_ms = time.monotonic_ns() // 1_000_000
+        if os.getpid() == self._pid:
+            self._sender.wakeup()
+
+    def _ms_until_idle_close(self, now_ms: int) -> int | None:
+        """For the sender: how long until it may end for want of use; None: it ends now, and takes no more scopes."""
+        if self._idle_close_ms is None:
+            return 2**62
+        with self._lock:
+            if self._scopes:
+                return 2**62
+            left = self._idle_since_ms + self._idle_close_ms - now_ms
+            if left > 0 or self._accumulator.has_incomplete():
+                return max(left, 1)
+            self._closed = True
+            return None

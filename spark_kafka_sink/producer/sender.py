@@ -1,0 +1,297 @@
+"""The sender's thread: takes what is ready from the accumulator, sends it, and hands each answer on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.delivery import Delivery, network_failure
+from spark_kafka_sink.producer.error_policy import Action
+from spark_kafka_sink.producer.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.producer_identity import ProducerIdentity
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.sequences import PartitionSequences
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from spark_kafka_sink.records.compression import codec_of
+
+log = logging.getLogger(__name__)
+
+# From v13 on topics go by id; names do until every broker that we meet knows ids.
+MAX_PRODUCE_VERSION = 12
+MAX_POLL_MS = 60_000
+
+
+class Sender:
+    """One thread that owns the client, the sequence numbers and every sealed batch of a producer.
+
+    Other threads only call `wakeup`, `close` and `force_close`, and read `failure`, which is set once, before the thread's end.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: NetworkClient,
+        metadata: ProducerMetadata,
+        accumulator: RecordAccumulator,
+        pool: BufferPool,
+        idle_since_ms: Callable[[int], int | None],
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._pool = pool
+        self._idle_since_ms = idle_since_ms
+        self._delivery = Delivery(config, accumulator, pool)
+        self._identity = ProducerIdentity(config, client)
+        self._codec = codec_of(config.compression_type)
+        self._level = _level(config)
+        self._gaps: set[PartitionQueue] = set()
+        self._throttled_until_ms: dict[int, int] = {}
+        self._closing = False
+        self._force = False
+        self.failure: KafkaSinkError | None = None
+        self._thread = threading.Thread(target=self._run, name=f"kafka-producer-network-thread | {config.client_id}", daemon=True)
+
+    # Any thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wakeup(self) -> None:
+        self._client.wakeup()
+
+    def close(self) -> None:
+        """Send what is there, then end."""
+        self._accumulator.closed = True
+        self._closing = True
+        self.wakeup()
+
+    def force_close(self) -> None:
+        """End now; whatever is not finished fails."""
+        self._force = True
+        self.close()
+
+    def join(self, timeout_s: float | None) -> bool:
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # The sender's thread
+
+    def _run(self) -> None:
+        try:
+            while not self._ended():
+                self._run_once(_now_ms())
+        except Exception as error:  # whatever it is, nobody may wait for an answer that will not come
+            log.exception("the sender's thread failed")
+            self.failure = KafkaSinkError(f"the sender's thread failed: {type(error).__name__}: {error}")
+        finally:
+            self._accumulator.closed = True
+            self._client.close()
+            self._metadata.close()
+            self._pool.close()
+            self._delivery.fail_all(self.failure or UsageError("the producer was closed before these records were acked"))
+
+    def _ended(self) -> bool:
+        if self._force or self.failure is not None:
+            return True
+        if self._accumulator.has_incomplete():
+            return False
+        return self._closing or self._idle_since_ms(_now_ms()) is None
+
+    def _run_once(self, now_ms: int) -> None:
+        self._delivery.expire(now_ms)
+        self._resolve_gaps()
+        timeout = min(self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
+        for response in self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
+            self._answered(response, _now_ms())
+
+    def _until_idle_ms(self, now_ms: int) -> int:
+        idle = self._idle_since_ms(now_ms)
+        return 0 if idle is None else idle
+
+    def _send_what_is_ready(self, now_ms: int) -> int:
+        """One Produce request to each node that can take one. How long a poll may wait afterwards, in ms."""
+        check = self._accumulator.ready(self._metadata.fetch(), now_ms)
+        timeout = check.next_check_ms
+        if check.unknown_leader_topics:
+            for topic in check.unknown_leader_topics:
+                self._metadata.add(topic, now_ms)
+            self._metadata.request_update()
+        if not check.nodes:
+            return timeout
+        identity = self._identity.current
+        if identity is None:
+            return min(timeout, self._identity.ask(now_ms))
+        for node in check.nodes:
+            throttled = self._throttled_until_ms.get(node, 0) - now_ms
+            if throttled > 0:
+                timeout = min(timeout, throttled)
+            elif self._client.ready(node, now_ms):
+                self._send(node, identity, now_ms)
+                timeout = 0
+            else:
+                timeout = min(timeout, self._client.poll_delay_ms(node, now_ms))
+        return timeout
+
+    def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> None:
+        drained = self._accumulator.drain(node, self._config.max_request_size)
+        if not drained:
+            return
+        batches = [self._sealed(batch, identity) for batch in drained]
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
+            by_topic.setdefault(batch.queue.topic, []).append(data)
+            self._mark_sent(batch, now_ms)
+        request = ProduceRequest(
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
+        )
+        for scope in {batch.scope for batch in batches if batch.scope is not None}:
+            scope.request_sent()
+        expects_answer = self._config.acks != 0
+        self._client.send(
+            node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=MAX_PRODUCE_VERSION
+        )
+
+    def _sealed(self, batch: Batch, identity: ProducerIdAndEpoch) -> SealedBatch:
+        """A batch ready for the wire: compressed and numbered, the first time; a retry is so already."""
+        if isinstance(batch, SealedBatch):
+            return batch
+        sealed = SealedBatch(batch, self._codec, self._level)
+        queue = batch.queue
+        if identity == NO_PRODUCER:
+            sealed.number(NO_PRODUCER, 0)
+        else:
+            if queue.sequences is None:
+                queue.sequences = PartitionSequences(identity)
+            queue.sequences.assign(sealed)
+        self._accumulator.sealed(batch, sealed)
+        return sealed
+
+    def _mark_sent(self, batch: SealedBatch, now_ms: int) -> None:
+        batch.attempts += 1
+        batch.first_sent_ms = batch.first_sent_ms or now_ms
+        batch.on_wire = True
+        batch.refused = False
+        if self._config.max_in_flight == 1:
+            self._accumulator.mute(batch.queue)
+
+    def _resolve_gaps(self) -> None:
+        """Start a new epoch for partitions whose numbering broke, once nothing of theirs is in flight any more."""
+        identity = self._identity.current
+        for queue in list(self._gaps):
+            sequences = queue.sequences
+            if sequences is None or identity is None:
+                continue
+            if sequences.resolve(identity):
+                self._gaps.discard(queue)
+                self._accumulator.answered(queue)
+            elif sequences.needs_producer_id(identity):
+                self._identity.renew()
+
+    # Answers
+
+    def _answered(self, response: ClientResponse, now_ms: int) -> None:
+        if response.tag is self._identity:
+            self.failure = self._identity.answered(response, now_ms)
+            return
+        batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
+        refused: Counter[str] = Counter()
+        for batch, answer in self._answers(response, batches):
+            self._settle(batch, answer, now_ms)
+            if answer.error_code:
+                refused[batch.last_error] += 1
+        for error, count in refused.items():
+            log.warning("broker %d: %d of %d batches refused: %s", response.node_id, count, len(batches), error)
+        if isinstance(response.body, ProduceResponse):
+            self._throttle(response.node_id, response.body.throttle_time_ms, now_ms)
+            self._take_leader_hints(response.body)
+
+    def _answers(
+        self, response: ClientResponse, batches: list[SealedBatch]
+    ) -> Iterable[tuple[SealedBatch, PartitionProduceResponse]]:
+        """Each batch of the request with what was said of it."""
+        if isinstance(response.error, UnsupportedVersionError):
+            said = {(b.queue.topic, b.queue.partition): _unsupported(b, response.error) for b in batches}
+        elif response.error is not None:
+            said = {(b.queue.topic, b.queue.partition): network_failure(b.queue.partition, str(response.error)) for b in batches}
+        elif isinstance(response.body, ProduceResponse):
+            said = {(t.name, p.index): p for t in response.body.responses for p in t.partition_responses}
+        else:  # acks=0: sent is all there is to know
+            said = {(b.queue.topic, b.queue.partition): _sent(b) for b in batches}
+        for batch in batches:
+            queue = batch.queue
+            silence = network_failure(queue.partition, "the broker's answer says nothing of this partition")
+            yield batch, said.get((queue.topic, queue.partition), silence)
+
+    def _settle(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
+        action = self._delivery.answered(batch, answer, now_ms)
+        queue = batch.queue
+        if queue.sequences is not None and queue.sequences.gap:
+            self._gaps.add(queue)
+        if self._config.max_in_flight == 1:
+            self._accumulator.unmute(queue)
+        facts = error_facts(answer.error_code)
+        if facts.refreshes_metadata:
+            self._metadata.request_update()
+        if action is Action.FATAL:
+            text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
+            self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
+
+    def _throttle(self, node: int, throttle_ms: int, now_ms: int) -> None:
+        """KIP-219: the broker answers at once and expects us to wait."""
+        if throttle_ms > 0:
+            self._throttled_until_ms[node] = now_ms + throttle_ms
+
+    def _take_leader_hints(self, body: ProduceResponse) -> None:
+        """KIP-951: an answer that refuses may name the new leader, which saves asking."""
+        hints = {
+            (topic.name, partition.index): partition.current_leader
+            for topic in body.responses
+            for partition in topic.partition_responses
+            if partition.error_code and partition.current_leader is not None and partition.current_leader.leader_id >= 0
+        }
+        if hints:
+            self._metadata.update_leaders(hints, body.node_endpoints)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _level(config: ProducerConfig) -> int:
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    return levels.get(config.compression_type, 0)
+
+
+def _unsupported(batch: SealedBatch, error: UnsupportedVersionError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=batch.queue.partition, error_code=ErrorCode.UNSUPPORTED_VERSION, base_offset=-1, error_message=error.message
+    )
+
+
+def _sent(batch: SealedBatch) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=batch.queue.partition, error_code=ErrorCode.NONE, base_offset=-1)
