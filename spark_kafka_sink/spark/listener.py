@@ -21,8 +21,9 @@ logger = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 # A report takes about 100 bytes a topic-partition: room for more of them than Kafka clusters have.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# From connect to answer. A listener serves one message at a time, each within this time.
-TIMEOUT_S = 10.0
+# For one message, of which one is served at a time. A sender has patience for a silent peer before it.
+RECEIVE_TIMEOUT_S = 5.0
+SEND_TIMEOUT_S = 3 * RECEIVE_TIMEOUT_S
 
 _LENGTH = struct.Struct(">I")
 _TOKEN_BYTES = 32
@@ -55,7 +56,7 @@ class CommitListener:
     def stop(self) -> None:
         """Close the port; a second call does nothing."""
         self._stopper.close()
-        self._thread.join(TIMEOUT_S + 1)
+        self._thread.join(RECEIVE_TIMEOUT_S + 1)
 
     def _serve(self) -> None:
         with self._server, self._stopped, selectors.DefaultSelector() as selector:
@@ -73,7 +74,7 @@ class CommitListener:
             logger.warning("a message to the commit listener was refused: %s: %s", type(error).__name__, error)
 
     def _receive(self, connection: socket.socket) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + RECEIVE_TIMEOUT_S
         (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline))
         if not _TOKEN_BYTES < length <= MAX_MESSAGE_BYTES:
             raise ValueError(f"its length is {length}")
@@ -88,8 +89,8 @@ def send_report(address: ListenerAddress, report: DeliveryReport) -> None:
     body = address.token.encode() + report_to_json(report).encode()
     if len(body) > MAX_MESSAGE_BYTES:
         raise OSError(f"the report takes {len(body)} bytes, more than {MAX_MESSAGE_BYTES}")
-    deadline = time.monotonic() + TIMEOUT_S
-    with socket.create_connection((LOOPBACK, address.port), timeout=TIMEOUT_S) as connection:
+    deadline = time.monotonic() + SEND_TIMEOUT_S
+    with socket.create_connection((LOOPBACK, address.port), timeout=SEND_TIMEOUT_S) as connection:
         connection.sendall(_LENGTH.pack(len(body)) + body)
         _read(connection, len(_DONE), deadline)
 

@@ -96,4 +96,8 @@ def cast_to_use(name: str, found: t.DataType) -> str:
         return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
     if name == "timestamp":
         return "cast(timestamp as bigint)" if isinstance(found, _WHOLE_NUMBERS) else "cast(timestamp as timestamp)"
+    if name == "headers" and isinstance(found, t.MapType):
+        return "transform(map_entries(headers), h -> named_struct('key', string(h.key), 'value', binary(h.value)))"
+    if name == "headers" and not isinstance(found, t.ArrayType):
+        return "array(named_struct('key', 'name', 'value', binary(headers)))"
     return f"cast({name} as {_WANTED[name]})"

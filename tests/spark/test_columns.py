@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
+from spark_kafka_sink.spark.columns import records_by_topic
+from spark_kafka_sink.spark.schema import SinkSchema
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+def one(**columns: pa.Array) -> RecordColumns:
+    """The records of a batch that all go to one topic."""
+    (records,) = split("t", **columns)
+    found: RecordColumns = records.columns
+    return found
+
+
+def split(option: str | None, first_row: int = 0, /, **columns: pa.Array) -> list[Any]:
+    if "value" not in columns:
+        columns["value"] = pa.array([b"v"] * len(next(iter(columns.values()))))
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    schema = SinkSchema(**{name: index for index, name in enumerate(columns)})
+    return list(records_by_topic(batch, schema, option, first_row=first_row))
+
+
+def refused(first_row: int = 0, /, **columns: pa.Array) -> str:
+    with pytest.raises(RecordError) as caught:
+        split("t", first_row, **columns)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_keys_and_values_are_handed_on_as_they_are(kind: pa.DataType) -> None:
+    value = pa.array(["a", None, ""], pa.string()).cast(kind)
+    columns = one(key=value, value=value)
+    for column in (columns.key, columns.value):
+        assert column is not None
+        assert column.type == kind
+        assert column.equals(value)
+    assert columns.num_records == 3
+
+
+def test_columns_that_are_missing_or_void_are_absent() -> None:
+    void = pa.nulls(2)
+    for columns in (one(value=void, key=void, headers=void, timestamp=void, partition=void), one(value=void)):
+        assert columns == RecordColumns(num_records=2)
+
+
+def test_an_empty_batch_has_no_records() -> None:
+    assert split("t", value=pa.array([], pa.binary())) == []
+    assert split(None, value=pa.array([], pa.binary()), topic=pa.array([], pa.string())) == []
+
+
+def test_timestamps_are_rounded_down_to_milliseconds() -> None:
+    columns = one(timestamp=pa.array([0, 999, 1000, 1_999, 1_700_000_000_123_456], pa.int64()).cast(TIMESTAMP))
+    assert columns.timestamp is not None
+    assert columns.timestamp.tolist() == [0, 0, 1, 1, 1_700_000_000_123]
+
+
+def test_bigint_timestamps_are_milliseconds() -> None:
+    columns = one(timestamp=pa.array([0, 999, 2**62], pa.int64()))
+    assert columns.timestamp is not None
+    assert columns.timestamp.tolist() == [0, 999, 2**62]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
+def test_a_null_timestamp_is_the_time_of_append(kind: pa.DataType) -> None:
+    columns = one(timestamp=pa.array([None, 5000, None], pa.int64()).cast(kind))
+    assert columns.timestamp is not None
+    assert columns.timestamp.tolist() == [NO_TIMESTAMP, 5 if kind == TIMESTAMP else 5000, NO_TIMESTAMP]
+    assert columns.timestamp.dtype == np.int64
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
+def test_a_timestamp_before_1970_is_refused(kind: pa.DataType) -> None:
+    text = refused(timestamp=pa.array([None, 1, -1], pa.int64()).cast(kind))
+    assert text == "[RECORD] column timestamp: -1 is before 1970, which no Kafka timestamp can be, in row 2 of the task"
+
+
+def test_a_null_partition_is_left_to_the_partitioner() -> None:
+    columns = one(partition=pa.array([3, None, 0], pa.int32()))
+    assert columns.partition is not None
+    assert columns.partition.tolist() == [3, NO_PARTITION, 0]
+    assert columns.partition.dtype == np.int32
+
+
+def test_a_negative_partition_is_refused_by_its_row_in_the_task() -> None:
+    text = refused(10_000, partition=pa.array([None, 7, -2], pa.int32()))
+    assert text == "[RECORD] column partition: -2 is negative, in row 10002 of the task"
+
+
+def test_null_header_lists_and_null_header_values_are_allowed() -> None:
+    headers = pa.array([None, [], [("k", None), ("", b"v")]], HEADERS)
+    found = one(headers=headers).headers
+    assert found is not None
+    assert found.equals(headers)
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"), [([("k", b""), None], "a header is null"), ([("k", b""), (None, b"v")], "a header has a null key")]
+)
+def test_a_null_header_or_header_key_is_refused(bad: list[Any], problem: str) -> None:
+    headers = pa.array([[("a", b"")], None, bad, bad], HEADERS)
+    assert refused(headers=headers) == f"[RECORD] column headers: {problem}, in row 2 of the task"
+
+
+def test_nulls_outside_of_a_slice_do_not_count() -> None:
+    headers = pa.array([[None], [("a", b"")], [(None, b"")]], HEADERS).slice(1, 1)
+    timestamps = pa.array([-5, 7, -5], pa.int64()).slice(1, 1)
+    columns = one(headers=headers, timestamp=timestamps)
+    assert columns.timestamp is not None
+    assert columns.timestamp.tolist() == [7]
+    assert "row 0" in refused(headers=pa.array([[("a", b"")], [None]], HEADERS).slice(1, 1))
+
+
+def test_the_topic_option_wins_over_the_column() -> None:
+    (records,) = split("option", topic=pa.array(["a", None]))
+    assert (records.topic, records.columns.num_records) == ("option", 2)
+
+
+def by_topic(topics: list[str | None], *, first_row: int = 0, kind: pa.DataType | None = None) -> list[Any]:
+    values = pa.array([str(row).encode() for row in range(len(topics))])
+    numbers = pa.array(range(len(topics)), pa.int64())
+    batch = pa.RecordBatch.from_arrays(
+        [values, pa.array(topics, kind or pa.string()), numbers, numbers.cast(pa.int32())], names=["v", "t", "ts", "p"]
+    )
+    return list(records_by_topic(batch, SinkSchema(value=0, topic=1, timestamp=2, partition=3), first_row=first_row))
+
+
+def test_a_null_topic_is_refused_by_its_row() -> None:
+    with pytest.raises(RecordError, match="column topic: is null, and the option topic is not set, in row 7 of the task"):
+        by_topic(["a", "b", None], first_row=5)
+    with pytest.raises(RecordError, match="in row 0 of the task"):
+        by_topic([None], kind=pa.null())
+
+
+def test_rows_of_one_topic_are_not_copied() -> None:
+    (records,) = by_topic(["a", "a"])
+    assert records.rows is None
+
+
+@given(topics=st.lists(st.sampled_from(["a", "b", "ü", ""]), min_size=1), large=st.booleans())
+def test_each_topic_gets_its_own_rows_in_order(topics: list[str | None], large: bool) -> None:
+    found = by_topic(topics, kind=pa.large_string() if large else None)
+    assert sorted(records.topic for records in found) == sorted({topic for topic in topics if topic is not None})
+    for records in found:
+        rows = [row for row, topic in enumerate(topics) if topic == records.topic]
+        assert records.columns.num_records == len(rows)
+        assert records.columns.value.to_pylist() == [str(row).encode() for row in rows]
+        assert records.columns.timestamp.tolist() == rows
+        assert records.columns.partition.tolist() == rows
+        assert [records.row_in_batch(row) for row in range(len(rows))] == rows
+
+
+def test_more_topics_than_a_byte_can_number_are_split_right() -> None:
+    topics: list[str | None] = [f"t{row % 300}" for row in range(900)]
+    found = {records.topic: records.columns.value.to_pylist() for records in by_topic(topics)}
+    assert found["t299"] == [b"299", b"599", b"899"]
+    assert len(found) == 300

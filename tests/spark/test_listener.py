@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark import listener as module
+from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, CommitListener, ListenerAddress, send_report
+from tests.spark.reports import reports
+
+REPORT = DeliveryReport(records=5)
+
+
+@contextmanager
+def listening() -> Iterator[tuple[ListenerAddress, list[DeliveryReport]]]:
+    received: list[DeliveryReport] = []
+    listener = CommitListener(received.append)
+    try:
+        yield listener.address, received
+    finally:
+        listener.stop()
+
+
+def send_raw(address: ListenerAddress, data: bytes) -> bytes:
+    """What the listener answers to these bytes: nothing, when it refuses them."""
+    with socket.create_connection(("127.0.0.1", address.port), timeout=10) as connection:
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return connection.recv(1)
+        except ConnectionError:
+            return b""
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=20)
+@given(reports)
+def test_a_report_is_there_once_sending_has_returned(report: DeliveryReport) -> None:
+    with listening() as (address, received):
+        send_report(address, report)
+        assert received == [report]
+
+
+def test_a_report_with_the_wrong_token_is_refused_and_the_next_is_taken() -> None:
+    with listening() as (address, received):
+        with pytest.raises(OSError):
+            send_report(replace(address, token="0" * 32), REPORT)
+        send_report(address, REPORT)
+        assert received == [REPORT]
+
+
+@pytest.mark.parametrize("length", [0, 31, 32, MAX_MESSAGE_BYTES + 1, 2**32 - 1])
+def test_an_impossible_length_is_refused_before_anything_is_read(length: int) -> None:
+    with listening() as (address, received):
+        assert send_raw(address, struct.pack(">I", length)) == b""
+        send_report(address, REPORT)
+        assert received == [REPORT]
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"null", b"[1]", b"\xff\xff", b'{"records": "x"}', b"cos\nsystem\n(S'true'\ntR."])
+def test_anything_but_a_report_is_refused_even_with_the_token(body: bytes) -> None:
+    with listening() as (address, received):
+        text = address.token.encode() + body
+        assert send_raw(address, struct.pack(">I", len(text)) + text) == b""
+        send_report(address, REPORT)
+        assert received == [REPORT]
+
+
+def test_a_message_that_ends_early_is_refused() -> None:
+    with listening() as (address, received):
+        assert send_raw(address, struct.pack(">I", 100) + address.token.encode() + b"{") == b""
+        assert received == []
+
+
+def test_a_silent_peer_holds_the_listener_up_no_longer_than_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECEIVE_TIMEOUT_S", 0.2)
+    with listening() as (address, received), socket.create_connection(("127.0.0.1", address.port)):
+        send_report(address, REPORT)
+        assert received == [REPORT]
+
+
+def test_the_token_is_never_printed() -> None:
+    with listening() as (address, _):
+        assert address.token not in repr(address)
+        assert len(address.token) == 32
+
+
+def test_stop_closes_the_port_and_ends_the_thread() -> None:
+    before = set(threading.enumerate())
+    with listening() as (address, _):
+        started = set(threading.enumerate()) - before
+        assert [thread.daemon for thread in started] == [True]
+    assert not any(thread.is_alive() for thread in started)
+    with pytest.raises(OSError):
+        send_report(address, REPORT)
+
+
+def test_stop_may_be_called_twice() -> None:
+    listener = CommitListener(lambda report: None)
+    listener.stop()
+    listener.stop()

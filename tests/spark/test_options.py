@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import logging
+import pickle
+
+import pytest
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.spark import options as module
+from spark_kafka_sink.spark.java_options import HARMLESS, REFUSED
+from spark_kafka_sink.spark.options import sink_options
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def refused(**options: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        sink_options({**SERVERS, **{name.replace("__", "."): value for name, value in options.items()}})
+    return str(caught.value)
+
+
+def test_kafka_options_become_the_producers_settings() -> None:
+    options = sink_options({**SERVERS, "kafka.linger.ms": "7", "kafka.compression.type": "LZ4", "topic": "events"})
+    assert options.producer.bootstrap_servers == ("localhost:9092",)
+    assert options.producer.linger_ms == 7
+    assert options.producer.compression_type == "lz4"
+    assert options.topic == "events"
+
+
+def test_keys_are_taken_in_any_case() -> None:
+    assert sink_options({"KAFKA.Bootstrap.Servers": "a:1", "Topic": "T"}).topic == "T"
+
+
+def test_one_option_in_two_cases_is_refused() -> None:
+    assert "option topic: given twice" in refused(Topic="a", topic="b")
+
+
+@pytest.mark.parametrize("name", ["path", "checkpointLocation", "queryName", "asyncProgressTrackingEnabled"])
+def test_options_that_spark_adds_itself_are_fine(name: str) -> None:
+    assert sink_options({**SERVERS, name: "x"}) == sink_options(SERVERS)
+
+
+def test_settings_are_hashable_and_pickle() -> None:
+    options = sink_options({**SERVERS, "topic": "t"})
+    assert {options: 1}[pickle.loads(pickle.dumps(options))] == 1
+
+
+def test_missing_servers_are_named_as_the_user_writes_them() -> None:
+    with pytest.raises(OptionError, match=r"^\[OPTION\] option kafka.bootstrap.servers is required"):
+        sink_options({"topic": "t"})
+
+
+def test_an_ill_typed_value_is_named_with_its_prefix() -> None:
+    assert "option kafka.linger.ms: 'soon' is not a whole number" in refused(kafka__linger__ms="soon")
+
+
+def test_settings_that_exclude_each_other_are_refused() -> None:
+    assert "kafka.acks" in refused(kafka__acks="1", **{"kafka.enable.idempotence": "true"})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("topics", "topic"),
+        ("delivery.garantee", "delivery.guarantee"),
+        ("linger.ms", "kafka.linger.ms"),
+        ("sasl.jaas.config", "kafka.sasl.jaas.config"),
+        ("kafka.lingr.ms", "kafka.linger.ms"),
+        ("kafka.transactional.ids", "kafka.transactional.id"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_known_one(name: str, meant: str) -> None:
+    assert f"unknown option {name}; did you mean {meant}?" in refused(**{name: "x"})
+
+
+def test_an_option_that_is_near_to_none_is_still_an_error() -> None:
+    assert refused(zzz="x").endswith("unknown option zzz")
+
+
+@pytest.mark.parametrize("value", ["exactly-once", "none", "at-most-once", ""])
+def test_only_at_least_once_is_accepted(value: str) -> None:
+    text = refused(delivery__guarantee=value)
+    assert "delivery.guarantee" in text
+    assert "only at-least-once is built so far" in text
+
+
+def test_at_least_once_may_be_asked_for() -> None:
+    assert sink_options({**SERVERS, "delivery.guarantee": "at-least-once"}) == sink_options(SERVERS)
+
+
+@pytest.mark.parametrize(
+    "name", [*REFUSED, "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.location", "config.providers.x"]
+)
+def test_an_option_of_javas_producer_that_matters_is_refused(name: str) -> None:
+    assert f"option kafka.{name}: " in refused(**{f"kafka.{name}": "x"})
+
+
+@pytest.mark.parametrize(
+    "name", [*REFUSED, "sasl.jaas.config", "ssl.keystore.key", "sasl.pasword", "password", "security.protocol"]
+)
+def test_no_value_of_a_refused_option_is_ever_printed(name: str) -> None:
+    assert "hunter2" not in refused(**{f"kafka.{name}": "hunter2"})
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_an_option_of_javas_producer_that_changes_nothing_here_is_ignored_with_one_warning(
+    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_warned", set())
+    for _ in range(2):
+        assert sink_options({**SERVERS, f"kafka.{name}": "secret"}) == sink_options(SERVERS)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert f"kafka.{name} is ignored" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_plaintext_is_the_one_protocol() -> None:
+    assert sink_options({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}) == sink_options(SERVERS)
+    assert "kafka.security.protocol: only PLAINTEXT" in refused(**{"kafka.security.protocol": "SASL_SSL"})
+
+
+@pytest.mark.parametrize("topic", ["", ".", "..", "a b", "a/b", "x" * 250, "é"])
+def test_a_topic_that_kafka_could_never_have_is_refused(topic: str) -> None:
+    assert "option topic: " in refused(topic=topic)

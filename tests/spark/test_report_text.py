@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
+from spark_kafka_sink.spark.report_text import MAX_PARTITIONS, html_table, summary, table
+
+
+def report(partitions: int, topic: str = "t") -> DeliveryReport:
+    return DeliveryReport(
+        records=1000,
+        bytes=2000,
+        partitions={(topic, number): PartitionReport(10, 20, -1 if number == 1 else 5, 1234) for number in range(partitions)},
+    )
+
+
+def test_a_summary_counts_and_names_errors() -> None:
+    counted = report(2)
+    counted.errors = {"NOT_LEADER_OR_FOLLOWER": 2, "DISCONNECTED": 1}
+    text = summary(counted)
+    assert text.startswith("1,000 records, 2,000 bytes")
+    assert text.endswith("2 topic-partitions; errors: DISCONNECTED 1, NOT_LEADER_OR_FOLLOWER 2")
+    assert "errors" not in summary(report(1))
+
+
+def test_a_table_has_a_line_for_each_partition_and_marks_unknown_offsets() -> None:
+    lines = table(report(2)).splitlines()
+    assert lines[0].split() == ["topic", "partition", "records", "bytes", "first", "offset", "last", "offset"]
+    assert [line.split() for line in lines[1:]] == [["t", "0", "10", "20", "5", "1,234"], ["t", "1", "10", "20", "?", "1,234"]]
+
+
+def test_many_partitions_are_counted_not_listed() -> None:
+    assert table(report(MAX_PARTITIONS + 7)).endswith("and 7 more topic-partitions")
+    assert len(table(report(MAX_PARTITIONS + 7)).splitlines()) == MAX_PARTITIONS + 2
+    assert "more topic-partitions" not in html_table(report(MAX_PARTITIONS))
+
+
+def test_names_of_topics_are_escaped_in_html() -> None:
+    assert "<td>a&lt;b</td>" in html_table(report(1, "a<b"))

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.spark import rows as module
+from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark.schema import SinkSchema
+
+UTC = datetime.UTC
+
+
+def batch(*rows: Row, topic: str | None = "t") -> pa.RecordBatch:
+    ((_, only),) = batches_of_rows(rows, topic)
+    return only
+
+
+def column(name: str, *values: object) -> list[Any]:
+    rows = [Row(**{"value": b"v", name: value}) for value in values]
+    found: list[Any] = batch(*rows, topic=None if name == "topic" else "t").column(name).to_pylist()
+    return found
+
+
+def refused(name: str, *values: object) -> str:
+    with pytest.raises(SchemaError) as caught:
+        column(name, *values)
+    return str(caught.value)
+
+
+@pytest.fixture
+def _new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+    assert os.environ.get("TZ") != "America/New_York"
+
+
+def test_rows_become_columns_and_extra_fields_are_left_out() -> None:
+    rows = [Row(extra=object(), value="v", key=None, topic="a", partition=1, timestamp=7, headers=[Row(key="k", value=b"h")])]
+    ((schema, found),) = batches_of_rows(rows, None)
+    assert schema == SinkSchema(key=0, value=1, headers=2, topic=3, partition=4, timestamp=5)
+    assert found.to_pylist() == [
+        {"key": None, "value": b"v", "headers": [{"key": "k", "value": b"h"}], "topic": "a", "partition": 1, "timestamp": 7}
+    ]
+
+
+def test_the_topic_option_leaves_the_column_out() -> None:
+    assert batch(Row(value=b"v", topic=5)).schema.names == ["value"]
+
+
+def test_text_and_bytes_may_be_mixed() -> None:
+    assert column("key", "ü", b"b", bytearray(b"c"), None) == ["ü".encode(), b"b", b"c", None]
+
+
+def test_headers_are_rows_or_tuples_of_key_and_value() -> None:
+    assert column("headers", None, [], [("k", bytearray(b"v")), ("k", None)]) == [
+        None,
+        [],
+        [{"key": "k", "value": b"v"}, {"key": "k", "value": None}],
+    ]
+
+
+def test_timestamps_are_milliseconds_rounded_down() -> None:
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, 999_999, UTC)
+    before = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
+    assert column("timestamp", at, 17, None, before) == [1_767_323_045_999, 17, None, -1]
+
+
+@pytest.mark.usefixtures("_new_york")
+def test_a_datetime_without_zone_is_local_time_also_in_the_hour_that_comes_twice() -> None:
+    first = datetime.datetime(2025, 11, 2, 1, 30)
+    assert column("timestamp", first, first.replace(fold=1)) == [1_762_061_400_000, 1_762_065_000_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "cast"),
+    [
+        ("value", 5, "int", "cast(value as string)"),
+        ("key", 1.5, "float", "cast(key as string)"),
+        ("value", Row(a=1), "Row", "cast(value as string)"),
+        ("topic", 5, "int", "cast(topic as string)"),
+        ("partition", "1", "str", "cast(partition as int)"),
+        ("partition", 1.0, "float", "cast(partition as int)"),
+        ("partition", True, "bool", "cast(partition as int)"),
+        ("partition", 2**31, "int", "cast(partition as int)"),
+        ("timestamp", 2**63, "int", "cast(timestamp as timestamp)"),
+        ("timestamp", True, "bool", "cast(timestamp as timestamp)"),
+        ("timestamp", datetime.date(2026, 1, 1), "date", "cast(timestamp as timestamp)"),
+        ("headers", {"a": b"b"}, "dict", "cast(headers as array<struct<key:string,value:binary>>)"),
+        ("headers", [(1, b"b")], "list", "cast(headers as array<struct<key:string,value:binary>>)"),
+        ("value", "\ud800", "str", "cast(value as string)"),
+    ],
+)
+def test_a_value_of_a_wrong_type_names_column_type_and_cast(name: str, value: object, kind: str, cast: str) -> None:
+    text = refused(name, None, value)
+    assert text.startswith(f"[SCHEMA] column {name}: holds {kind}, must be ")
+    assert text.endswith(f"use {cast}")
+
+
+def test_missing_columns_are_refused() -> None:
+    with pytest.raises(SchemaError, match="column value is required; the rows have key, v"):
+        batch(Row(key=b"", v=b""))
+    with pytest.raises(SchemaError, match="column topic is required when the option topic is not set"):
+        batch(Row(value=b""), topic=None)
+
+
+@pytest.mark.parametrize("row", [(b"v",), {"value": b"v"}, b"v", Row("v")])
+def test_rows_without_field_names_are_refused(row: Any) -> None:
+    with pytest.raises(SchemaError, match=f"a row is a {type(row).__name__} without field names"):
+        batch(row)
+
+
+def test_no_rows_are_no_batches() -> None:
+    assert list(batches_of_rows(iter([]), None)) == []
+
+
+def test_chunks_are_cut_by_rows_and_by_bytes_and_where_fields_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 100)
+    small, large, other = Row(value=b"v"), Row(value=b"v" * 200), Row(key=b"k", value=b"v")
+    rows = [small] * 4 + [large, large, small, other]
+    assert [found.num_rows for _, found in batches_of_rows(rows, "t")] == [3, 2, 1, 1, 1]
+    values = [value for _, found in batches_of_rows(rows, "t") for value in found.column("value").to_pylist()]
+    assert values == [row.value for row in rows]

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import types as t
+
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+
+HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
+DAY_TIME = t.DayTimeIntervalType()
+
+
+def struct(**columns: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField(name, kind) for name, kind in columns.items()])
+
+
+def refused(schema: t.StructType, topic: str | None = "events") -> str:
+    with pytest.raises(SchemaError) as caught:
+        sink_schema(schema, topic)
+    return str(caught.value)
+
+
+def test_columns_are_found_by_name_wherever_they_stand() -> None:
+    schema = struct(
+        timestamp=t.TimestampType(),
+        extra=t.DateType(),
+        value=t.BinaryType(),
+        topic=t.StringType(),
+        headers=HEADERS,
+        key=t.StringType(),
+        partition=t.IntegerType(),
+    )
+    assert sink_schema(schema, None) == SinkSchema(value=2, key=5, headers=4, topic=3, partition=6, timestamp=0)
+
+
+def test_only_value_and_a_topic_are_required() -> None:
+    assert sink_schema(struct(value=t.StringType()), "events") == SinkSchema(value=0)
+    assert sink_schema(struct(value=t.StringType(), topic=t.StringType()), None) == SinkSchema(value=0, topic=1)
+
+
+def test_the_topic_option_wins_over_a_topic_column_of_any_type() -> None:
+    assert sink_schema(struct(value=t.StringType(), topic=t.DateType()), "events").value == 0
+
+
+def test_bigint_timestamps_and_void_columns_are_accepted() -> None:
+    void = t.NullType()
+    sink_schema(struct(value=t.StringType(), timestamp=t.LongType()), "events")
+    sink_schema(struct(value=void, key=void, headers=void, topic=void, partition=void, timestamp=void), None)
+
+
+def test_headers_are_compared_without_nullability() -> None:
+    element = t.StructType([t.StructField("key", t.StringType(), False), t.StructField("value", t.BinaryType(), False)])
+    assert sink_schema(struct(value=t.StringType(), headers=t.ArrayType(element, False)), "events").headers == 1
+
+
+def test_a_missing_value_names_the_column_that_was_meant() -> None:
+    assert refused(struct(key=t.StringType(), Value=t.StringType())) == "[SCHEMA] column value is required; did you mean Value?"
+    assert refused(struct(values=t.StringType())) == "[SCHEMA] column value is required; did you mean values?"
+    assert refused(struct(id=t.LongType())) == "[SCHEMA] column value is required"
+
+
+def test_a_missing_topic_names_column_and_option() -> None:
+    assert refused(struct(value=t.StringType()), None) == "[SCHEMA] column topic is required when the option topic is not set"
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    twice = t.StructType([t.StructField("value", t.StringType()), t.StructField("value", t.BinaryType())])
+    assert "column value: there are 2 of this name" in refused(twice)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "cast"),
+    [
+        ("value", t.IntegerType(), "cast(value as string)"),
+        ("value", t.DateType(), "cast(value as string)"),
+        ("value", t.TimestampNTZType(), "cast(value as string)"),
+        ("value", t.StructType([t.StructField("a", t.LongType())]), "to_json(value)"),
+        ("value", t.VariantType(), "to_json(value)"),
+        ("key", t.ArrayType(t.StringType()), "to_json(key)"),
+        ("key", t.LongType(), "cast(key as string)"),
+        ("topic", t.IntegerType(), "cast(topic as string)"),
+        ("topic", t.BinaryType(), "cast(topic as string)"),
+        ("partition", t.LongType(), "cast(partition as int)"),
+        ("partition", t.StringType(), "cast(partition as int)"),
+        ("timestamp", t.TimestampNTZType(), "cast(timestamp as timestamp)"),
+        ("timestamp", t.DateType(), "cast(timestamp as timestamp)"),
+        ("timestamp", t.VariantType(), "cast(timestamp as timestamp)"),
+        ("timestamp", t.StringType(), "cast(timestamp as timestamp)"),
+        ("timestamp", t.IntegerType(), "cast(timestamp as bigint)"),
+        ("headers", t.MapType(t.StringType(), t.BinaryType()), "transform(map_entries(headers), h -> "),
+        ("headers", t.StringType(), "named_struct('key', "),
+        ("headers", t.ArrayType(t.NullType()), "cast(headers as array<struct<key:string,value:binary>>)"),
+    ],
+)
+def test_a_wrong_type_names_column_type_and_cast(column: str, kind: t.DataType, cast: str) -> None:
+    text = refused(struct(**{"value": t.StringType(), column: kind}), None if column == "topic" else "events")
+    assert text.startswith(f"[SCHEMA] column {column}: is {kind.simpleString()}, must be ")
+    assert cast in text
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        t.StructType([t.StructField("value", t.BinaryType()), t.StructField("key", t.StringType())]),
+        t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.StringType())]),
+        t.StructType([t.StructField("key", t.StringType())]),
+        t.StringType(),
+    ],
+)
+def test_other_headers_are_refused(element: t.DataType) -> None:
+    assert "column headers: " in refused(struct(value=t.StringType(), headers=t.ArrayType(element)))
