@@ -68,7 +68,8 @@ def _asked(topic: str, columns: RecordColumns, count: int) -> NDArray[np.bool_]:
     if columns.partition is None:
         return np.zeros(columns.num_records, np.bool_)
     _check_range(topic, columns.partition, count)
-    return columns.partition != NO_PARTITION
+    asked: NDArray[np.bool_] = columns.partition != NO_PARTITION
+    return asked
 
 
 def _check_range(topic: str, partitions: NDArray[np.int32], count: int) -> None:
