@@ -69,7 +69,7 @@ def _message_reader(cls: type[Message], names: Sequence[str], steps: Sequence[St
                 offset = tags.read(data, offset, message) if data[offset] else offset + 1
         except UNREADABLE as error:
             # The count of values read so far tells the field that failed, with no cost while nothing fails.
-            raise malformed(error).inside([*names, "tagged fields"][len(values)]) from None
+            raise malformed(error).inside([*names, "tagged_fields"][len(values)]) from None
         into.append(message)
         return offset
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import MISSING, dataclass
 from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
 
@@ -78,7 +77,6 @@ def message(cls: type[T]) -> type[T]:
     return dataclass(slots=True)(cls)
 
 
-@functools.cache
 def wire_fields(cls: type) -> tuple[WireField, ...]:
     """The fields of a message class in the order of the wire, tagged ones last."""
     declared = (field for field in dataclasses.fields(cls) if _WIRE in field.metadata)

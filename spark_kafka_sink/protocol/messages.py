@@ -126,7 +126,7 @@ def _write(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:
         for codec, message in parts:
             codec.write(out, message)
     except UnwritableError as error:
-        raise UsageError(f"a {what} cannot be written: {error}") from None
+        raise UsageError(f"{what} cannot be written: {error}") from None
     return out.buffers()
 
 
@@ -135,10 +135,10 @@ def _read(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[Any, 
     try:
         offset = codec.read(data, offset, values)
     except MalformedError as error:
-        raise ProtocolError(f"a {what} of {len(data):,} bytes cannot be read: {error}") from None
+        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be read: {error}") from None
     return values[0], offset
 
 
 def _check_end(data: memoryview, offset: int, what: str) -> None:
     if offset != len(data):
-        raise ProtocolError(f"a {what} of {len(data):,} bytes cannot be read: it ends at {offset:,}")
+        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be read: it ends at {offset:,}")

@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.values import (
     read_unsigned_varint,
     write_unsigned_varint,
 )
-from spark_kafka_sink.protocol.wire_errors import MalformedError
+from spark_kafka_sink.protocol.wire_errors import UNREADABLE, MalformedError, malformed
 
 
 class TaggedField(NamedTuple):
@@ -77,7 +77,10 @@ def _read_raw(data: memoryview, offset: int) -> tuple[dict[int, memoryview], int
 
 def _read_known(field: TaggedField, content: memoryview) -> Any:
     values: list[Any] = []
-    end = field.codec.read(content, 0, values)
+    try:
+        end = field.codec.read(content, 0, values)
+    except UNREADABLE as error:
+        raise malformed(error).inside(field.name) from None
     if end != len(content):
         raise MalformedError(f"{len(content) - end:,} bytes too many", field.name)
     return values[0]

@@ -86,7 +86,7 @@ def check_fits(data: memoryview, offset: int, size: int, what: str) -> None:
     """`size` bytes from `offset` on are there. To be asked before anything of that size is made."""
     left = len(data) - offset
     if size > left:
-        raise MalformedError(f"{what} needs {size:,} bytes where {left:,} are left")
+        raise MalformedError(f"{size:,} bytes for {what} where {left:,} are left")
 
 
 def _read_compact_length(data: memoryview, offset: int) -> tuple[int, int]:

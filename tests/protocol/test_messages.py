@@ -1,0 +1,175 @@
+"""What a caller of messages.py can count on."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
+from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from spark_kafka_sink.protocol.wire_types import Buffer, Records
+
+
+def produce_request(*records: Records | None) -> ProduceRequest:
+    partitions = [PartitionProduceData(index, given) for index, given in enumerate(records)]
+    return ProduceRequest(topic_data=[TopicProduceData("t", partition_data=partitions)])
+
+
+class TestRecords:
+    @pytest.mark.parametrize("version", [3, 9, 12])
+    def test_go_out_as_the_very_buffers_given(self, version: int) -> None:
+        given: list[Buffer] = [memoryview(bytearray(b"first")), b"second", bytearray(b"third")]
+
+        buffers = encode_request(PRODUCE, version, 1, "c", produce_request(given[:2], given[2:]))
+
+        small_parts = (0, 3, 5)
+        assert [buffer for index, buffer in enumerate(buffers) if index not in small_parts] == given
+        assert all(any(buffer is original for buffer in buffers) for original in given)
+
+    def test_have_only_joined_small_parts_between_them(self) -> None:
+        buffers = encode_request(PRODUCE, 9, 1, "c", produce_request(*[(b"x",)] * 1000))
+
+        assert len(buffers) == 2001
+
+    def test_of_several_buffers_are_read_as_one_view_of_the_data(self) -> None:
+        data = bytearray(b"".join(encode_request(PRODUCE, 9, 1, "c", produce_request((b"ab", b"cd")))))
+
+        _, request = decode_request(data)
+        assert isinstance(request, ProduceRequest)
+        (partition,) = request.topic_data[0].partition_data
+        assert partition.records == (b"abcd",)
+        data[data.index(b"abcd")] = ord("z")
+        assert partition.records == (b"zbcd",)
+
+    @pytest.mark.parametrize("version", [3, 9])
+    def test_may_be_null(self, version: int) -> None:
+        _, request = decode_request(b"".join(encode_request(PRODUCE, version, 1, "c", produce_request(None))))
+
+        assert isinstance(request, ProduceRequest)
+        assert request.topic_data[0].partition_data[0].records is None
+
+
+class TestApiVersions:
+    def test_answers_have_no_tagged_fields_in_the_header_in_any_version(self) -> None:
+        (data,) = encode_response(API_VERSIONS, 3, 7, ApiVersionsResponse(0))
+
+        assert bytes(data[:6]) == b"\0\0\0\7\0\0"
+
+    @pytest.mark.parametrize("asked", [1, 3, 4])
+    def test_an_answer_in_v0_is_read_when_the_broker_does_not_know_the_version_asked(self, asked: int) -> None:
+        answer = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (ApiVersion(18, 0, 2),))
+
+        assert decode_response(API_VERSIONS, asked, b"".join(encode_response(API_VERSIONS, 0, 7, answer))) == (7, answer)
+
+    def test_any_other_error_is_read_in_the_version_asked(self) -> None:
+        answer = ApiVersionsResponse(ErrorCode.INVALID_REQUEST, throttle_time_ms=9)
+
+        assert decode_response(API_VERSIONS, 3, b"".join(encode_response(API_VERSIONS, 3, 7, answer))) == (7, answer)
+
+
+class TestVersions:
+    def test_a_value_that_the_version_cannot_carry_is_not_dropped(self) -> None:
+        with pytest.raises(UnsupportedVersionError, match=r"MetadataRequest v3 has no field allow_auto_topic_creation.*False"):
+            encode_request(METADATA, 3, 1, "c", MetadataRequest((), allow_auto_topic_creation=False))
+
+    def test_a_default_in_a_field_that_the_version_lacks_is_fine(self) -> None:
+        request = InitProducerIdRequest("tx", 1000)
+
+        assert decode_request(b"".join(encode_request(INIT_PRODUCER_ID, 2, 1, "c", request)))[1] == request
+
+    def test_an_ignorable_value_is_left_out_where_the_version_lacks_it(self) -> None:
+        encoded = encode_request(API_VERSIONS, 0, 1, "c", ApiVersionsRequest("sink", "1.0"))
+
+        assert decode_request(b"".join(encoded))[1] == ApiVersionsRequest()
+
+    @pytest.mark.parametrize("version", [-1, 2, 14, 32767])
+    def test_that_are_not_spoken_are_refused_on_our_side(self, version: int) -> None:
+        with pytest.raises(UnsupportedVersionError, match=f"PRODUCE v{version} is not spoken here; v3 to v13 are"):
+            encode_request(PRODUCE, version, 1, "c", ProduceRequest())
+
+    @pytest.mark.parametrize(("key", "version", "name"), [(0, 2, "PRODUCE v2"), (18, 5, "API_VERSIONS v5"), (1, 4, "API 1 v4")])
+    def test_that_are_not_spoken_leave_the_broker_the_facts_to_answer(self, key: int, version: int, name: str) -> None:
+        data = key.to_bytes(2, "big") + version.to_bytes(2, "big") + (99).to_bytes(4, "big") + b"what follows is not read"
+
+        with pytest.raises(UnsupportedVersionError, match=name) as raised:
+            decode_request(data)
+
+        assert raised.value.facts == {"api_key": key, "version": version, "correlation_id": 99}
+
+
+class TestUnwritable:
+    @pytest.mark.parametrize(
+        ("request_", "complaint"),
+        [
+            (ProduceRequest(acks=1 << 15), "acks: "),
+            (ProduceRequest(timeout_ms=1 << 31), "timeout_ms: "),
+            (ProduceRequest(transactional_id="\ud800"), "transactional_id: not to be written as UTF-8"),
+        ],
+        ids=["int16", "int32", "surrogate"],
+    )
+    def test_a_value_that_does_not_fit_is_named_with_its_field(self, request_: ProduceRequest, complaint: str) -> None:
+        with pytest.raises(UsageError, match=f"PRODUCE v9 request cannot be written: {complaint}"):
+            encode_request(PRODUCE, 9, 1, "c", request_)
+
+    def test_none_where_a_value_must_be_is_named_with_its_path(self) -> None:
+        with pytest.raises(UsageError, match=r"topics\.name: None where a string must be"):
+            encode_request(METADATA, 9, 1, "c", MetadataRequest((MetadataRequestTopic(name=None),)))
+
+    def test_a_string_over_the_limit_of_an_int16_length_is_named(self) -> None:
+        too_long = ProduceRequest(transactional_id="x" * 32_768)
+
+        with pytest.raises(UsageError, match="transactional_id: a length of 32,768 is over the limit of 32,767"):
+            encode_request(PRODUCE, 8, 1, "c", too_long)
+        assert decode_request(b"".join(encode_request(PRODUCE, 9, 1, "c", too_long)))[1] == too_long
+
+    def test_the_client_id_has_that_limit_in_flexible_versions_too(self) -> None:
+        with pytest.raises(UsageError, match=r"client_id: a length of 40,000 is over the limit"):
+            encode_request(PRODUCE, 9, 1, "x" * 40_000, ProduceRequest())
+
+
+class TestUnknown:
+    def test_error_codes_are_kept_as_numbers(self) -> None:
+        answer = InitProducerIdResponse(0, 12345, -1, 0)
+
+        assert decode_response(INIT_PRODUCER_ID, 5, b"".join(encode_response(INIT_PRODUCER_ID, 5, 1, answer))) == (1, answer)
+
+    def test_leaders_of_a_newer_broker_are_kept_as_unknown_tagged_fields_in_a_version_that_lacks_them(self) -> None:
+        """Tag 0 of a partition is current_leader from v10 on; in v9 nobody has said so yet."""
+        partition = PartitionProduceResponse(0, 6, -1)
+        encoded = bytearray(
+            b"".join(
+                encode_response(PRODUCE, 9, 1, ProduceResponse((TopicProduceResponse("t", partition_responses=(partition,)),)))
+            )
+        )
+        # Behind the partition's own count of tagged fields come those of the topic, the throttle time and the response's.
+        at = len(encoded) - 7
+        assert encoded[at:] == bytes(7)
+        encoded[at : at + 1] = b"\1\0\3abc"
+
+        _, response = decode_response(PRODUCE, 9, encoded)
+
+        assert response.responses[0].partition_responses[0].unknown_tagged_fields == ((0, b"abc"),)
+        assert b"".join(encode_response(PRODUCE, 9, 1, response)) == encoded
+
+
+def test_what_cannot_be_read_is_named_with_its_path() -> None:
+    response = ProduceResponse((TopicProduceResponse("t", partition_responses=(PartitionProduceResponse(0, 6, -1),)),))
+    data = bytearray(b"".join(encode_response(PRODUCE, 9, 1, response)))
+    # Behind the error message stand three counts of tagged fields and the throttle time.
+    data[-1 - 7] = 0x20
+
+    complaint = r"48 bytes.*: responses\.partition_responses\.error_message: 31 bytes for a string where 7 are left"
+    with pytest.raises(ProtocolError, match=complaint):
+        decode_response(PRODUCE, 9, data)

@@ -1,0 +1,71 @@
+"""Tagged fields (KIP-482): the known ones take their place, the unknown ones are kept, the malformed ones refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.fields import RawTaggedField
+from spark_kafka_sink.protocol.messages import decode_response, encode_response
+
+PREFIX = bytes.fromhex("0000000100000100000000")
+"""Correlation id, error code, no API keys, throttle time: what stands before the tagged fields."""
+
+
+def read(tagged_fields: str) -> ApiVersionsResponse:
+    return decode_response(API_VERSIONS, 3, PREFIX + bytes.fromhex(tagged_fields))[1]
+
+
+def test_a_known_one_takes_its_place() -> None:
+    assert read("01030101").zk_migration_ready
+
+
+def test_defaults_are_not_sent() -> None:
+    assert b"".join(encode_response(API_VERSIONS, 3, 1, ApiVersionsResponse(0))) == PREFIX + b"\0"
+
+
+def test_the_order_does_not_matter_to_the_reader() -> None:
+    response = read("030902abcd03010101080000000000000007")
+
+    assert (response.zk_migration_ready, response.finalized_features_epoch) == (True, 7)
+    assert response.unknown_tagged_fields == (RawTaggedField(9, b"\xab\xcd"),)
+
+
+def test_they_are_written_by_ascending_tag_with_unknown_ones_in_their_place() -> None:
+    response = ApiVersionsResponse(0, finalized_features_epoch=7, zk_migration_ready=True)
+    response.unknown_tagged_fields = (RawTaggedField(200, b"z"), RawTaggedField(2, b"y"))
+
+    written = b"".join(encode_response(API_VERSIONS, 3, 1, response))
+
+    assert written == PREFIX + bytes.fromhex("0401080000000000000007020179030101c801017a")
+
+
+@given(st.dictionaries(st.integers(4, 2**32 - 1), st.binary(max_size=200), max_size=5))
+def test_unknown_ones_survive_a_round_trip(raw: dict[int, bytes]) -> None:
+    kept = tuple(RawTaggedField(tag, data) for tag, data in sorted(raw.items()))
+    response = ApiVersionsResponse(0, unknown_tagged_fields=kept)
+
+    assert decode_response(API_VERSIONS, 3, b"".join(encode_response(API_VERSIONS, 3, 1, response))) == (1, response)
+
+
+@pytest.mark.parametrize(
+    ("tagged_fields", "complaint"),
+    [
+        ("02090161090162", "tag 9 twice"),
+        ("0109ffffffff0f61", r"4,294,967,295 bytes for a tagged field \(tag 9\) where 1 are left"),
+        ("ffffffff0f0901", "8,589,934,590 bytes for tagged fields where 2 are left"),
+        ("0103020101", "zk_migration_ready: 1 bytes too many"),
+        ("01010700000000000007", "tagged_fields.finalized_features_epoch: the data ends here"),
+        ("01090261", r"2 bytes for a tagged field \(tag 9\) where 1 are left"),
+        ("01ffffffffff0f00", "a varint of more than 32 bits"),
+        ("01ffffffff1f00", "a varint of more than 32 bits"),
+        ("01", "2 bytes for tagged fields where 0 are left"),
+        ("", "the data ends here"),
+    ],
+)
+def test_a_malformed_one_is_refused(tagged_fields: str, complaint: str) -> None:
+    with pytest.raises(ProtocolError, match=complaint):
+        read(tagged_fields)
