@@ -154,6 +154,8 @@ def _unsnappy(data: Buffer, limit: int) -> bytes:
     view = memoryview(data)
     if view[:8] != _SNAPPY_HEADER[:8]:
         return _unsnappy_block(view, limit)
+    if len(view) < len(_SNAPPY_HEADER):
+        raise ProtocolError(f"snappy data of {len(view)} bytes ends in its header")
     plain = bytearray()
     for block in _snappy_blocks(view):
         plain += _unsnappy_block(block, limit - len(plain))

@@ -1,0 +1,69 @@
+"""Columns of varints are what writing each number by itself gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.records.varints import Packed, varint_sizes, varints
+
+# Around each power of 2**7 the zigzag code grows by a byte.
+edges = [sign * 2 ** (7 * byte - 1) + step for byte in range(1, 10) for sign in (1, -1) for step in (-1, 0, 1)]
+numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300) | st.integers(-20_000, 20_000) | st.sampled_from(edges)
+
+
+def one_by_one(number: int) -> bytes:
+    """ByteUtils.writeVarlong."""
+    code = (number << 1) ^ (number >> 63)
+    written = bytearray()
+    while code > 0x7F:
+        written.append(code & 0x7F | 0x80)
+        code >>= 7
+    written.append(code)
+    return bytes(written)
+
+
+def bytes_of(packed: Packed, row: int) -> bytes:
+    word, bits = (int(part if isinstance(part, int) else part[row]) for part in (packed.word, packed.bits))
+    assert bits <= 8 * packed.max_bytes
+    assert word < 1 << bits or word == bits == 0
+    return word.to_bytes(8, "little")[: bits // 8]
+
+
+@given(st.lists(numbers, min_size=1, max_size=50))
+@example(edges)
+@example([-(2**63), 2**63 - 1, 0])
+@example([-8192, 8191])
+@example([-8193, 8192])
+def test_a_column_holds_the_varint_of_each_number(values: list[int]) -> None:
+    parts = varints(np.array(values, np.int64))
+    assert [b"".join(bytes_of(part, row) for part in parts) for row in range(len(values))] == [one_by_one(v) for v in values]
+
+
+@given(numbers)
+def test_one_number_for_all_rows_is_the_varint_of_it(value: int) -> None:
+    assert b"".join(bytes_of(part, 0) for part in varints(value)) == one_by_one(value)
+
+
+@given(st.lists(numbers, max_size=50))
+@example(edges)
+def test_sizes_are_those_of_the_varints(values: list[int]) -> None:
+    assert varint_sizes(np.array(values, np.int64)).tolist() == [len(one_by_one(value)) for value in values]
+    assert [varint_sizes(value) for value in values] == [len(one_by_one(value)) for value in values]
+
+
+@pytest.mark.parametrize("width", range(1, 9))
+def test_numbers_of_one_width_cost_one_part_that_says_so(width: int) -> None:
+    codes = [1 << (7 * (width - 1)), (1 << (7 * width)) - 2] if width > 1 else [0, 126]
+    (part,) = varints(np.array([code >> 1 for code in codes], np.int64))
+    assert part.max_bytes == width
+
+
+@given(st.lists(st.tuples(st.integers(-8192, 8191), st.integers(-(2**20), 2**20)), min_size=1, max_size=20))
+def test_two_parts_put_end_to_end_hold_the_bytes_of_both(pairs: list[tuple[int, int]]) -> None:
+    (first,) = varints(np.array([a for a, _ in pairs], np.int64))
+    (second,) = varints(np.array([b for _, b in pairs], np.int64))
+    both = first.then(second)
+    assert [bytes_of(both, row) for row in range(len(pairs))] == [one_by_one(a) + one_by_one(b) for a, b in pairs]
