@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
@@ -298,3 +299,4 @@ class PoolModel(RuleBasedStateMachine):
 
 
 TestPoolModel = PoolModel.TestCase
+TestPoolModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
