@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from spark_kafka_sink.client.addresses import bootstrap_nodes
 from spark_kafka_sink.client.cluster import Node
@@ -12,10 +11,7 @@ from spark_kafka_sink.client.connections import Connections, Lost, Outcome
 from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion, MetadataUpdater
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import PeerError, UnsupportedVersionError
-from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
-
-ALL_FAILED: Final = 2**31
 
 
 class MetadataRequests:
@@ -88,9 +84,7 @@ class MetadataRequests:
             self._failed(label, outcome.error, now_ms)
             return
         assert isinstance(outcome.body, MetadataResponse)
-        # KIP-1102: this broker has left the cluster that we mean; ask from the start.
-        refused = outcome.body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
-        self._failures = ALL_FAILED if refused else 0
+        self._failures = 0
         self._in_flight = None
         self._metadata.update(request, outcome.body, label, now_ms)
 

@@ -1,0 +1,127 @@
+"""A NetworkClient with a clock and metadata that a test sets by hand; its sockets are real."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spark_kafka_sink.client.addresses import Resolver, resolve
+from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
+from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from tests.client.scripted_broker import Connection, ScriptedBroker
+
+NOTHING_DUE = 2**31
+DEADLINE_S = 5.0
+
+
+class Clock:
+    """Milliseconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class HandMetadata:
+    """A MetadataUpdater that is due when a test says so, and notes what it is told."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.known: dict[int, Node] = {node.id: node for node in nodes}
+        self.due_in_ms = NOTHING_DUE
+        self.updates: list[tuple[MetadataRequestAndVersion, MetadataResponse, str]] = []
+        self.failures: list[tuple[str, str]] = []
+        self.requested = 0
+
+    def nodes(self) -> Mapping[int, Node]:
+        return self.known
+
+    def time_to_next_update_ms(self, now_ms: int) -> int:
+        return self.due_in_ms
+
+    def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
+        return MetadataRequestAndVersion(lambda version: MetadataRequest(topics=[]), self.requested, False)
+
+    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> None:
+        self.due_in_ms = NOTHING_DUE
+        self.updates.append((request, response, node_label))
+        self.known = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+
+    def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
+        self.failures.append((node_label, error))
+
+    def request_update(self) -> int:
+        self.requested += 1
+        return self.requested
+
+
+class Rig:
+    """A client of `brokers` (node ids from 1), which are also its bootstrap servers unless `settings` name others."""
+
+    def __init__(self, *brokers: ScriptedBroker, resolver: Resolver = resolve, known: bool = True, **settings: Any) -> None:
+        self.clock = Clock()
+        nodes = [Node(number, broker.host, broker.port) for number, broker in enumerate(brokers, start=1)]
+        self.metadata = HandMetadata(*(nodes if known else ()))
+        servers = {"bootstrap.servers": ",".join(broker.server for broker in brokers)}
+        config = producer_config(servers | {name.replace("_", "."): value for name, value in settings.items()})
+        self.client = NetworkClient(config, self.metadata, clock=self.clock, resolver=resolver, rng=random.Random(7))
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    @property
+    def now_ms(self) -> int:
+        return self.clock.now_ms
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.now_ms += ms
+
+    def poll(self, timeout_ms: int = 0) -> list[ClientResponse]:
+        return self.client.poll(timeout_ms, self.now_ms)
+
+    def poll_until(self, reached: Callable[[], object]) -> list[ClientResponse]:
+        """Polls, without the clock going on, until `reached()`; returns all responses meanwhile."""
+        responses: list[ClientResponse] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while not reached():
+            assert time.monotonic() < deadline, "it did not come about in 5 s"
+            responses += self.poll(20)
+        return responses
+
+    def responses(self, count: int = 1) -> list[ClientResponse]:
+        """Polls until there are this many responses."""
+        found: list[ClientResponse] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} responses came in 5 s"
+            found += self.poll(20)
+        return found
+
+    def ready(self, node_id: int = 1) -> bool:
+        return self.client.ready(node_id, self.now_ms)
+
+    def connecting(self, broker: ScriptedBroker, node_id: int = 1) -> Connection:
+        """Connected, and ApiVersions asked for and not answered."""
+        self.ready(node_id)
+        connection = broker.accept()
+        self.poll_until(lambda: self.client.in_flight_count(node_id) == 1)
+        self.poll()
+        return connection
+
+    def connected(
+        self, broker: ScriptedBroker, node_id: int = 1, ranges: Mapping[int, tuple[int, int]] | None = None
+    ) -> Connection:
+        """Ready for requests."""
+        connection = self.connecting(broker, node_id)
+        connection.answer_versions(ranges)
+        self.poll_until(lambda: self.ready(node_id))
+        return connection
