@@ -89,14 +89,14 @@ class Appender:
     def __init__(
         self, config: ProducerConfig, accumulator: RecordAccumulator, pool: BufferPool, wakeup: Callable[[], None]
     ) -> None:
-        self._batch_size = config.batch_size
-        self._max_record_size = min(config.max_request_size, config.buffer_memory)
+        # An append never asks for more than half of the memory at once, so that two can always make progress in turn.
+        self._max_chunks = max(pool.capacity // 2, 1)
+        self._batch_size = min(config.batch_size, self._max_chunks * pool.chunk_size)
+        self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
         self._max_block_s = config.max_block_ms / 1000
         self._accumulator = accumulator
         self._pool = pool
         self._wakeup = wakeup
-        # An append never asks for more than half of the memory at once, so that two can always make progress in turn.
-        self._max_chunks = max(pool.capacity // 2, 1)
 
     def sizes(self, topic: str, columns: RecordColumns) -> Sizes:
         """Bytes of each row at most. RecordTooLargeError names the first row that could never be sent."""

@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from threading import Lock
 from types import TracebackType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
@@ -109,8 +106,10 @@ class Producer:
             return
         sizes = self._appender.sizes(topic, columns)
         cluster = self._cluster_with(topic)
+        if columns.partition is not None and int(columns.partition.max()) >= (cluster.partition_count(topic) or 0):
+            cluster = self._metadata.refresh_topic(topic, self._block_deadline(), self._sender.wakeup)  # some may have been added
         for part, part_sizes in self._appender.slices(columns, sizes):
-            partitions = self._partitions(topic, part, part_sizes, cluster)
+            partitions = self._partitioner.partition(topic, part, part_sizes, cluster)
             count = cluster.partition_count(topic)
             assert count is not None
             self._appender.append(scope, topic, part, part_sizes, partitions, count)
@@ -146,11 +145,10 @@ class Producer:
         cluster = self._metadata.fetch()
         if cluster.partition_count(topic) is not None:
             return cluster
-        deadline = time.monotonic() + self.config.max_block_ms / 1000
-        return self._metadata.wait_for_topic(topic, deadline, self._sender.wakeup)
+        return self._metadata.wait_for_topic(topic, self._block_deadline(), self._sender.wakeup)
 
-    def _partitions(self, topic: str, columns: RecordColumns, sizes: NDArray[np.int64], cluster: Cluster) -> NDArray[np.int32]:
-        return self._partitioner.partition(topic, columns, sizes, cluster)
+    def _block_deadline(self) -> float:
+        return time.monotonic() + self.config.max_block_ms / 1000
 
     def _scope_closed(self, scope: SendScope) -> None:
         with self._lock:

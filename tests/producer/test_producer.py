@@ -1,0 +1,270 @@
+"""The whole producer against real Kafka, judged by a consumer that is not ours."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import random
+import threading
+import time
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+def producer_on(kafka: Kafka, **settings: object) -> Producer:
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **options})
+
+
+def numbered(count: int, start: int = 0) -> RecordColumns:
+    return RecordColumns(count, value=pa.array([b"%d" % n for n in range(start, start + count)]))
+
+
+def send(producer: Producer, topic: str, columns: RecordColumns) -> None:
+    with producer.scope() as scope:
+        scope.append(topic, columns)
+        scope.flush()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_part_of_a_record_arrives_as_it_was_given(kafka: Kafka, new_topic: NewTopic, codec: str) -> None:
+    topic = new_topic(3)
+    keys: list[bytes | None] = [b"a", None, b"", b"b" * 300]
+    values: list[bytes | None] = [b"1", b"", None, b"x" * 5000]
+    timestamps = [1_700_000_000_000, 0, 1_600_000_000_000, 1_700_000_000_001]
+    headers = [[("h", b"1"), ("h", None)], None, [], [("ü", b"")]]
+    struct = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    columns = RecordColumns(
+        4,
+        key=pa.array(keys, pa.binary()),
+        value=pa.array(values, pa.binary()),
+        headers=pa.array([None if h is None else [{"key": k, "value": v} for k, v in h] for h in headers], struct),
+        timestamp=np.array(timestamps, dtype=np.int64),
+        partition=np.array([0, 1, 2, 0], dtype=np.int32),
+    )
+    with producer_on(kafka, compression_type=codec) as producer:
+        send(producer, topic, columns)
+    read = {
+        (r.partition, r.offset): (r.key, r.value, list(r.headers), r.timestamp)
+        for r in read_topic(kafka.bootstrap_servers, topic)
+    }
+    expected = [(k, v, h or [], t) for k, v, h, t in zip(keys, values, headers, timestamps, strict=True)]
+    assert read == {(0, 0): expected[0], (1, 0): expected[1], (2, 0): expected[2], (0, 1): expected[3]}
+
+
+def test_keys_go_where_java_would_send_them(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, reference_topic = new_topic(7), new_topic(7)
+    rng = random.Random(1)
+    keys = [rng.randbytes(rng.randrange(1, 40)) for _ in range(2000)]
+    with producer_on(kafka) as producer:
+        send(producer, topic, RecordColumns(len(keys), key=pa.array(keys, pa.binary())))
+    reference = ConfluentProducer({"bootstrap.servers": kafka.bootstrap_servers, "partitioner": "murmur2_random"})
+    for key in keys:
+        reference.produce(reference_topic, key=key)
+    assert reference.flush(30) == 0
+    ours, theirs = (
+        sorted((record.key or b"", record.partition) for record in read_topic(kafka.bootstrap_servers, name))
+        for name in (topic, reference_topic)
+    )
+    assert ours == theirs
+
+
+def test_rows_without_a_key_stay_together_in_long_runs(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(4)
+    with producer_on(kafka, batch_size=1000) as producer:
+        send(producer, topic, numbered(2000))
+    by_partition = defaultdict(list)
+    for record in read_topic(kafka.bootstrap_servers, topic):
+        assert record.value is not None
+        by_partition[record.partition].append(int(record.value))
+    assert len(by_partition) == 4
+    changes = sum(a + 1 != b for numbers in by_partition.values() for a, b in itertools.pairwise(numbers))
+    assert changes < 200
+    assert sorted(n for numbers in by_partition.values() for n in numbers) == list(range(2000))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"acks": "1"}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}]
+)
+def test_order_is_kept_within_a_partition(kafka: Kafka, new_topic: NewTopic, settings: dict[str, object]) -> None:
+    topic = new_topic(1)
+    with producer_on(kafka, batch_size=2000, linger_ms=0, **settings) as producer, producer.scope() as scope:
+        for start in range(0, 20_000, 100):
+            scope.append(topic, numbered(100, start))
+        scope.flush()
+        report = scope.report()
+    read = [int(record.value or b"") for record in read_topic(kafka.bootstrap_servers, topic)]
+    assert read == list(range(20_000))
+    assert report.records == 20_000
+    assert report.partitions[topic, 0].first_offset == 0
+    assert report.partitions[topic, 0].last_offset == 19_999
+
+
+def test_acks_0_sends_without_answers(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    with producer_on(kafka, acks="0") as producer, producer.scope() as scope:
+        scope.append(topic, numbered(500))
+        scope.flush()
+        report = scope.report()
+    assert report.records == 500
+    assert report.partitions[topic, 0].last_offset == -1
+    deadline = time.monotonic() + 10
+    while len(read_topic(kafka.bootstrap_servers, topic)) < 500:
+        assert time.monotonic() < deadline
+
+
+def test_closing_sends_what_lingers(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    producer = producer_on(kafka, linger_ms=60_000)
+    scope = producer.scope()
+    scope.append(topic, numbered(10))
+    producer.close(timeout_s=30)
+    assert len(read_topic(kafka.bootstrap_servers, topic)) == 10
+    with pytest.raises(UsageError, match="closed"):
+        scope.append(topic, numbered(1))
+
+
+def test_tasks_that_share_a_producer_count_only_their_own_records(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(3)
+    counts = [1000, 2000, 3000]
+    with producer_on(kafka) as producer:
+        reports = {}
+
+        def task(count: int) -> None:
+            with producer.scope() as scope:
+                for start in range(0, count, 100):
+                    scope.append(topic, numbered(100, start))
+                scope.flush()
+                reports[count] = scope.report().records
+
+        threads = [threading.Thread(target=task, args=(count,)) for count in counts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert reports == {count: count for count in counts}
+    assert len(read_topic(kafka.bootstrap_servers, topic)) == sum(counts)
+
+
+def test_a_little_memory_is_enough_for_any_amount(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(8)
+    with producer_on(kafka, buffer_memory=256 * 1024) as producer, producer.scope() as scope:
+        for start in range(0, 100_000, 10_000):
+            columns = RecordColumns(10_000, value=pa.array([b"%0100d" % n for n in range(start, start + 10_000)]))
+            scope.append(topic, columns)
+        scope.flush()
+        assert scope.report().records == 100_000
+    read = sorted(int(record.value or b"") for record in read_topic(kafka.bootstrap_servers, topic))
+    assert read == list(range(100_000))
+
+
+def test_an_unknown_topic_ends_at_max_block_ms_with_what_was_asked(kafka: Kafka) -> None:
+    wanted = pytest.raises(MetadataTimeoutError, match=r"topic nowhere: .*UNKNOWN_TOPIC_OR_PARTITION")
+    with producer_on(kafka, max_block_ms=500) as producer, producer.scope() as scope, wanted:
+        scope.append("nowhere", numbered(1))
+
+
+def test_a_partition_out_of_range_names_the_row(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    columns = RecordColumns(3, value=pa.array([b"x"] * 3), partition=np.array([0, NO_PARTITION, 2], dtype=np.int32))
+    wanted = pytest.raises(RecordError, match=r"row 2 of 3: column partition is 2")
+    with producer_on(kafka) as producer, producer.scope() as scope, wanted:
+        scope.append(topic, columns)
+
+
+def test_partitions_that_were_added_are_found(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    with producer_on(kafka) as producer:
+        send(producer, topic, numbered(1))
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_partitions([NewPartitions(topic, 3)])[topic].result(10)
+        columns = RecordColumns(1, value=pa.array([b"x"]), partition=np.array([2], dtype=np.int32))
+        send(producer, topic, columns)
+    assert [record.partition for record in read_topic(kafka.bootstrap_servers, topic)] == [0, 2]
+
+
+def test_no_broker_to_be_reached_ends_at_max_block_ms_with_the_address() -> None:
+    options = {"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 300}
+    with Producer(options) as producer, producer.scope() as scope, pytest.raises(MetadataTimeoutError, match=r"127\.0\.0\.1:1"):
+        scope.append("t", numbered(1))
+
+
+def test_a_close_that_cannot_wait_fails_what_is_left() -> None:
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 60_000})
+    failed: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            with producer.scope() as scope:
+                scope.append("t", numbered(1))
+        except KafkaSinkError as error:
+            failed.append(error)
+
+    waiting = threading.Thread(target=append)
+    waiting.start()
+    producer.close(timeout_s=5)
+    waiting.join(10)
+    assert isinstance(failed[0], UsageError)
+
+
+def test_an_idle_producer_closes_itself(kafka: Kafka) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers}, idle_close_ms=50)
+    deadline = time.monotonic() + 10
+    while not producer.closed:
+        assert time.monotonic() < deadline
+    with pytest.raises(UsageError):
+        producer.scope()
+
+
+def test_an_idle_producer_stays_while_a_scope_is_open(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers}, idle_close_ms=100)
+    with producer.scope() as scope:
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            scope.append(topic, numbered(1))
+            scope.flush()
+    assert not producer.failed
+    producer.close(10)
+
+
+def _use_in_child(producer: Producer, result: multiprocessing.SimpleQueue[str]) -> None:
+    try:
+        producer.scope()
+    except KafkaSinkError as error:
+        result.put(str(error))
+    producer.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_is_told_to_make_its_own(kafka: Kafka, new_topic: NewTopic) -> None:
+    context = multiprocessing.get_context("fork")
+    with producer_on(kafka) as producer:
+        result = context.SimpleQueue()
+        child = context.Process(target=_use_in_child, args=(producer, result))
+        child.start()
+        child.join(20)
+        assert child.exitcode == 0
+        assert "a forked child must make its own" in result.get()
+        send(producer, new_topic(1), numbered(1))
+
+
+def test_a_flush_without_an_answer_ends_at_its_timeout(kafka: Kafka, new_topic: NewTopic) -> None:
+    with producer_on(kafka) as producer, producer.scope() as scope:
+        scope.append(new_topic(1), numbered(1))
+        with pytest.raises(FlushTimeoutError):
+            scope.flush(0)
