@@ -1,0 +1,143 @@
+"""A row's partition: its own, else its key's as in Java, else the sticky one."""
+
+from __future__ import annotations
+
+import pickle
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import RecordError, UsageError
+from spark_kafka_sink.producer.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioners import DefaultPartitioner, Partitioner
+from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from tests.producer.clusters import cluster_of
+
+CLUSTER = cluster_of({"orders": 7})
+
+
+def partitioner(**options: object) -> Partitioner:
+    settings = {"bootstrap.servers": "a:1", **{name.replace("_", "."): value for name, value in options.items()}}
+    return DefaultPartitioner(producer_config(settings), random.Random(1))
+
+
+def choose(
+    key: pa.Array | None = None, partition: list[int] | None = None, *, rows: int | None = None, by: Partitioner | None = None
+) -> NDArray[np.int32]:
+    count = rows if rows is not None else len(key) if key is not None else len(partition or ())
+    columns = RecordColumns(count, key=key, partition=None if partition is None else np.array(partition, np.int32))
+    chosen = (by or partitioner()).partition("orders", columns, np.full(count, 100, np.int64), CLUSTER)
+    assert (chosen.dtype.name, chosen.shape) == ("int32", (count,))
+    return chosen
+
+
+def by_key(keys: list[bytes]) -> list[int]:
+    return [(int(h) & 0x7FFFFFFF) % 7 for h in murmur2(pa.array(keys, pa.binary()))]
+
+
+def test_the_partition_column_is_followed() -> None:
+    assert choose(partition=[0, 6, 3]).tolist() == [0, 6, 3]
+
+
+def test_the_partition_column_comes_before_the_key() -> None:
+    keys = [b"a", b"b", b"c"]
+    assert choose(pa.array(keys), [6, NO_PARTITION, 0]).tolist() == [6, by_key(keys)[1], 0]
+
+
+@pytest.mark.parametrize(
+    ("partition", "text"),
+    [
+        (7, r"topic orders: row 2 of 3: column partition is 7, but there are 7 partitions, 0 to 6"),
+        (-2, r"row 2 of 3: column partition is -2"),
+    ],
+)
+def test_a_partition_that_does_not_exist_is_refused_with_its_row(partition: int, text: str) -> None:
+    with pytest.raises(RecordError, match=text) as caught:
+        choose(partition=[0, NO_PARTITION, partition])
+    facts = pickle.loads(pickle.dumps(caught.value)).facts
+    assert facts == {"topic": "orders", "row": 2, "partition": partition, "partition_count": 7}
+
+
+# Java's for the same keys: Utils.toPositive(Utils.murmur2(key)) % 7, from the hashes of UtilsTest.
+@pytest.mark.parametrize(
+    ("key", "java_hash"),
+    [("21", -973932308), ("foobar", -790332482), ("a-little-bit-long-string", -985981536), ("abc", 479470107)],
+)
+def test_a_key_goes_where_java_sends_it(key: str, java_hash: int) -> None:
+    assert choose(pa.array([key])).tolist() == [(java_hash & 0x7FFFFFFF) % 7]
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1))
+def test_equal_keys_go_to_one_partition(keys: list[bytes]) -> None:
+    assert choose(pa.array(keys, pa.binary())).tolist() == by_key(keys)
+
+
+def test_rows_without_a_key_stick_together() -> None:
+    assert len(set(choose(rows=50).tolist())) == 1
+
+
+def test_an_empty_key_is_a_key() -> None:
+    assert choose(pa.array([b""])).tolist() == [275646681 % 7]
+
+
+def test_null_keys_stick_and_the_others_are_hashed() -> None:
+    keys = [b"a", None, b"c", None, b"e"]
+    chosen = choose(pa.array(keys)).tolist()
+    assert [chosen[i] for i in (0, 2, 4)] == by_key([b"a", b"c", b"e"])
+    assert chosen[1] == chosen[3]
+
+
+def test_only_rows_without_a_key_count_for_the_sticky_partition() -> None:
+    by = partitioner(batch_size=300)
+    keys = pa.array([b"a", None] * 4)
+    sticky = choose(keys, by=by)[1::2].tolist()
+    assert sticky[0] == sticky[1] == sticky[2] != sticky[3]
+
+
+def test_keys_can_be_ignored() -> None:
+    assert (
+        len(set(choose(pa.array([b"a", b"b", b"c", b"d", b"e"]), by=partitioner(partitioner_ignore_keys="true")).tolist())) == 1
+    )
+
+
+def test_a_column_of_null_keys_is_no_key() -> None:
+    assert len(set(choose(pa.nulls(20, pa.binary())).tolist())) == 1
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.integers(0, 6))))
+def test_every_row_gets_what_it_asks_for(rows: list[tuple[bytes | None, int | None]]) -> None:
+    keys = [key for key, _ in rows]
+    chosen = choose(pa.array(keys, pa.binary()), [NO_PARTITION if p is None else p for _, p in rows]).tolist()
+    sticky = set()
+    for (key, partition), got in zip(rows, chosen, strict=True):
+        if partition is not None:
+            assert got == partition
+        elif key is not None:
+            assert got == by_key([key])[0]
+        else:
+            sticky.add(got)
+    assert len(sticky) <= 1
+
+
+def test_the_partition_column_is_not_written_to() -> None:
+    partition = np.array([NO_PARTITION, 3], np.int32)
+    partition.flags.writeable = False
+    columns = RecordColumns(2, partition=partition)
+    partitioner().partition("orders", columns, np.full(2, 100, np.int64), CLUSTER)
+    assert partition.tolist() == [NO_PARTITION, 3]
+
+
+def test_no_rows_have_no_partitions() -> None:
+    assert choose(rows=0).tolist() == []
+    assert choose(pa.array([], pa.binary()), [], rows=0).tolist() == []
+
+
+def test_a_topic_that_is_not_known_is_a_wrong_call() -> None:
+    with pytest.raises(UsageError, match="topic other: wait for its metadata"):
+        partitioner().partition("other", RecordColumns(1), np.array([1], np.int64), CLUSTER)
