@@ -18,10 +18,10 @@ SESSION_TIMEOUT_MS = 4_000
 class Broker:
     """A node that is broker and controller in one. Owned by the thread that owns its cluster."""
 
-    def __init__(self, node_id: int, port: int, folder: Path, guardian: Guardian, options: list[str]) -> None:
-        """`port`: of the clients' listener; `folder`: for its settings, log and data; `options`: of the virtual machine."""
+    def __init__(self, node_id: int, ports: tuple[int, int, int], folder: Path, guardian: Guardian, options: list[str]) -> None:
+        """ports: for clients, other brokers, controllers. folder: takes settings, output and data. options: Java's."""
         self.id = node_id
-        self.port = port
+        self.client_port, self.internal_port, self.controller_port = ports
         self.log_dir = folder / f"data-{node_id}"
         self.output = folder / f"broker-{node_id}.log"
         self._settings_file = folder / f"broker-{node_id}.properties"
@@ -77,26 +77,24 @@ class Broker:
         return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
 
 
-def settings(
-    node_id: int, *, ports: tuple[int, int, int], advertised: str, voters: str, brokers: int, log_dir: Path
-) -> dict[str, str]:
-    """server.properties of one node. `ports`: of its listeners for clients, other brokers and controllers.
+def settings(broker: Broker, *, advertised: str, voters: str, brokers: int) -> dict[str, str]:
+    """server.properties of one of `brokers` nodes. advertised: the "host:port" that clients are told.
 
     Brokers talk to each other on a listener of their own, so that a proxy between clients and a broker never touches replication.
     """
-    client, internal, controller = ports
+    internal = f"INTERNAL://127.0.0.1:{broker.internal_port}"
     replicas = min(3, brokers)
     in_sync = max(1, replicas - 1)
     return {
         "process.roles": "broker,controller",
-        "node.id": str(node_id),
+        "node.id": str(broker.id),
         "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL",
-        "listeners": f"CLIENT://127.0.0.1:{client},INTERNAL://127.0.0.1:{internal},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"CLIENT://{advertised},INTERNAL://127.0.0.1:{internal}",
+        "listeners": f"CLIENT://127.0.0.1:{broker.client_port},{internal},CONTROLLER://127.0.0.1:{broker.controller_port}",
+        "advertised.listeners": f"CLIENT://{advertised},{internal}",
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(log_dir),
+        "log.dirs": str(broker.log_dir),
         "auto.create.topics.enable": "false",
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),

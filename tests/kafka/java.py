@@ -34,7 +34,8 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
 def run(main_class: str, *arguments: str, timeout_s: float) -> str:
     """Runs a tool to its end and returns what it printed; a failure is an error that holds the tail of it."""
     # Tools live for a second: the quick compiler alone and a single-threaded collector start fastest.
-    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+    # Without a locale (CI, cron) Java prints ASCII with question marks.
+    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
     done = subprocess.run(
         command(main_class, *arguments, options=options),
         stdin=subprocess.DEVNULL,
@@ -42,7 +43,7 @@ def run(main_class: str, *arguments: str, timeout_s: float) -> str:
         stderr=subprocess.STDOUT,
         timeout=timeout_s,
         check=False,
-        text=True,
+        encoding="utf-8",
         errors="replace",
     )
     if done.returncode != 0:

@@ -1,0 +1,141 @@
+"""Reads a partition's log from a broker's folder with Kafka's DumpLogSegments: the judge of loss, duplicates and order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.kafka import java
+from tests.kafka.cluster import KafkaCluster
+
+
+class DumpedRecord(NamedTuple):
+    """`timestamp` in ms. The tool prints text: keys and values that are not UTF-8 cannot be told from it."""
+
+    offset: int
+    timestamp: int
+    sequence: int
+    header_keys: str
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class DumpedBatch:
+    """A batch's header fields, under Kafka's names. `size` in bytes with the header; `codec` by name."""
+
+    base_offset: int
+    last_offset: int
+    count: int
+    base_sequence: int
+    last_sequence: int
+    producer_id: int
+    producer_epoch: int
+    leader_epoch: int
+    transactional: bool
+    control: bool
+    timestamp: int
+    size: int
+    magic: int
+    codec: str
+    valid: bool
+    records: list[DumpedRecord] = field(default_factory=list)
+
+
+def dump_log(
+    cluster: KafkaCluster, broker_id: int, topic: str, partition: int = 0, *, deadline_s: float = 120.0
+) -> list[DumpedBatch]:
+    """All batches that this broker's replica holds, control batches too, oldest first. The broker may run or be dead."""
+    folder = cluster.log_dir(broker_id) / f"{topic}-{partition}"
+    segments = sorted(folder.glob("*.log"))
+    if not segments:
+        raise FileNotFoundError(f"broker {broker_id} has no log of {topic}-{partition}: {folder}")
+    files = ",".join(str(segment) for segment in segments)
+    printed = java.run(
+        "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", files, timeout_s=deadline_s
+    )
+    return list(parse(printed.encode()))
+
+
+def records_of(batches: list[DumpedBatch]) -> list[DumpedRecord]:
+    """The records of the data batches, in the log's order."""
+    return [record for batch in batches if not batch.control for record in batch.records]
+
+
+_BATCH = re.compile(
+    rb"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) baseSequence: (-?\d+) lastSequence: (-?\d+) producerId: (-?\d+) "
+    rb"producerEpoch: (-?\d+) partitionLeaderEpoch: (-?\d+) isTransactional: (\w+) isControl: (\w+) deleteHorizonMs: \S+ "
+    rb"position: \d+ \w+: (-?\d+) size: (\d+) magic: (\d+) compresscodec: (\w+) crc: \d+ isvalid: (\w+)\n"
+)
+_RECORD = re.compile(
+    rb"\| offset: (\d+) \w+: (-?\d+) keySize: (-?\d+) valueSize: (-?\d+) sequence: (-?\d+) "
+    rb"headerKeys: \[(.*?)\](?= key: | payload: | ?\n| endTxn)",
+    re.DOTALL,
+)
+_OTHER_LINE = re.compile(rb"(?:Dumping |Log starting offset: |Found \d+ invalid bytes).*\n|\n")
+_REST_OF_LINE = re.compile(rb".*\n")
+
+
+def parse(printed: bytes) -> Iterator[DumpedBatch]:
+    """What DumpLogSegments printed, as batches. ValueError on a line that it does not know."""
+    position = 0
+    batch: DumpedBatch | None = None
+    while position < len(printed):
+        if (found := _BATCH.match(printed, position)) is not None:
+            if batch is not None:
+                yield batch
+            batch, position = _batch(found), found.end()
+        elif batch is not None and (found := _RECORD.match(printed, position)) is not None:
+            record, position = _record(found, printed, batch.control)
+            batch.records.append(record)
+        elif (found := _OTHER_LINE.match(printed, position)) is not None:
+            position = found.end()
+        else:
+            raise ValueError(f"DumpLogSegments printed what is not known here: {printed[position : position + 300]!r}")
+    if batch is not None:
+        yield batch
+
+
+def _batch(found: re.Match[bytes]) -> DumpedBatch:
+    return DumpedBatch(
+        base_offset=int(found[1]),
+        last_offset=int(found[2]),
+        count=int(found[3]),
+        base_sequence=int(found[4]),
+        last_sequence=int(found[5]),
+        producer_id=int(found[6]),
+        producer_epoch=int(found[7]),
+        leader_epoch=int(found[8]),
+        transactional=found[9] == b"true",
+        control=found[10] == b"true",
+        timestamp=int(found[11]),
+        size=int(found[12]),
+        magic=int(found[13]),
+        codec=found[14].decode().lower(),
+        valid=found[15] == b"true",
+    )
+
+
+def _record(found: re.Match[bytes], printed: bytes, control: bool) -> tuple[DumpedRecord, int]:
+    """A record and where the next line begins. Sizes, not separators, end a key and a value: they may hold anything."""
+    offset, timestamp, key_size, value_size, sequence = (int(found[group]) for group in range(1, 6))
+    key = value = None
+    position = found.end()
+    if not control:
+        key, position = _sized(b" key: ", key_size, printed, position)
+        value, position = _sized(b" payload: ", value_size, printed, position)
+    end = _REST_OF_LINE.match(printed, position)
+    if end is None or (not control and printed[position : end.end()].strip()):
+        raise ValueError(f"the record at offset {offset} has a key or value that is not UTF-8: DumpLogSegments cannot show it")
+    return DumpedRecord(offset, timestamp, sequence, found[6].decode(), key, value), end.end()
+
+
+def _sized(label: bytes, size: int, printed: bytes, position: int) -> tuple[bytes | None, int]:
+    if size < 0:
+        return None, position
+    start = position + len(label)
+    if printed[position:start] != label:
+        raise ValueError(f"DumpLogSegments printed {printed[position : position + 100]!r} where{label.decode()}was due")
+    return printed[start : start + size], start + size

@@ -1,0 +1,140 @@
+"""A cluster of our own: it serves, survives what tests do to it, and is gone after it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.ports import HIGHEST, LOWEST, free_ports
+from tests.kafka.witness import read_topic
+
+pytestmark = pytest.mark.kafka
+
+
+def produce(bootstrap_servers: str, topic: str, values: list[bytes], **settings: object) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0, **settings})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def within(seconds: float, reached: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_a_topic_has_its_leaders_once_it_is_made(kafka: Kafka, new_topic: NewTopic) -> None:
+    described = kafka.metadata(topic := new_topic(8)).topics[topic]
+    assert [partition.leader >= 0 for partition in described.partitions.values()] == [True] * 8
+
+
+def test_topics_have_the_settings_that_were_asked_for(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(config={"max.message.bytes": "2000"})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    errors: list[object] = []
+    producer.produce(topic, b"x" * 5000, on_delivery=lambda error, _: errors.append(error.name() if error else None))
+    producer.flush(30)
+    assert errors == ["MSG_SIZE_TOO_LARGE"]
+
+
+def test_topics_are_not_made_by_asking_for_them(kafka: Kafka) -> None:
+    described = kafka.metadata("nobody-made-this").topics["nobody-made-this"]
+    assert described.error is not None
+    assert described.error.name() == "UNKNOWN_TOPIC_OR_PART"
+
+
+def test_an_impossible_topic_is_an_error(kafka: Kafka) -> None:
+    with pytest.raises(KafkaException, match="INVALID_REPLICATION_FACTOR"):
+        kafka.create_topic("too-many-replicas", 1, replication=9)
+
+
+def test_three_brokers_keep_every_acked_record_when_the_leader_is_killed(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(1, on=kafka3)
+    leader = kafka3.leader(topic)
+    produce(kafka3.bootstrap_servers, topic, [b"before"])
+    kafka3.kill(leader)
+    produce(kafka3.bootstrap_servers, topic, [b"after"])
+    assert [record.value for record in read_topic(kafka3.direct_servers, topic)] == [b"before", b"after"]
+    assert kafka3.leader(topic) != leader
+
+
+def test_a_killed_broker_comes_back_to_its_address_and_its_data(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(1, on=kafka3)
+    address = kafka3.address(2)
+    produce(kafka3.bootstrap_servers, topic, [b"kept"])
+    kafka3.kill(2)
+    kafka3.restart(2)
+    assert kafka3.address(2) == address
+    assert 2 in kafka3.metadata().brokers
+    assert (kafka3.log_dir(2) / f"{topic}-0").is_dir()
+
+
+def test_a_paused_broker_answers_once_it_is_resumed(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(1, on=kafka3)
+    leader = kafka3.leader(topic)
+    kafka3.pause(leader)
+    assert within(5, lambda: psutil.Process(kafka3.pid(leader)).status() == psutil.STATUS_STOPPED)
+    kafka3.resume(leader)
+    produce(kafka3.bootstrap_servers, topic, [b"answered"])
+    assert [record.value for record in read_topic(kafka3.direct_servers, topic)] == [b"answered"]
+
+
+def test_heal_brings_back_whatever_is_down(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+    topic = new_topic(1, on=kafka3)
+    kafka3.kill(1)
+    kafka3.pause(3)
+    kafka3.heal()
+    partition = kafka3.metadata(topic).topics[topic].partitions[0]
+    assert sorted(partition.isrs) == [1, 2, 3]
+
+
+def test_nothing_is_left_after_stop() -> None:
+    cluster = KafkaCluster(1)
+    process, folder = psutil.Process(cluster.pid(1)), cluster.log_dir(1).parent
+    assert folder.is_dir()
+    cluster.stop()
+    cluster.stop()
+    assert not process.is_running()
+    assert not folder.exists()
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)broker\(s\) \[1\] ended while starting.*no\.such\.Reporter"):
+        KafkaCluster(1, {"metric.reporters": "no.such.Reporter"})
+
+
+def test_nothing_is_left_after_the_starter_was_killed() -> None:
+    program = (
+        "from tests.kafka.cluster import KafkaCluster\n"
+        "cluster = KafkaCluster(1)\n"
+        "print(cluster.pid(1), cluster.log_dir(1).parent, flush=True)\n"
+        "input()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        pid, _, folder = starter.stdout.readline().strip().partition(" ")
+        broker = psutil.Process(int(pid))
+        starter.send_signal(signal.SIGKILL)
+    assert within(20, lambda: not broker.is_running() or broker.status() == psutil.STATUS_ZOMBIE)
+    assert within(20, lambda: not Path(folder).exists())
+
+
+def test_free_ports_differ_and_lie_below_the_ephemeral_range() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    assert all(LOWEST <= port < HIGHEST for port in ports)
