@@ -1,0 +1,73 @@
+"""`python -m benchmarks`: measures, prints the tables and keeps them in build/bench/."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import cells, report
+from benchmarks.cells import CELLS, FULL, QUICK, Cell, Plan
+from benchmarks.environment import CHECKOUT, Topics, broker
+from benchmarks.producers import processes
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Results, Runs
+
+OUTPUT = CHECKOUT / "build" / "bench"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 1: a contender failed, so that its figures are missing."""
+    asked = _parser().parse_args(arguments)
+    chosen = [cell for cell in CELLS if not asked.only or cell.name in asked.only]
+    results: dict[str, Runs] = {}
+    try:
+        with broker() as topics:
+            for cell, runs in _measure(chosen, _plan(asked), topics):
+                results[cell.name] = runs
+    finally:  # what was measured before a failure or a Ctrl-C is worth keeping
+        if results:
+            _tell(results, asked.output)
+    return 0 if all(them for runs in results.values() for them in runs.values()) else 1
+
+
+def _measure(chosen: Sequence[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
+    by_kind = {kind: [cell for cell in chosen if cell.kind == kind] for kind in ("throughput", "producer", "memory")}
+    if by_kind["throughput"]:
+        yield from cells.throughput(by_kind["throughput"], plan, topics)
+    with processes() as warm:
+        for cell in by_kind["producer"]:
+            yield cell, cells.producer(cell, plan, topics, warm)
+    for cell in by_kind["memory"]:
+        yield cell, cells.memory(cell, plan, topics)
+
+
+def _tell(results: Results, folder: Path) -> None:
+    report.write(results, folder)
+    print(report.markdown(results))
+    print(f"Kept in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}", file=sys.stderr)
+
+
+def _plan(asked: argparse.Namespace) -> Plan:
+    plan = QUICK if asked.quick else FULL
+    if asked.repeats:  # as many as asked for, however long they take
+        plan = replace(plan, repeats=asked.repeats, least_repeats=asked.repeats)
+    return replace(plan, only=tuple(asked.contenders), rows_asked=asked.rows)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks", description="This sink beside Spark's own and confluent-kafka.")
+    parser.add_argument("--quick", action="store_true", help="fewer rows and repeats, under 10 minutes")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells"
+    )
+    parser.add_argument("--contenders", nargs="+", default=[], choices=[SINK, JVM, JVM_TUNED, CONFLUENT, CEILING])
+    parser.add_argument("--repeats", type=int, help="rounds of each cell, instead of 7 (quick: 3)")
+    parser.add_argument("--rows", type=int, help="rows of each run, instead of the cell's own number")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the table, the plot and the raw figures")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

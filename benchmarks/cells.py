@@ -1,0 +1,192 @@
+"""The cells of the table and how each is measured: contenders take turns, round after round, on the same records and broker."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks import contenders
+from benchmarks.contenders import Target
+from benchmarks.data import KEY_BYTES, cached, records, repeated
+from benchmarks.environment import SHORT_RETENTION, Topics, spark_session
+from benchmarks.measure import MemorySampler, timed
+from benchmarks.producers import ProducerProcesses
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Run, Runs
+
+# Spark's compiler needs 3 to 4 runs of a contender until its figures stand; later cells find it warm but for their own codec.
+FIRST_WARM_UPS, WARM_UPS = 4, 1
+# The per-row contender is slower by an order of magnitude: it gets the first part of the same rows.
+CONFLUENT_SHARE = 8
+RECORD_OVERHEAD = 16  # bytes a record takes beside its key and value, batch headers included
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One row of the table. `kind`: throughput, producer or memory."""
+
+    kind: str
+    name: str
+    value_bytes: int
+    codec: str
+    partitions: int
+    rows: int
+    quick_rows: int
+    contenders: tuple[str, ...]
+
+    @property
+    def record_bytes(self) -> int:
+        return self.value_bytes + KEY_BYTES + RECORD_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured. A cell that has used up its `cell_seconds` ends early, but not before `least_repeats`."""
+
+    quick: bool
+    repeats: int
+    least_repeats: int
+    cell_seconds: float
+    only: tuple[str, ...] = ()
+    rows_asked: int | None = None
+
+    def rows(self, cell: Cell) -> int:
+        return self.rows_asked or (cell.quick_rows if self.quick else cell.rows)
+
+    def takes_part(self, name: str) -> bool:
+        return not self.only or name in self.only
+
+
+FULL = Plan(quick=False, repeats=7, least_repeats=3, cell_seconds=270)
+QUICK = Plan(quick=True, repeats=3, least_repeats=2, cell_seconds=40)
+
+_SPARK = (JVM, JVM_TUNED, SINK, CEILING)
+_SPARK_AND_CONFLUENT = (*_SPARK, CONFLUENT)
+_CODECS = ("none", "lz4", "zstd")
+
+CELLS: Sequence[Cell] = (
+    *(Cell("throughput", f"100B-{codec}-8", 100, codec, 8, 5_000_000, 1_000_000, _SPARK_AND_CONFLUENT) for codec in _CODECS),
+    Cell("throughput", "100B-none-200", 100, "none", 200, 5_000_000, 1_000_000, _SPARK),
+    Cell("throughput", "100B-none-1000", 100, "none", 1000, 5_000_000, 1_000_000, _SPARK),
+    *(Cell("throughput", f"1KB-{codec}-8", 1024, codec, 8, 750_000, 150_000, _SPARK) for codec in _CODECS),
+    *(Cell("producer", f"producer-{count}", 100, "none", count, 5_000_000, 1_000_000, (SINK, CONFLUENT)) for count in (8, 1000)),
+    Cell("memory", "memory-100B", 100, "none", 8, 50_000_000, 5_000_000, (CEILING, SINK)),
+    Cell("memory", "memory-100KB", 100 * 1024, "none", 8, 25_000, 5_000, (CEILING, SINK)),
+)
+
+RunOnce = Callable[[str], Run]
+
+
+def take_turns(cell: Cell, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
+    """`warm_ups` rounds that are discarded, then the plan's. Every other one goes backwards: none always follows the same.
+
+    Who fails is out of this cell, with no runs at all; the others go on.
+    """
+    names = [name for name in cell.contenders if plan.takes_part(name)]
+    runs: dict[str, list[Run]] = {name: [] for name in names}
+    failed: set[str] = set()
+    deadline = float("inf")
+    for number in range(warm_ups + plan.repeats):
+        measured = number - warm_ups
+        if measured == 0:
+            deadline = time.monotonic() + plan.cell_seconds
+        if measured >= plan.least_repeats and time.monotonic() > deadline:
+            break
+        for name in names if number % 2 == 0 else reversed(names):
+            if name in failed:
+                continue
+            try:
+                one = run(name)
+            except Exception as error:
+                print(f"{cell.name}: {name} failed: {error}", file=sys.stderr, flush=True)
+                failed.add(name)
+                continue
+            _say(cell, "warm-up" if measured < 0 else f"{measured + 1}/{plan.repeats}", name, one)
+            if measured >= 0:
+                runs[name].append(one)
+    return {name: [] if name in failed else them for name, them in runs.items()}
+
+
+def _say(cell: Cell, turn: str, name: str, run: Run) -> None:
+    line = f"{cell.name:15} {turn:8} {name:10} {run.rows_per_s:12,.0f} rows/s {run.cpu_per_million:7.2f} CPU s/M rows"
+    print(line + (f" {run.peak_rss / 2**20:6,.0f} MB" if run.peak_rss else ""), file=sys.stderr, flush=True)
+
+
+def throughput(cells: Iterable[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
+    """Measures the cells under one Spark session, as each is asked for."""
+    warm_ups = FIRST_WARM_UPS
+    with spark_session() as spark:
+        contenders.prepare(spark)
+        for cell in cells:
+            with _frames(spark, cell, plan) as frames:
+                yield cell, take_turns(cell, plan, warm_ups, _spark_run(cell, frames, topics))
+            warm_ups = WARM_UPS
+
+
+@contextmanager
+def _frames(spark: SparkSession, cell: Cell, plan: Plan) -> Iterator[dict[str, tuple[DataFrame, int]]]:
+    """Each contender's cached frame and how many rows it has."""
+    rows, few = plan.rows(cell), plan.rows(cell) // CONFLUENT_SHARE
+    all_of_them = cached(spark, rows, cell.value_bytes)
+    first_of_them = cached(spark, few, cell.value_bytes)
+    try:
+        yield {name: (first_of_them, few) if name == CONFLUENT else (all_of_them, rows) for name in cell.contenders}
+    finally:
+        all_of_them.unpersist(blocking=True)
+        first_of_them.unpersist(blocking=True)
+
+
+def _spark_run(cell: Cell, frames: dict[str, tuple[DataFrame, int]], topics: Topics) -> RunOnce:
+    def run(name: str) -> Run:
+        frame, rows = frames[name]
+        contender = contenders.CONTENDERS[name]
+        if name == CEILING:
+            return timed(rows, lambda: contender(frame, Target("", "", cell.codec, cell.partitions)))
+        with topics.fresh(cell.partitions, rows * cell.record_bytes) as topic:
+            target = Target(topics.kafka.bootstrap_servers, topic, cell.codec, cell.partitions)
+            one = timed(rows, lambda: contender(frame, target))
+            topics.check_count(topic, rows)
+        return one
+
+    return run
+
+
+def producer(cell: Cell, plan: Plan, topics: Topics, processes: ProducerProcesses) -> Runs:
+    """The producers without Spark."""
+
+    def run(name: str) -> Run:
+        with topics.fresh(cell.partitions, plan.rows(cell) * cell.record_bytes) as topic:
+            one = processes.run(name, Target(topics.kafka.bootstrap_servers, topic, cell.codec, cell.partitions), plan.rows(cell))
+            topics.check_count(topic, one.rows)
+        return one
+
+    return take_turns(cell, plan, WARM_UPS, run)
+
+
+def memory(cell: Cell, plan: Plan, topics: Topics) -> Runs:
+    """Each contender once, in Python workers that have seen nothing else: a Spark session for each."""
+    once = replace(plan, repeats=1, least_repeats=1)
+    return take_turns(cell, once, 0, lambda name: _memory_run(name, cell, once.rows(cell), topics))
+
+
+def _memory_run(name: str, cell: Cell, rows: int, topics: Topics) -> Run:
+    with spark_session() as spark, topics.fresh(cell.partitions, 2**30, SHORT_RETENTION) as topic:
+        contenders.prepare(spark)
+        frame = _memory_frame(spark, rows, cell.value_bytes)
+        target = Target(topics.kafka.bootstrap_servers, topic, cell.codec, cell.partitions)
+        with MemorySampler() as memory:
+            one = timed(rows, lambda: contenders.CONTENDERS[name](frame, target))
+        if name != CEILING:
+            topics.check_count(topic, rows)
+    return Run(one.rows, one.seconds, one.cpu_s, memory.peak)
+
+
+def _memory_frame(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
+    """Small rows: a cached tenth, gone over ten times. Large ones are made on the way, which costs less than to keep them."""
+    if value_bytes > 10_000:
+        return records(spark, rows, value_bytes)
+    return repeated(cached(spark, rows // 10, value_bytes), 10)

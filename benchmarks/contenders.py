@@ -1,0 +1,145 @@
+"""Who takes part under Spark: functions that write a DataFrame of key and value to a topic and return when it is acked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Producer
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+import spark_kafka_sink as sks
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK
+from spark_kafka_sink.config import OPTIONS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.types import StructType
+
+POLL_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where and how to write."""
+
+    bootstrap_servers: str
+    topic: str
+    codec: str
+    partitions: int
+
+
+Contender = Callable[["DataFrame", Target], None]
+
+
+def prepare(spark: SparkSession) -> None:
+    """Make the formats known to a new session."""
+    spark.dataSource.register(Discard)
+    sks.register(spark)
+
+
+def sink(frame: DataFrame, target: Target) -> None:
+    """This project, at its defaults."""
+    frame.write.format("kafka_sink").options(**_spark_options(target, {})).mode("append").save()
+
+
+def jvm_sink(frame: DataFrame, target: Target) -> None:
+    """Spark's own sink, at its defaults."""
+    frame.write.format("kafka").options(**_spark_options(target, {})).save()
+
+
+def jvm_sink_tuned(frame: DataFrame, target: Target) -> None:
+    """Spark's own sink with this project's batch.size, linger.ms and compression level."""
+    frame.write.format("kafka").options(**_spark_options(target, our_settings(target.partitions))).save()
+
+
+def our_settings(partitions: int) -> dict[str, object]:
+    """Where our defaults differ from Java's, for a Java producer, and the memory that it needs for them.
+
+    Not lz4's level: 9 makes Java take lz4's fast compressor, as our 0 does; every other number is the slow one
+    (Lz4BlockOutputStream's constructor). Memory: Java takes a whole batch.size for each open batch. With 32 MB for 1,000
+    partitions batches went out with a few rows, and some partition's turn never came within delivery.timeout.ms.
+    """
+    ours = {name: OPTIONS[name].default for name in ("batch.size", "linger.ms", "compression.zstd.level")}
+    return ours | {"buffer.memory": max(32 * 2**20, 2 * partitions * int(str(ours["batch.size"])))}
+
+
+def _spark_options(target: Target, settings: Mapping[str, object]) -> dict[str, str]:
+    kafka = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, **settings}
+    return {"topic": target.topic} | {f"kafka.{name}": str(value) for name, value in kafka.items()}
+
+
+def confluent(frame: DataFrame, target: Target) -> None:
+    """confluent-kafka in foreachPartition, as people write it, but for the seldom poll that makes it twice as fast."""
+    frame.foreachPartition(ConfluentWriter(target))
+
+
+@dataclass(frozen=True, slots=True)
+class ConfluentWriter:
+    """What each task runs."""
+
+    target: Target
+
+    def __call__(self, rows: Iterator[Row]) -> None:
+        produce_all(Producer(confluent_settings(self.target)), self.target.topic, rows)
+
+
+def produce_all(producer: Producer, topic: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
+    """confluent-kafka's produce loop over (key, value); returns when all are acked."""
+    produce, poll = producer.produce, producer.poll
+    for number, (key, value) in enumerate(rows):
+        while True:
+            try:
+                produce(topic, value, key)
+                break
+            except BufferError:  # its queue of 100,000 records is full
+                poll(0.005)
+        if number % POLL_EVERY == 0:
+            poll(0)
+    if left := producer.flush(120):
+        raise TimeoutError(f"confluent-kafka: {left} records not acked within 120 s")
+
+
+def confluent_settings(target: Target) -> dict[str, str | int | float | bool]:
+    """librdkafka's defaults, with Java's partitions for keys as every other contender has them."""
+    return {
+        "bootstrap.servers": target.bootstrap_servers,
+        "compression.type": target.codec,
+        "partitioner": "murmur2_random",
+    }
+
+
+def ceiling(frame: DataFrame, _target: Target) -> None:
+    """Arrow into Python and dropped: what no Python sink can pass."""
+    frame.write.format("discard").mode("append").save()
+
+
+class Discard(DataSource):
+    """format("discard"): takes Arrow batches and forgets them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "discard"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return DiscardWriter()
+
+
+class DiscardWriter(DataSourceArrowWriter):
+    """Its task side."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _batch in iterator:
+            pass
+        return WriterCommitMessage()
+
+
+CONTENDERS: Mapping[str, Contender] = {
+    SINK: sink,
+    JVM: jvm_sink,
+    JVM_TUNED: jvm_sink_tuned,
+    CONFLUENT: confluent,
+    CEILING: ceiling,
+}

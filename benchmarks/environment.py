@@ -1,0 +1,112 @@
+"""What every cell runs on: a Spark session with Spark's own Kafka sink in it, a real broker with its log in memory, topics."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec
+from pyspark.sql import SparkSession
+
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.jars import jars
+
+CONNECTOR_POM = Path(__file__).with_name("pom.xml")
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+# Each run writes a topic of its own that is deleted after it. By default a broker keeps deleted files for a minute and looks for
+# old ones every five: at 200 MB/s a log in memory would be full by then.
+BROKER_SETTINGS: Mapping[str, str] = {
+    "log.segment.delete.delay.ms": "500",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+}
+BROKER_HEAP_MB = 1024
+
+# A topic for a run that is larger than memory: only the newest part of it is kept.
+SHORT_RETENTION: Mapping[str, str] = {"retention.bytes": str(64 * 2**20), "segment.bytes": str(32 * 2**20)}
+
+
+class NotEnoughSpaceError(RuntimeError):
+    """The broker's log has no room for the next run; deleted topics did not make any within a minute."""
+
+
+class RecordsLostError(RuntimeError):
+    """A contender returned, and its topic does not hold what it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Makes a topic for one run and removes it."""
+
+    kafka: KafkaCluster
+
+    @contextmanager
+    def fresh(self, partitions: int, space: int, config: Mapping[str, str] | None = None) -> Iterator[str]:
+        """The name of a new topic; `space` is how many bytes its log may grow to."""
+        self._wait_for_space(space)
+        name = self.kafka.create_topic(f"bench-{time.time_ns()}", partitions, config=config)
+        try:
+            yield name
+        finally:
+            self.kafka.delete_topic(name)
+
+    def check_count(self, topic: str, rows: int) -> None:
+        """Raise RecordsLostError unless as many records were written to `topic`, whether they are still kept or not."""
+        partitions = self.kafka.metadata(topic).topics[topic].partitions
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        ends = self.kafka.admin.list_offsets(
+            {TopicPartition(topic, partition): latest for partition in partitions}, request_timeout=30
+        ).values()
+        written = sum(end.result().offset for end in ends)
+        if written != rows:
+            raise RecordsLostError(f"topic {topic} got {written:,} records instead of {rows:,}")
+
+    def _wait_for_space(self, space: int) -> None:
+        folder = self.kafka.log_dir(1)
+        wanted = space + 512 * 2**20
+        deadline = time.monotonic() + 60
+        while shutil.disk_usage(folder).free < wanted:
+            if time.monotonic() > deadline:
+                raise NotEnoughSpaceError(f"{folder} has less than the {wanted >> 20:,} MB free that the next run may write")
+            time.sleep(0.2)
+
+
+@contextmanager
+def broker() -> Iterator[Topics]:
+    """A single real broker, its log on tmpfs where there is room."""
+    with KafkaCluster(1, BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB) as kafka:
+        yield Topics(kafka)
+
+
+@contextmanager
+def spark_session() -> Iterator[SparkSession]:
+    """Spark on all cores, rows per Arrow batch and everything else at its defaults; its Python workers end with it."""
+    connector = jars(CONNECTOR_POM, what="Spark's own Kafka sink (about 6 MB; a few seconds to a minute)")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # The workers import the contenders from here, wherever the benchmarks were started.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    spark = (
+        SparkSession.builder.appName("benchmarks")
+        .master("local[*]")
+        .config("spark.jars", ",".join(str(jar) for jar in sorted(connector.glob("*.jar"))))
+        .config("spark.driver.memory", "4g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    try:
+        # Producers of Spark's sink stay cached and warn of each topic that was deleted behind them.
+        spark.sparkContext.setLogLevel("ERROR")
+        yield spark
+    finally:
+        spark.stop()

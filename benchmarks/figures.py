@@ -1,0 +1,123 @@
+"""What measurements amount to: medians, spreads, ratios, and whether the figures to reach are reached. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Results, Run, Runs
+
+# Over what a worker that drops its input takes: buffer.memory, 32 MB by default, and 100 MB.
+MEMORY_MB = 32 + 100
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The middle of some values, the least and the largest of them."""
+
+    middle: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    return Spread(median(values), min(values), max(values))
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Spread:
+    """The ratio of the medians, with the least and largest ratio of two values of one round.
+
+    A round's runs follow each other at once, so that what slows the machine for a minute slows both.
+    """
+    rounds = [a / b for a, b in zip(above, below, strict=True)]
+    return Spread(median(above) / median(below), min(rounds), max(rounds))
+
+
+def rows_per_s(runs: Sequence[Run]) -> list[float]:
+    return [run.rows_per_s for run in runs]
+
+
+def cpu_per_million(runs: Sequence[Run]) -> list[float]:
+    return [run.cpu_per_million for run in runs]
+
+
+def best_jvm(runs: Runs) -> Sequence[Run]:
+    """Spark's own sink at whichever settings are faster."""
+    tuned = runs.get(JVM_TUNED, runs[JVM])
+    return max(runs[JVM], tuned, key=lambda them: median(rows_per_s(them)))
+
+
+# A figure of some results; KeyError when what it needs was not measured.
+Figure = Callable[[Results], Spread]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure to reach: at least `bound`, or at most."""
+
+    text: str
+    figure: Figure
+    bound: float
+    at_least: bool = True
+
+    def met(self, figure: Spread) -> bool:
+        return figure.middle >= self.bound if self.at_least else figure.middle <= self.bound
+
+
+def _faster_than_jvm(cell: str) -> Figure:
+    return lambda results: ratio(rows_per_s(results[cell][SINK]), rows_per_s(best_jvm(results[cell])))
+
+
+def _faster_than(cell: str, other: str) -> Figure:
+    return lambda results: ratio(rows_per_s(results[cell][SINK]), rows_per_s(results[cell][other]))
+
+
+def _producer_cpu(results: Results) -> Spread:
+    runs = results["producer-8"]
+    return ratio(cpu_per_million(runs[SINK]), cpu_per_million(runs[CONFLUENT]))
+
+
+def _producer_cpu_of_many(results: Results) -> Spread:
+    many, few = cpu_per_million(results["producer-1000"][SINK]), cpu_per_million(results["producer-8"][SINK])
+    rounds = min(len(many), len(few))
+    return ratio(many[:rounds], few[:rounds])
+
+
+def _memory(cell: str) -> Figure:
+    """MB that the sink's worker takes over one that drops its input."""
+
+    def figure(results: Results) -> Spread:
+        pairs = zip(results[cell][SINK], results[cell][CEILING], strict=True)
+        return spread([(ours.peak_rss - dropping.peak_rss) / 2**20 for ours, dropping in pairs])
+
+    return figure
+
+
+GOALS: Sequence[Goal] = (
+    Goal("100 B, none, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-none-8"), 1.8),
+    Goal("100 B, lz4, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-lz4-8"), 1.4),
+    Goal("100 B, zstd, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-zstd-8"), 1.3),
+    Goal("1 KB, none, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-none-8"), 1.2),
+    Goal("1 KB, lz4, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-lz4-8"), 1.0),
+    Goal("1 KB, zstd, 8 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("1KB-zstd-8"), 1.2),
+    Goal("100 B, none, 200 partitions: rows/s against Spark's JVM sink", _faster_than_jvm("100B-none-200"), 1.5),
+    Goal("100 B, none, 8 partitions: rows/s against confluent-kafka", _faster_than("100B-none-8", CONFLUENT), 8.0),
+    Goal("100 B, lz4, 8 partitions: rows/s of the ceiling", _faster_than("100B-lz4-8", CEILING), 0.55),
+    Goal("producer, 8 partitions: CPU per row of confluent-kafka's", _producer_cpu, 0.2, at_least=False),
+    Goal("producer, 1,000 partitions: CPU per row of that at 8", _producer_cpu_of_many, 2.0, at_least=False),
+    Goal("memory, 100 B: MB over a worker that drops its input", _memory("memory-100B"), MEMORY_MB, at_least=False),
+    Goal("memory, 100 KB: MB over a worker that drops its input", _memory("memory-100KB"), MEMORY_MB, at_least=False),
+)
+
+
+def reached(results: Results) -> list[tuple[Goal, Spread]]:
+    """Every goal whose contenders were all measured; who failed was not."""
+    measured = {cell: {name: them for name, them in runs.items() if them} for cell, runs in results.items()}
+    found = []
+    for goal in GOALS:
+        try:
+            found.append((goal, goal.figure(measured)))
+        except KeyError:
+            continue
+    return found

@@ -1,0 +1,106 @@
+"""The producers without Spark: each in a process of its own, so that its CPU time, all threads together, is its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+
+import confluent_kafka
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from benchmarks import contenders
+from benchmarks.contenders import Target
+from benchmarks.data import KEY_BYTES
+from benchmarks.results import CONFLUENT, SINK, Run
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.records.columns import RecordColumns
+
+# As many different records as are prepared; a run goes over them again and again.
+PREPARED = 500_000
+VALUE_BYTES = 100
+BATCH_ROWS = 10_000  # Spark's rows per Arrow batch
+
+
+def _digits(width: int) -> NDArray[np.uint8]:
+    digits = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
+    return digits[np.random.default_rng(width).integers(0, 16, size=(PREPARED, width), dtype=np.uint8)]
+
+
+def _column(rows: NDArray[np.uint8]) -> pa.Array:
+    offsets = np.arange(0, rows.size + 1, rows.shape[1], dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+
+
+def sink_loop(target: Target) -> Callable[[str, int], None]:
+    """Writes so many rows to a topic through this project's producer, from columns that are ready."""
+    producer = Producer({"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec})
+    columns = RecordColumns(PREPARED, value=_column(_digits(VALUE_BYTES)), key=_column(_digits(KEY_BYTES)))
+    batches = [columns.slice(start, BATCH_ROWS) for start in range(0, PREPARED, BATCH_ROWS)]
+
+    def run(topic: str, rows: int) -> None:
+        with producer.scope() as scope:
+            for number in range(rows // BATCH_ROWS):
+                scope.append(topic, batches[number % len(batches)])
+            scope.flush()
+
+    return run
+
+
+def confluent_loop(target: Target) -> Callable[[str, int], None]:
+    """The same records through confluent-kafka, from bytes objects that are ready."""
+    producer = confluent_kafka.Producer(contenders.confluent_settings(target))
+    keys, values = _column(_digits(KEY_BYTES)).to_pylist(), _column(_digits(VALUE_BYTES)).to_pylist()
+    prepared = list(zip(keys, values, strict=True))
+
+    def run(topic: str, rows: int) -> None:
+        def again() -> Iterator[tuple[bytes, bytes]]:
+            for _ in range(rows // PREPARED):
+                yield from prepared
+
+        contenders.produce_all(producer, topic, again())
+
+    return run
+
+
+LOOPS: Mapping[str, Callable[[Target], Callable[[str, int], None]]] = {SINK: sink_loop, CONFLUENT: confluent_loop}
+
+
+@cache
+def _loop(name: str, bootstrap_servers: str, codec: str) -> Callable[[str, int], None]:
+    return LOOPS[name](Target(bootstrap_servers, "", codec, 0))
+
+
+def _timed(name: str, target: Target, rows: int) -> Run:
+    run = _loop(name, target.bootstrap_servers, target.codec)
+    cpu, started = time.process_time(), time.perf_counter()
+    run(target.topic, rows)
+    return Run(rows, time.perf_counter() - started, time.process_time() - cpu)
+
+
+class ProducerProcesses:
+    """One warm process for each contender."""
+
+    def __init__(self, pools: Mapping[str, ProcessPoolExecutor]) -> None:
+        self._pools = pools
+
+    def run(self, name: str, target: Target, rows: int) -> Run:
+        """`rows` is rounded down to whole rounds over the prepared records."""
+        return self._pools[name].submit(_timed, name, target, rows // PREPARED * PREPARED).result()
+
+
+@contextmanager
+def processes() -> Iterator[ProducerProcesses]:
+    """The processes, ended with the `with`."""
+    # spawn: a forked process would carry threads' locks of Spark's gateway and of librdkafka.
+    pools = {name: ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) for name in LOOPS}
+    try:
+        yield ProducerProcesses(pools)
+    finally:
+        for pool in pools.values():
+            pool.shutdown()

@@ -1,0 +1,108 @@
+"""What is printed and kept of the results: a Markdown table, the goals, a plot and the raw figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figures import Goal, Spread, cpu_per_million, reached, rows_per_s, spread
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Results, Run
+
+LABELS = {
+    SINK: "this sink",
+    JVM: "Spark's JVM sink, its defaults",
+    JVM_TUNED: "Spark's JVM sink, our settings",
+    CONFLUENT: "confluent-kafka per row",
+    CEILING: "Arrow into Python, dropped",
+}
+COLORS = {SINK: "#d55e00", JVM: "#0072b2", JVM_TUNED: "#56b4e9", CONFLUENT: "#009e73", CEILING: "#bbbbbb"}
+
+
+def markdown(results: Results) -> str:
+    """The whole report as text."""
+    parts = ["# Benchmark", _machine(), "## Measured", _measured(results), "## Figures to reach", _goals(reached(results))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine() -> str:
+    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "numpy", "confluent-kafka"))
+    return (
+        f"Python {platform.python_version()}, {packages}; Spark's JVM sink 4.0.0; Kafka 4.1.0; {os.cpu_count()} cores.\n"
+        "Medians with least and largest value; CPU of Python alone, the JVM's is not in it."
+    )
+
+
+def _measured(results: Results) -> str:
+    lines = [
+        "| cell | contender | runs | rows/s | CPU s per million rows | peak RSS of a worker |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for cell, runs in results.items():
+        lines += [_line(cell, contender, them) for contender, them in runs.items()]
+    return "\n".join(lines)
+
+
+def _line(cell: str, contender: str, runs: Sequence[Run]) -> str:
+    if not runs:
+        return f"| {cell} | {LABELS[contender]} | 0 | failed | | |"
+    peak = max(run.peak_rss for run in runs)
+    figures = (
+        str(len(runs)),
+        _of(spread(rows_per_s(runs)), ",.0f"),
+        _of(spread(cpu_per_million(runs)), ".2f"),
+        f"{peak / 2**20:,.0f} MB" if peak else "",
+    )
+    return f"| {cell} | {LABELS[contender]} | {' | '.join(figures)} |"
+
+
+def _goals(goals: Sequence[tuple[Goal, Spread]]) -> str:
+    lines = ["| figure | wanted | measured | |", "| --- | ---: | ---: | --- |"]
+    for goal, figure in goals:
+        wanted = f"{'≥' if goal.at_least else '≤'} {goal.bound:g}"
+        lines.append(f"| {goal.text} | {wanted} | {_of(figure, '.2f')} | {'met' if goal.met(figure) else '**not met**'} |")
+    return "\n".join(lines)
+
+
+def _of(figure: Spread, how: str) -> str:
+    return f"{figure.middle:{how}} ({figure.low:{how}} - {figure.high:{how}})"
+
+
+def write(results: Results, folder: Path) -> None:
+    """Puts report.md, results.json and, when a throughput was measured, throughput.png into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.md").write_text(markdown(results))
+    raw = {cell: {name: [asdict(run) for run in them] for name, them in runs.items()} for cell, runs in results.items()}
+    (folder / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
+    drawn = {cell: runs for cell, runs in results.items() if not cell.startswith("memory")}
+    if drawn:
+        _plot(drawn, folder / "throughput.png")
+
+
+def _plot(results: Results, path: Path) -> None:
+    """Bars of the median rows/s, a group for each cell, with whiskers from the least to the largest."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(5 + 1.1 * len(results), 5), layout="constrained")
+    width = 0.8 / len(LABELS)
+    for place, (contender, label) in enumerate(LABELS.items()):
+        cells = [number for number, runs in enumerate(results.values()) if runs.get(contender)]
+        values = [[value / 1e6 for value in rows_per_s(runs[contender])] for runs in results.values() if runs.get(contender)]
+        middles = [median(them) for them in values]
+        below = [middle - min(them) for middle, them in zip(middles, values, strict=True)]
+        above = [max(them) - middle for middle, them in zip(middles, values, strict=True)]
+        places = [cell + (place - (len(LABELS) - 1) / 2) * width for cell in cells]
+        axes.bar(places, middles, width, yerr=[below, above], color=COLORS[contender], label=label, error_kw={"linewidth": 0.8})
+    axes.set_xticks(range(len(results)), list(results), rotation=20)
+    axes.set_ylabel("million rows per second")
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

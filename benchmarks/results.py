@@ -1,0 +1,31 @@
+"""What is measured, of whom: plain numbers with names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+SINK, JVM, JVM_TUNED, CONFLUENT, CEILING = "sink", "jvm", "jvm tuned", "confluent", "ceiling"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One contender once. `cpu_s`: of all Python workers; `peak_rss`: bytes of the largest one, 0 where it was not sampled."""
+
+    rows: int
+    seconds: float
+    cpu_s: float
+    peak_rss: int = 0
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.seconds
+
+    @property
+    def cpu_per_million(self) -> float:
+        """CPU seconds per million rows, which is also microseconds per row."""
+        return self.cpu_s / self.rows * 1e6
+
+
+Runs = Mapping[str, Sequence[Run]]  # of one cell: contender -> its runs, one a round
+Results = Mapping[str, Runs]  # cell -> contender -> runs
