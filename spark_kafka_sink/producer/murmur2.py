@@ -110,7 +110,7 @@ def _hash_variable(starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np
     # active[w]: how many keys have more than w whole words.
     active = (len(words) - np.cumsum(np.bincount(words, minlength=most + 1))).tolist()
     tails = np.zeros(len(words), np.uint32)
-    vector_words = next((w for w, rows in enumerate(active) if rows < _FEW_ROWS), most)
+    vector_words = next(w for w, rows in enumerate(active) if rows < _FEW_ROWS)  # no key has more than the most
     few = active[vector_words]
     _hash_windows(starts, data, hashes, tails, [*active[:vector_words], 0])
     remainders = lengths & 3

@@ -6,12 +6,15 @@ import uuid
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.client.cluster import TopicMetadata
 from spark_kafka_sink.client.leader_epochs import is_newer, merge_partitions, with_leader
 from spark_kafka_sink.protocol.metadata import MetadataResponsePartition
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -79,6 +82,7 @@ def test_partitions_out_of_range_are_left_out() -> None:
     assert merge(odd, None) == [(1, 0), (-1, -1), (-1, -1)]
 
 
+@unhurried
 @given(st.permutations(range(6)))
 def test_the_newest_epoch_stays_in_any_order_of_answers(epochs: list[int]) -> None:
     seen: TopicMetadata | None = None

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -119,6 +119,16 @@ def test_an_answer_ends_the_growth_of_the_back_off() -> None:
     for _ in range(8):
         of.failed_attempt(BROKER, "connection refused", START)
     answer(of, topic("orders", (1, 5)))
+    of.request_update()
+    assert of.time_to_next_update_ms(START) <= BACKOFF * 1.2
+
+
+def test_failures_are_counted_anew_after_an_answer() -> None:
+    of = metadata(GROWING)
+    for _ in range(8):
+        of.failed_attempt(BROKER, "connection refused", START)
+    answer(of, topic("orders", (1, 5)))
+    of.failed_attempt(BROKER, "connection refused", START)
     of.request_update()
     assert of.time_to_next_update_ms(START) <= BACKOFF * 1.2
 
@@ -310,4 +320,6 @@ class Epochs(RuleBasedStateMachine):
 
 
 TestEpochs = Epochs.TestCase
-TestEpochs.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestEpochs.settings = settings(
+    max_examples=50, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.grouping import Groups, group
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def int32(*partitions: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -20,6 +23,7 @@ def rows_of(groups: Groups, n: int) -> dict[int, list[int]]:
     return {p: order[a:b].tolist() for p, (a, b) in zip(groups.partition_ids, bounds, strict=True)}
 
 
+@unhurried
 @given(st.data(), st.sampled_from([1, 2, 8, 256, 257, 65_536, 65_537, 1_000_000]))
 def test_each_partition_gets_its_rows_in_their_order(data: st.DataObject, n_partitions: int) -> None:
     partitions = data.draw(st.lists(st.integers(0, n_partitions - 1) | st.sampled_from([0, n_partitions - 1]), max_size=100))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +18,9 @@ from spark_kafka_sink.producer.murmur2 import _FEW_ROWS, _ROWS_PER_PASS, murmur2
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
     from kafka.partitioner.default import murmur2 as kafka_python_murmur2
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # org.apache.kafka.common.utils.UtilsTest.testMurmur2, and the empty key.
 JAVA = {
@@ -56,11 +59,13 @@ def test_keys_of_many_lengths_hash_as_in_java() -> None:
     assert murmur2(pa.array(list(JAVA))).tolist() == list(JAVA.values())
 
 
+@unhurried
 @given(st.lists(any_key), binary_types)
 def test_any_bytes_hash_as_the_witness_says(keys: list[bytes], kind: pa.DataType) -> None:
     assert murmur2(pa.array(keys, kind)).tolist() == witness(keys)
 
 
+@unhurried
 @given(st.integers(0, 300), st.integers(1, 200), st.integers(0, 2**32 - 1))
 def test_keys_of_one_length_hash_as_the_witness_says(length: int, rows: int, seed: int) -> None:
     keys = column(np.full(rows, length), seed)
@@ -88,6 +93,7 @@ def test_more_rows_than_one_pass_takes(rows: int, shortest: int) -> None:
     assert murmur2(keys).tolist() == witness(keys.to_pylist())
 
 
+@unhurried
 @given(st.lists(any_key, max_size=60), st.data(), binary_types)
 def test_a_slice_hashes_its_own_rows(keys: list[bytes], data: st.DataObject, kind: pa.DataType) -> None:
     start = data.draw(st.integers(0, len(keys)))
@@ -96,11 +102,13 @@ def test_a_slice_hashes_its_own_rows(keys: list[bytes], data: st.DataObject, kin
     assert murmur2(sliced).tolist() == witness(keys[start : start + length])
 
 
+@unhurried
 @given(st.lists(st.text(max_size=80)), string_types)
 def test_strings_hash_as_their_utf8(keys: list[str], kind: pa.DataType) -> None:
     assert murmur2(pa.array(keys, kind)).tolist() == witness([key.encode() for key in keys])
 
 
+@unhurried
 @given(st.lists(st.none() | any_key))
 def test_nulls_do_not_disturb_their_neighbours(keys: list[bytes | None]) -> None:
     hashes = murmur2(pa.array(keys, pa.binary()))

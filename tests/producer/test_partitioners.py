@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +18,9 @@ from spark_kafka_sink.producer.murmur2 import murmur2
 from spark_kafka_sink.producer.partitioners import DefaultPartitioner, Partitioner
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.producer.clusters import cluster_of
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CLUSTER = cluster_of({"orders": 7})
 
@@ -73,6 +76,7 @@ def test_a_key_goes_where_java_sends_it(key: str, java_hash: int) -> None:
     assert choose(pa.array([key])).tolist() == [(java_hash & 0x7FFFFFFF) % 7]
 
 
+@unhurried
 @given(st.lists(st.binary(max_size=40), min_size=1))
 def test_equal_keys_go_to_one_partition(keys: list[bytes]) -> None:
     assert choose(pa.array(keys, pa.binary())).tolist() == by_key(keys)
@@ -110,6 +114,7 @@ def test_a_column_of_null_keys_is_no_key() -> None:
     assert len(set(choose(pa.nulls(20, pa.binary())).tolist())) == 1
 
 
+@unhurried
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.integers(0, 6))))
 def test_every_row_gets_what_it_asks_for(rows: list[tuple[bytes | None, int | None]]) -> None:
     keys = [key for key, _ in rows]

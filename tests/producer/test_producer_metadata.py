@@ -127,6 +127,7 @@ def test_a_topic_added_while_a_request_is_under_way_is_asked_for_next(metadata: 
     metadata.add("orders", START)
     metadata.update(request, MetadataResponse(brokers=[MetadataResponseBroker(1, "one", 9092)]), BROKER, START)
     assert asked(metadata) == (["orders"], True)
+    assert metadata.time_to_next_update_ms(START) == BACKOFF
 
 
 def test_a_topic_that_is_not_used_is_forgotten(metadata: ProducerMetadata) -> None:

@@ -8,13 +8,16 @@ from itertools import groupby
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.sticky import StickyPartitioner
 from tests.producer.clusters import cluster_of
+
+# A busy machine is no failure.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 BATCH = 1000
 
@@ -108,6 +111,7 @@ def test_a_batch_size_of_zero_makes_each_row_a_run() -> None:
     assert [n for _, n in runs(sticky(0).partition("orders", rows(20), available(8)))] == [1] * 20
 
 
+@unhurried
 @given(st.lists(st.lists(st.integers(1, 1500), max_size=60), max_size=4), st.integers(2, 9))
 def test_every_run_fills_a_batch_as_far_as_rows_go(calls: list[list[int]], count: int) -> None:
     partitioner = sticky()
