@@ -12,7 +12,7 @@ from tests.kafka.cluster import KafkaCluster
 
 
 class DumpedRecord(NamedTuple):
-    """`timestamp` in ms. The tool prints text: keys and values that are not UTF-8 cannot be told from it."""
+    """`timestamp` in ms. The tool prints text: keys and values that are not UTF-8 are an error, header values are not there."""
 
     offset: int
     timestamp: int

@@ -203,7 +203,7 @@ class TcpProxy:
         try:
             done, _ = await asyncio.wait(connection.tasks, return_when=asyncio.FIRST_EXCEPTION)
             failures = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
-            self._unexpected += [error for error in failures if not isinstance(error, ConnectionError)]
+            self._unexpected += [error for error in failures if not isinstance(error, OSError)]
             connection.close(reset=bool(failures))
         finally:
             connection.close(reset=True)
