@@ -21,6 +21,9 @@ from spark_kafka_sink.producer.send_scope import SendScope
 
 Batch = OpenBatch | SealedBatch
 FOREVER_MS = 2**62
+# Queues that a drain finds held back before it gives up. While an append writes to 1,000 partitions they all are, and to move
+# each of them out of the ready set and back in cost more than the sending.
+MAX_DEFERRED = 16
 
 
 class ReadyCheck(NamedTuple):
@@ -85,10 +88,8 @@ class RecordAccumulator:
             queue.open = batch
             self._lingering[batch] = None
 
-    def written(self, batches: Iterable[OpenBatch], deferred: list[PartitionQueue]) -> None:
-        """An append is over: its batches may be drained again."""
-        for batch in batches:
-            batch.writing = False
+    def undefer(self, deferred: list[PartitionQueue]) -> None:
+        """An append is over: what the sender wanted to take meanwhile is ready again."""
         for queue in deferred:
             self._mark_ready(queue)
         deferred.clear()
@@ -130,16 +131,23 @@ class RecordAccumulator:
         that writes to the batch, an answer for the batches before it.
         """
         taken: list[Batch] = []
-        size = 0
+        size = deferred = 0
         with self.lock:
             ready = self._ready.get(node, {})
-            for queue in list(ready):
+            for _ in range(len(ready)):
+                queue = next(iter(ready))
                 head = queue.retries[0] if queue.retries else queue.batches[0] if queue.batches else None
                 if head is not None and taken and size + head.size > max_size:
                     break
                 del ready[queue]
+                if head is None:
+                    continue
                 batch = self._take(queue)
-                if batch is not None:
+                if batch is None:
+                    deferred += 1
+                    if deferred == MAX_DEFERRED:
+                        break
+                else:
                     taken.append(batch)
                     size += batch.size
                     self._mark_ready_if_due(queue)

@@ -148,16 +148,17 @@ class Sender:
             if throttled > 0:
                 timeout = min(timeout, throttled)
             elif self._client.ready(node, now_ms):
-                self._send(node, identity, now_ms)
-                timeout = 0
+                if self._send(node, identity, now_ms):
+                    timeout = 0
             else:
                 timeout = min(timeout, self._client.poll_delay_ms(node, now_ms))
         return timeout
 
-    def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> None:
+    def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> bool:
+        """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
         drained = self._accumulator.drain(node, self._config.max_request_size)
         if not drained:
-            return
+            return False
         batches = [self._sealed(batch, identity) for batch in drained]
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
@@ -175,6 +176,7 @@ class Sender:
         self._client.send(
             node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=MAX_PRODUCE_VERSION
         )
+        return True
 
     def _sealed(self, batch: Batch, identity: ProducerIdAndEpoch) -> SealedBatch:
         """A batch ready for the wire: compressed and numbered, the first time; a retry is so already."""
@@ -254,6 +256,8 @@ class Sender:
             self._gaps.add(queue)
         if self._config.max_in_flight == 1:
             self._accumulator.unmute(queue)
+        if not answer.error_code:
+            return
         facts = error_facts(answer.error_code)
         if facts.refreshes_metadata:
             self._metadata.request_update()

@@ -31,16 +31,14 @@ class PartitionSequences:
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
 
     def may_send_new(self) -> bool:
-        """A batch that was never sent: not behind a gap, not ahead of a retry, not a sixth.
+        """A batch that was never sent: not behind a gap, not a sixth. Nor ahead of a retry, which the queue sees to.
 
         The first of an identity goes alone. A broker that does not know a producer takes any number from it
         (ProducerAppendInfo.checkSequence), so a second batch would be stored where the first was refused and sent again.
         """
         if self.gap or len(self.in_flight) >= MAX_IN_FLIGHT:
             return False
-        if self.in_flight and not self.acked_through:
-            return False
-        return all(batch.on_wire for batch in self.in_flight)
+        return not self.in_flight or self.acked_through > 0
 
     def may_resend(self, batch: SealedBatch) -> bool:
         """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""

@@ -121,8 +121,8 @@ def test_a_batch_that_is_being_written_to_is_not_taken_until_the_append_ends() -
     assert batch is not None
     batch.writing = True
     assert parts.drain() == []
-    with parts.accumulator.lock:
-        parts.accumulator.written([batch], scope.deferred)
+    batch.writing = False
+    parts.accumulator.undefer(scope.deferred)
     assert parts.drain() == [batch]
 
 
