@@ -1,0 +1,92 @@
+"""Options: Kafka's names and units, Java's defaults, clear refusals."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink import errors
+from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
+from spark_kafka_sink.errors import KafkaSinkError, OptionError
+
+SERVERS = {"bootstrap.servers": "a:1,[::1]:2"}
+
+
+def config(**settings: object) -> ProducerConfig:
+    return producer_config({**SERVERS, **{name.replace("_", "."): value for name, value in settings.items()}})
+
+
+def test_defaults_are_those_of_the_table() -> None:
+    assert config() == ProducerConfig(bootstrap_servers=("a:1", "[::1]:2"))
+
+
+def test_values_may_be_text_as_spark_gives_them() -> None:
+    assert config(linger_ms="7", enable_idempotence="TRUE", acks="all", compression_type="LZ4") == config(
+        linger_ms=7, enable_idempotence=True, acks=-1, compression_type="lz4"
+    )
+
+
+def test_equal_settings_are_equal_and_hash_alike() -> None:
+    assert hash(config(linger_ms=1)) == hash(config(linger_ms="1"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"batch.size": "many"}, "option batch.size: 'many' is not a whole number from 0 to 2147483647"),
+        ({"batch.size": -1}, "option batch.size: -1 is not a whole number"),
+        ({"linger.ms": True}, "option linger.ms: True is not a whole number"),
+        ({"enable.idempotence": "yes"}, "is not true or false"),
+        ({"compression.type": "brotli"}, "one of none, gzip, snappy, lz4, zstd"),
+        ({"acks": "2"}, "one of all, -1, 0, 1"),
+        ({"bootstrap.servers": "nohost"}, "'nohost' is not a host:port"),
+        ({"bootstrap.servers": "a:99999"}, "is not a host:port"),
+        ({"bootstrap.servers": ""}, "at least one host:port"),
+        ({"client.id": 7}, "is not a string"),
+        ({"batchsize": 1}, "unknown option batchsize; did you mean batch.size?"),
+        ({"zzz": 1}, "unknown option zzz$"),
+        ({"delivery.timeout.ms": 10}, "less than linger.ms [+] request.timeout.ms = 30005"),
+        ({"enable.idempotence": "true", "acks": "1"}, "option acks: enable.idempotence=true needs it to be all"),
+        ({"enable.idempotence": "true", "retries": 0}, "option retries"),
+        ({"enable.idempotence": "true", "max.in.flight.requests.per.connection": 6}, "at most 5"),
+    ],
+)
+def test_bad_settings_name_the_option_and_what_it_takes(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        producer_config({**SERVERS, **settings})
+
+
+def test_the_servers_are_required() -> None:
+    with pytest.raises(OptionError, match=r"bootstrap\.servers is required"):
+        producer_config({})
+
+
+@pytest.mark.parametrize("settings", [{"acks": "1"}, {"retries": 0}, {"max.in.flight.requests.per.connection": 6}])
+def test_idempotence_that_was_not_asked_for_gives_way(settings: dict[str, object]) -> None:
+    assert not producer_config({**SERVERS, **settings}).enable_idempotence
+
+
+def test_a_delivery_timeout_that_was_not_set_makes_room_for_linger_and_request_timeout() -> None:
+    assert config(request_timeout_ms=300_000).delivery_timeout_ms == 300_005
+
+
+def test_every_option_says_what_it_does() -> None:
+    for option in OPTIONS.values():
+        assert option.doc.endswith("."), option.name
+
+
+ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KafkaSinkError)]
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_errors_begin_with_their_code_and_survive_pickling(kind: type[KafkaSinkError]) -> None:
+    error = pickle.loads(pickle.dumps(kind("it broke", topic="t", partition=3)))
+    assert str(error) == f"[{kind.code}] it broke"
+    assert error.facts == {"topic": "t", "partition": 3}
+
+
+def test_error_codes_are_distinct() -> None:
+    branches = {errors.KafkaSinkError, errors.LocalError, errors.PeerError, errors.DeadlineError}
+    codes = [kind.code for kind in ERRORS if kind not in branches]
+    assert len(codes) == len(set(codes))
