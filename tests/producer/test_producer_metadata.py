@@ -148,6 +148,8 @@ def test_a_topic_that_nobody_answered_about_is_not_forgotten(metadata: ProducerM
     metadata.add("orders", START)
     answer(metadata, now_ms=START + 2 * MAX_IDLE)
     assert asked(metadata, START + 2 * MAX_IDLE)[0] == ["orders"]
+    answer(metadata, topic("orders"), now_ms=START + 2 * MAX_IDLE)
+    assert metadata.fetch().partition_count("orders") == 1
 
 
 def test_topics_that_were_not_asked_for_are_not_kept(metadata: ProducerMetadata) -> None:
