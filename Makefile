@@ -1,0 +1,77 @@
+# Needs Python 3.11 or newer, Java 17 or newer and make; Maven (or Docker) for real Kafka. The rest is set up here, in .venv.
+#
+#   make check   format, lint, types, layers
+#   make test    all tests on the newest pyspark, then those of spark/ on the oldest that is supported
+#   make demo    a streaming query into a real Kafka, read back and compared
+#   make bench   peers side by side; QUICK=1 for the short one
+#   make clean   removes what make made
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+WORKERS ?= 1
+PYTEST_ARGS ?=
+
+VENV := .venv
+# Spark starts the PATH's python3 for its workers unless told otherwise.
+export PYSPARK_PYTHON = $(CURDIR)/$(VENV)/bin/python
+export PYSPARK_DRIVER_PYTHON = $(PYSPARK_PYTHON)
+# Hosts whose own name resolves to nothing make Spark fail or wait.
+export SPARK_LOCAL_IP ?= 127.0.0.1
+
+OLDEST := 4.0.0
+VENV_OLDEST := .venv-spark40
+CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks
+
+.PHONY: setup check format test test-newest test-oldest demo bench constraints clean
+
+setup: $(VENV)/.stamp
+
+$(VENV)/.stamp: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV): downloads Spark and the tools, about 900 MB, 1 to 5 minutes" >&2
+	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet -e '.[dev]' -c constraints.txt
+	@touch $@
+
+$(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt
+	@echo "Setting up $(VENV_OLDEST): the same with pyspark $(OLDEST), downloads about 450 MB, 1 to 3 minutes" >&2
+	$(PYTHON) -m venv $(VENV_OLDEST)
+	sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > $(VENV_OLDEST)/constraints.txt
+	$(VENV_OLDEST)/bin/python -m pip install --quiet -e '.[dev]' -c $(VENV_OLDEST)/constraints.txt
+	@touch $@
+
+check: setup
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy --strict $(CODE)
+	$(VENV)/bin/lint-imports
+
+format: setup
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+test: test-newest test-oldest
+
+test-newest: setup
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-oldest: PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
+test-oldest: $(VENV_OLDEST)/.stamp
+	$(VENV_OLDEST)/bin/python -m pytest tests/spark $(PYTEST_ARGS)
+
+demo: setup
+	$(VENV)/bin/python jobs/demo.py
+
+bench: export QUICK := $(QUICK)
+bench: setup
+	$(VENV)/bin/python -m benchmarks
+
+# The exact versions of development and CI: what the newest releases resolve to now.
+constraints:
+	rm -rf build/constraints
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/python -m pip install --quiet -e '.[dev]'
+	build/constraints/bin/python -m pip freeze --exclude-editable > constraints.txt
+
+clean:
+	rm -rf $(VENV) $(VENV_OLDEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log

@@ -1,0 +1,123 @@
+"""The project's own files agree with each other: packaging, constraints, make targets, the compose file."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+import subprocess
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.kafka.compose import ADDRESS, COMPOSE_FILE
+from tests.kafka.jars import KAFKA_POM
+
+ROOT = Path(__file__).parents[1]
+
+
+def project() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return table
+
+
+def runtime_requirements() -> list[Requirement]:
+    return [Requirement(line) for line in project()["dependencies"]]
+
+
+def dev_requirements() -> list[Requirement]:
+    extras = project()["optional-dependencies"]
+    every = [Requirement(line) for lines in extras.values() for line in lines]
+    return [requirement for requirement in every if requirement.name != project()["name"]]
+
+
+def constraints() -> dict[str, str]:
+    lines = [line.partition("==") for line in (ROOT / "constraints.txt").read_text().splitlines()]
+    return {canonicalize_name(name): version for name, _, version in lines}
+
+
+def kafka_service() -> dict[str, Any]:
+    service: dict[str, Any] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]["kafka"]
+    return service
+
+
+def kafka_version() -> str:
+    found = re.search(r"<artifactId>kafka_2\.13</artifactId>\s*<version>(.+?)</version>", KAFKA_POM.read_text())
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("requirement", runtime_requirements() + dev_requirements(), ids=str)
+def test_a_dependency_has_a_lower_and_no_upper_bound(requirement: Requirement) -> None:
+    assert [specifier.operator for specifier in requirement.specifier] == [">="]
+
+
+@pytest.mark.parametrize("requirement", runtime_requirements() + dev_requirements(), ids=str)
+def test_the_constraints_hold_a_version_that_is_allowed(requirement: Requirement) -> None:
+    assert constraints()[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+def test_constraints_are_plain_names_and_versions() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line)] == []
+
+
+def test_the_package_is_typed() -> None:
+    assert (importlib.resources.files("spark_kafka_sink") / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "bench", "constraints", "clean"])
+def test_make_knows_its_targets(target: str) -> None:
+    subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)
+
+
+def test_make_test_runs_the_oldest_supported_pyspark_too() -> None:
+    recipe = subprocess.run(
+        ["make", "--dry-run", "test"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
+    ).stdout
+    (oldest,) = [spec.version for req in runtime_requirements() if req.name == "pyspark" for spec in req.specifier]
+    assert f"OLDEST := {oldest}.0\n" in (ROOT / "Makefile").read_text()
+    assert ".venv-spark40/bin/python -m pytest tests/spark" in recipe
+
+
+def test_no_tracked_file_is_binary() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, timeout=30).stdout
+    files = [ROOT / name for name in listed.decode().split("\0") if name]
+    assert [file for file in files if file.is_file() and b"\0" in file.read_bytes()] == []
+
+
+def test_compose_runs_the_kafka_that_the_tests_run() -> None:
+    assert kafka_service()["image"] == f"apache/kafka:{kafka_version()}"
+
+
+def test_compose_listens_only_on_the_loopback_address_the_tests_use() -> None:
+    service = kafka_service()
+    assert service["ports"] == [f"{ADDRESS}:9092"]
+    assert f"HOST://{ADDRESS}" in service["environment"]["KAFKA_ADVERTISED_LISTENERS"].split(",")
+
+
+def test_compose_has_one_kraft_node_whose_listeners_fit_together() -> None:
+    settings = kafka_service()["environment"]
+    names = {listener.partition("://")[0] for listener in settings["KAFKA_LISTENERS"].split(",")}
+    protocols = dict(pair.split(":") for pair in settings["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+    advertised = {listener.partition("://")[0] for listener in settings["KAFKA_ADVERTISED_LISTENERS"].split(",")}
+    assert settings["KAFKA_PROCESS_ROLES"] == "broker,controller"
+    assert names == set(protocols) == advertised | {settings["KAFKA_CONTROLLER_LISTENER_NAMES"]}
+    assert settings["KAFKA_INTER_BROKER_LISTENER_NAME"] in advertised
+    assert settings["KAFKA_CONTROLLER_QUORUM_VOTERS"].startswith(settings["KAFKA_NODE_ID"] + "@")
+
+
+def test_compose_asks_the_broker_itself_whether_it_is_healthy() -> None:
+    health = kafka_service()["healthcheck"]
+    assert health["test"][0] == "CMD"
+    assert health["test"][1].endswith("kafka-broker-api-versions.sh")
+    assert health["retries"] >= 1
+
+
+def test_compose_settings_are_text() -> None:
+    assert {type(value) for value in kafka_service()["environment"].values()} == {str}
