@@ -95,6 +95,14 @@ def test_noise_behind_a_header_is_read_or_refused(golden: Golden, noise: bytes) 
         ("00000009000000010003", "client_id: 3 bytes for a string where 0 are left"),
         ("0000000900000001fffe00", "client_id: a length of -2"),
         ("0000000900000001ffff0000ffff0000000000", "topic_data: null where an array must be"),
+        (
+            "0000000900000001ffff0000ffff00000000ffffffff070161",
+            "topic_data: 6,442,450,938 bytes for an array of 2,147,483,646 where 2 are left",
+        ),
+        (
+            "0000000900000001ffff0000ffff000000000202740200000000640000",
+            "topic_data.partition_data.records: 99 bytes for records where 2 are left",
+        ),
         ("0000000900000001ffff0000ffff000000000200", "topic_data"),
         ("0000000900000001ffff0000ffff000000000202ff010000", "topic_data.name: not UTF-8"),
         ("0000000900000001ffff0000ffff000000000200010000", "topic_data.name: null where a string must be"),

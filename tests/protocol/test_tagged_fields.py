@@ -62,6 +62,7 @@ def test_unknown_ones_survive_a_round_trip(raw: dict[int, bytes]) -> None:
         ("01090261", r"2 bytes for a tagged field \(tag 9\) where 1 are left"),
         ("01ffffffffff0f00", "a varint of more than 32 bits"),
         ("01ffffffff1f00", "a varint of more than 32 bits"),
+        ("0180808080800000", "a varint of more than 32 bits"),
         ("01", "2 bytes for tagged fields where 0 are left"),
         ("", "the data ends here"),
     ],
