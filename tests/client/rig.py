@@ -12,11 +12,13 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.client.scripted_broker import Connection, ScriptedBroker
 
 NOTHING_DUE = 2**31
 DEADLINE_S = 5.0
+NO_SETTINGS: Mapping[str, object] = {}
 
 
 class Clock:
@@ -62,14 +64,20 @@ class HandMetadata:
 
 
 class Rig:
-    """A client of `brokers` (node ids from 1), which are also its bootstrap servers unless `settings` name others."""
+    """A client of `brokers` (node ids from 1), which are also its bootstrap servers. `known`: metadata has them already."""
 
-    def __init__(self, *brokers: ScriptedBroker, resolver: Resolver = resolve, known: bool = True, **settings: Any) -> None:
+    def __init__(
+        self,
+        *brokers: ScriptedBroker,
+        resolver: Resolver = resolve,
+        known: bool = True,
+        settings: Mapping[str, object] = NO_SETTINGS,
+    ) -> None:
         self.clock = Clock()
         nodes = [Node(number, broker.host, broker.port) for number, broker in enumerate(brokers, start=1)]
         self.metadata = HandMetadata(*(nodes if known else ()))
         servers = {"bootstrap.servers": ",".join(broker.server for broker in brokers)}
-        config = producer_config(servers | {name.replace("_", "."): value for name, value in settings.items()})
+        config = producer_config(servers | dict(settings))
         self.client = NetworkClient(config, self.metadata, clock=self.clock, resolver=resolver, rng=random.Random(7))
 
     def __enter__(self) -> Rig:
@@ -106,6 +114,11 @@ class Rig:
             found += self.poll(20)
         return found
 
+    def receive(self, connection: Connection) -> tuple[RequestHeader, Any]:
+        """Polls until the client has sent something on this connection, and receives it there."""
+        self.poll_until(connection.has_bytes)
+        return connection.receive()
+
     def ready(self, node_id: int = 1) -> bool:
         return self.client.ready(node_id, self.now_ms)
 
@@ -113,8 +126,7 @@ class Rig:
         """Connected, and ApiVersions asked for and not answered."""
         self.ready(node_id)
         connection = broker.accept()
-        self.poll_until(lambda: self.client.in_flight_count(node_id) == 1)
-        self.poll()
+        self.poll_until(connection.has_bytes)
         return connection
 
     def connected(

@@ -5,6 +5,7 @@ It has no thread: a test lets the client poll, then the broker receive and answe
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,10 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(DEADLINE_S)
         self.socket = sock
+
+    def has_bytes(self) -> bool:
+        """Whether there is something to receive, or the client closed the connection."""
+        return bool(select.select([self.socket], [], [], 0)[0])
 
     def receive_frame(self) -> bytes:
         (size,) = struct.unpack(">i", self._exactly(4))

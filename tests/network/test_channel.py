@@ -83,14 +83,18 @@ def test_sending_into_a_full_socket_takes_nothing_and_does_not_wait(pair: tuple[
     assert any(channel.send([megabyte]) == 0 for _ in range(1000))
 
 
-def test_a_refused_connection_is_an_error_when_it_is_finished(listener: socket.socket) -> None:
+def test_a_refused_connection_is_an_error_at_the_latest_when_it_is_finished(listener: socket.socket) -> None:
     address = address_of(listener)
     listener.close()
-    channel = None
     with pytest.raises(ConnectionRefusedError):
-        channel = PlainChannel.connect(address)
+        connect_and_finish(address)
+
+
+def connect_and_finish(address: Address) -> None:
+    channel = PlainChannel.connect(address)
+    try:
         finished(channel)
-    if channel is not None:
+    finally:
         channel.close()
 
 

@@ -1,0 +1,79 @@
+"""API versions: the highest that both sides speak, and what to do with a broker that does not know ours of ApiVersions."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.client import api_versions
+from spark_kafka_sink.client.api_versions import NodeApiVersions, fallback_version, node_api_versions, software_version
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.metadata import METADATA
+from spark_kafka_sink.protocol.produce import PRODUCE
+from tests.client.scripted_broker import versions
+
+# ApiVersionsRequest.SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN: brokers refuse anything else with INVALID_REQUEST.
+ALLOWED = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def broker(low: int, high: int) -> NodeApiVersions:
+    return node_api_versions("broker 1 (kafka:9092)", versions({PRODUCE.key: (low, high)}))
+
+
+@given(low=st.integers(0, 20), high=st.integers(0, 20), most=st.none() | st.integers(0, 20))
+def test_the_version_is_the_highest_of_both_and_never_outside_either(low: int, high: int, most: int | None) -> None:
+    common = [v for v in range(low, high + 1) if PRODUCE.has_version(v) and (most is None or v <= most)]
+    if common:
+        assert broker(low, high).usable(PRODUCE, most) == max(common)
+    else:
+        with pytest.raises(UnsupportedVersionError):
+            broker(low, high).usable(PRODUCE, most)
+
+
+def test_having_no_version_in_common_names_the_broker_the_api_and_both_ranges() -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"broker 1 \(kafka:9092\) speaks PRODUCE v0 to v2, this client v3 to v13"):
+        broker(0, 2).usable(PRODUCE)
+    with pytest.raises(UnsupportedVersionError, match=r"broker 1 \(kafka:9092\) does not know METADATA"):
+        broker(0, 2).usable(METADATA)
+
+
+UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("asked", "error_code", "offered", "then"),
+    [
+        (4, UNSUPPORTED, {18: (0, 3)}, 3),
+        (4, UNSUPPORTED, {}, 0),
+        (4, UNSUPPORTED, {3: (0, 9)}, 0),
+        (4, UNSUPPORTED, {18: (0, 9)}, 3),
+        (4, UNSUPPORTED, {18: (0, -5)}, 0),
+        (0, UNSUPPORTED, {18: (0, 3)}, None),
+        (4, ErrorCode.INVALID_REQUEST, {18: (0, 3)}, None),
+        (4, ErrorCode.NONE, {18: (0, 3)}, None),
+    ],
+)
+def test_a_refusal_leads_to_a_lower_version_or_to_an_end(
+    asked: int, error_code: int, offered: dict[int, tuple[int, int]], then: int | None
+) -> None:
+    assert fallback_version(asked, versions(offered, error_code)) == then
+
+
+def test_the_software_names_itself_in_letters_that_brokers_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ALLOWED.fullmatch(api_versions.SOFTWARE_NAME)
+    for installed in ("1.2.3", "0.1.0.dev0+g12ab"):
+        monkeypatch.setattr(importlib.metadata, "version", lambda name, installed=installed: installed)
+        assert ALLOWED.fullmatch(software_version())
+
+
+def test_run_from_its_sources_it_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert software_version() == "unknown"

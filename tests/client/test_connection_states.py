@@ -1,0 +1,263 @@
+"""Connection states: when a node may be tried, at which address, and for how long."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterConnectionStates, ConnectionState
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.network.channel import Address
+
+S = ConnectionState
+
+
+def resolver(host: str, port: int) -> list[Address]:
+    if host == "unknown":
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return [Address(socket.AF_INET, (f"{host}-{number}", port)) for number in (1, 2)]
+
+
+def new_states(**options: Any) -> ClusterConnectionStates:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    return ClusterConnectionStates(
+        producer_config({"bootstrap.servers": "kafka:9092"} | named), resolver=resolver, rng=random.Random(1)
+    )
+
+
+@pytest.fixture
+def states() -> ClusterConnectionStates:
+    return new_states()
+
+
+def connecting(states: ClusterConnectionStates, now_ms: int = 0, host: str = "kafka", port: int = 9092) -> str:
+    return str(states.connecting(1, host, port, now_ms))
+
+
+def made_ready(states: ClusterConnectionStates, now_ms: int = 0) -> None:
+    connecting(states, now_ms)
+    states.checking_api_versions(1)
+    states.ready(1)
+
+
+def failed_times(states: ClusterConnectionStates, times: int, now_ms: int = 0) -> None:
+    for _ in range(times):
+        connecting(states, now_ms)
+        states.disconnected(1, now_ms)
+
+
+def test_a_node_that_was_never_tried_can_be_connected_to_at_once(states: ClusterConnectionStates) -> None:
+    assert states.can_connect(1, 0)
+    assert states.poll_delay_ms(1, 0) == 0
+    assert states.attempted_ms(1) == 0
+    assert not states.is_disconnected(1)
+
+
+def test_a_connection_is_ready_only_after_its_versions_are_known(states: ClusterConnectionStates) -> None:
+    connecting(states)
+    assert states.is_preparing(1)
+    assert states.is_any_connecting()
+    states.checking_api_versions(1)
+    assert states.is_preparing(1)
+    assert not states.is_any_connecting()
+    assert not states.is_ready(1, 0)
+    states.ready(1)
+    assert states.is_ready(1, 0)
+    assert states.has_ready_nodes(0)
+    assert not states.is_preparing(1)
+
+
+@pytest.mark.parametrize("state", list(S))
+@pytest.mark.parametrize("following", list(S))
+def test_no_state_follows_another_but_as_the_table_says(
+    states: ClusterConnectionStates, state: ConnectionState, following: ConnectionState
+) -> None:
+    path: dict[ConnectionState, Callable[[], object]] = {
+        S.CONNECTING: lambda: connecting(states),
+        S.CHECKING_API_VERSIONS: lambda: states.checking_api_versions(1),
+        S.READY: lambda: states.ready(1),
+        S.DISCONNECTED: lambda: states.disconnected(1, 0),
+    }
+    ways = {
+        S.CONNECTING: [S.CONNECTING],
+        S.CHECKING_API_VERSIONS: [S.CONNECTING, S.CHECKING_API_VERSIONS],
+        S.READY: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY],
+        S.DISCONNECTED: [S.CONNECTING, S.DISCONNECTED],
+    }
+    for step in ways[state]:
+        path[step]()
+    if following in NEXT[state]:
+        path[following]()
+        assert states.state(1) is following
+    else:
+        with pytest.raises(UsageError, match=f"{state.name} cannot become {following.name}"):
+            path[following]()
+
+
+def test_a_lost_connection_is_not_tried_again_before_its_back_off(states: ClusterConnectionStates) -> None:
+    connecting(states, 1000)
+    states.disconnected(1, 1010)
+    assert states.is_disconnected(1)
+    delay = states.poll_delay_ms(1, 1010)
+    assert 40 <= delay <= 60
+    assert not states.can_connect(1, 1010 + delay - 1)
+    assert states.can_connect(1, 1010 + delay)
+    assert states.poll_delay_ms(1, 1010 + delay + 5) == 0
+
+
+def test_back_off_doubles_with_every_failure_up_to_its_most(states: ClusterConnectionStates) -> None:
+    delays = []
+    for _ in range(8):
+        failed_times(states, 1)
+        delays.append(states.poll_delay_ms(1, 0))
+    for delay, plain in zip(delays, [50, 100, 200, 400, 800, 1000, 1000, 1000], strict=True):
+        assert 0.8 * plain - 1 <= delay <= min(1.2 * plain, 1000)
+
+
+def test_back_off_starts_anew_only_once_a_connection_was_ready(states: ClusterConnectionStates) -> None:
+    failed_times(states, 5)
+    connecting(states)
+    states.checking_api_versions(1)
+    states.disconnected(1, 0)
+    assert states.poll_delay_ms(1, 0) > 500
+    made_ready(states)
+    states.disconnected(1, 0)
+    assert states.poll_delay_ms(1, 0) <= 60
+
+
+def test_the_time_for_connecting_doubles_with_every_failure_up_to_its_most(states: ClusterConnectionStates) -> None:
+    timeouts = []
+    for _ in range(4):
+        connecting(states, 1000)
+        timeouts.append(states.setup_timeout_ms(1))
+        assert states.setup_deadlines() == {1: 1000 + timeouts[-1]}
+        assert states.poll_delay_ms(1, 1000) == timeouts[-1]
+        states.disconnected(1, 1000)
+    for timeout, plain in zip(timeouts, [10_000, 20_000, 30_000, 30_000], strict=True):
+        assert 0.8 * plain <= timeout <= min(1.2 * plain, 30_000)
+    assert states.setup_deadlines() == {}
+
+
+def test_the_time_for_connecting_starts_anew_once_tcp_connected(states: ClusterConnectionStates) -> None:
+    failed_times(states, 3)
+    connecting(states)
+    states.checking_api_versions(1)
+    assert states.setup_timeout_ms(1) <= 12_000
+
+
+def test_each_attempt_takes_the_next_address(states: ClusterConnectionStates) -> None:
+    tried = []
+    for _ in range(4):
+        tried.append(connecting(states))
+        states.disconnected(1, 0)
+    assert tried == ["kafka-1:9092", "kafka-2:9092", "kafka-1:9092", "kafka-2:9092"]
+
+
+def test_after_a_connection_was_lost_the_name_is_resolved_again_and_the_lost_address_comes_last(
+    states: ClusterConnectionStates,
+) -> None:
+    made_ready(states)
+    states.disconnected(1, 0)
+    assert connecting(states) == "kafka-2:9092"
+    states.disconnected(1, 0)
+    assert connecting(states) == "kafka-1:9092"
+
+
+@pytest.mark.parametrize(("host", "port", "address"), [("moved", 9092, "moved-1:9092"), ("kafka", 9999, "kafka-1:9999")])
+def test_a_broker_that_moved_starts_anew_at_its_new_place(
+    states: ClusterConnectionStates, host: str, port: int, address: str
+) -> None:
+    failed_times(states, 5)
+    assert connecting(states, host=host, port=port) == address
+    states.disconnected(1, 0)
+    assert states.poll_delay_ms(1, 0) <= 60
+
+
+def test_a_name_that_does_not_resolve_is_an_attempt_too(states: ClusterConnectionStates) -> None:
+    with pytest.raises(OSError):
+        connecting(states, host="unknown")
+    states.disconnected(1, 0)
+    assert not states.can_connect(1, 0)
+
+
+def test_a_node_that_was_removed_can_be_connected_to_at_once(states: ClusterConnectionStates) -> None:
+    failed_times(states, 3)
+    states.remove(1)
+    states.remove(1)
+    assert states.can_connect(1, 0)
+    assert states.state(1) is None
+
+
+def test_a_throttled_node_is_ready_again_after_the_longest_wait_it_asked_for(states: ClusterConnectionStates) -> None:
+    made_ready(states)
+    assert states.poll_delay_ms(1, 0) == FOREVER_MS
+    states.throttle(1, 500)
+    states.throttle(1, 300)
+    assert not states.is_ready(1, 499)
+    assert not states.has_ready_nodes(499)
+    assert states.poll_delay_ms(1, 100) == 400
+    assert states.is_ready(1, 500)
+
+
+class StatesMachine(RuleBasedStateMachine):
+    """Whatever happens, a node is in exactly one state, and a delay never asks to wait longer than is configured."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states = new_states()
+        self.now_ms = 0
+
+    @rule(ms=st.integers(0, 40_000))
+    def time_passes(self, ms: int) -> None:
+        self.now_ms += ms
+
+    @rule()
+    def connect(self) -> None:
+        if self.states.can_connect(1, self.now_ms):
+            connecting(self.states, self.now_ms)
+
+    @rule()
+    def get_on(self) -> None:
+        if self.states.state(1) is S.CONNECTING:
+            self.states.checking_api_versions(1)
+        elif self.states.state(1) is S.CHECKING_API_VERSIONS:
+            self.states.ready(1)
+
+    @rule()
+    def lose(self) -> None:
+        if self.states.state(1) not in (None, S.DISCONNECTED):
+            self.states.disconnected(1, self.now_ms)
+
+    @rule(ms=st.integers(0, 1000))
+    def throttle(self, ms: int) -> None:
+        if self.states.state(1) is S.READY:
+            self.states.throttle(1, self.now_ms + ms)
+
+    @invariant()
+    def one_answer_to_everything(self) -> None:
+        states, now_ms = self.states, self.now_ms
+        state = states.state(1)
+        assert states.is_preparing(1) == (state in (S.CONNECTING, S.CHECKING_API_VERSIONS))
+        assert states.is_disconnected(1) == (state is S.DISCONNECTED)
+        assert not (states.can_connect(1, now_ms) and states.is_ready(1, now_ms))
+        assert states.is_any_connecting() == bool(states.setup_deadlines()) == (state is S.CONNECTING)
+
+    @invariant()
+    def delays_have_ends(self) -> None:
+        delay = self.states.poll_delay_ms(1, self.now_ms)
+        most = {None: 0, S.DISCONNECTED: 1000, S.CONNECTING: 30_000}.get(self.states.state(1), FOREVER_MS)
+        assert 0 <= delay <= most
+        if self.states.state(1) is S.DISCONNECTED:
+            assert self.states.can_connect(1, self.now_ms + delay)
+
+
+TestStatesMachine = StatesMachine.TestCase
+TestStatesMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)

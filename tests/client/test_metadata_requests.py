@@ -1,0 +1,242 @@
+"""Metadata is asked for whenever it is due: of whom, in which order, and again after every failure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from tests.client.rig import Rig
+from tests.client.scripted_broker import Connection, ScriptedBroker, versions
+
+
+@pytest.fixture
+def one() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def two() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as broker:
+        yield broker
+
+
+def cluster(*brokers: ScriptedBroker) -> MetadataResponse:
+    listed = enumerate(brokers, start=1)
+    return MetadataResponse(brokers=[MetadataResponseBroker(node_id=n, host=b.host, port=b.port) for n, b in listed])
+
+
+def called(rig: Rig, *brokers: ScriptedBroker) -> ScriptedBroker:
+    """Polls until the client connects to one of these; which one."""
+    before = [len(broker.connections) for broker in brokers]
+    rig.poll_until(lambda: any(broker.has_caller() for broker in brokers))
+    return next(broker for broker, count in zip(brokers, before, strict=True) if len(broker.connections) > count)
+
+
+def agreed(rig: Rig, connection: Connection) -> None:
+    """Lets a connection that was accepted come to agree on versions."""
+    header, _ = rig.receive(connection)
+    connection.answer(header, versions())
+    rig.poll_until(lambda: rig.client.has_ready_nodes(rig.now_ms))
+
+
+def asked(rig: Rig, connection: Connection) -> None:
+    """Receives a request for metadata and leaves it unanswered."""
+    _, body = rig.receive(connection)
+    assert isinstance(body, MetadataRequest)
+
+
+def answered(rig: Rig, connection: Connection, response: MetadataResponse) -> None:
+    header, body = rig.receive(connection)
+    assert isinstance(body, MetadataRequest)
+    before = len(rig.metadata.updates)
+    connection.answer(header, response)
+    assert rig.poll_until(lambda: len(rig.metadata.updates) > before) == []
+
+
+def test_the_first_metadata_comes_from_a_bootstrap_server(one: ScriptedBroker) -> None:
+    with Rig(one, known=False) as rig:
+        rig.metadata.due_in_ms = 0
+        assert called(rig, one) is one
+        agreed(rig, one.connections[0])
+        answered(rig, one.connections[0], cluster(one))
+        request, response, label = rig.metadata.updates[0]
+        assert response.brokers[0].port == one.port
+        assert label == f"bootstrap server {one.server}"
+        assert not request.partial
+        assert rig.metadata.known == {1: Node(1, one.host, one.port)}
+
+
+def test_nothing_is_asked_or_connected_before_it_is_due(one: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        rig.metadata.due_in_ms = 40
+        rig.poll(10)
+        assert not one.has_caller()
+        rig.metadata.due_in_ms = 0
+        assert called(rig, one) is one
+
+
+def test_of_several_bootstrap_servers_any_that_lives_will_do() -> None:
+    failures = []
+    for dead_number in (0, 1):
+        with ScriptedBroker() as one, ScriptedBroker() as two, Rig(one, two, known=False) as rig:
+            dead, alive = (one, two)[dead_number], (two, one)[dead_number]
+            dead.stop_listening()
+            rig.metadata.due_in_ms = 0
+            assert called(rig, alive) is alive
+            failures += [label == f"bootstrap server {dead.server}" for label, _ in rig.metadata.failures]
+    assert failures == [True], "both rigs begin with the same one of the two, which is dead in one of the cases"
+
+
+def test_while_it_is_due_no_node_is_ready_for_anything_else(one: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        rig.connected(one)
+        rig.metadata.due_in_ms = 0
+        assert not rig.ready()
+        rig.poll()
+        assert rig.ready()
+
+
+def test_one_request_is_on_its_way_at_a_time(one: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        connection = rig.connected(one)
+        rig.metadata.due_in_ms = 0
+        for _ in range(3):
+            rig.poll()
+        assert rig.client.in_flight_count() == 1
+        answered(rig, connection, cluster(one))
+        assert rig.client.in_flight_count() == 0
+
+
+def test_the_node_that_owes_least_is_asked(one: ScriptedBroker, two: ScriptedBroker) -> None:
+    with Rig(one, two) as rig:
+        rig.connected(one, 1)
+        second = rig.connected(two, 2)
+        rig.client.send(1, INIT_PRODUCER_ID, InitProducerIdRequest(), rig.now_ms)
+        rig.poll()
+        assert rig.client.least_loaded_node(rig.now_ms) == 2
+        rig.metadata.due_in_ms = 0
+        asked(rig, second)
+
+
+def test_a_connection_under_way_is_waited_for_before_another_is_made(one: ScriptedBroker, two: ScriptedBroker) -> None:
+    with Rig(one, two) as rig:
+        rig.metadata.due_in_ms = 0
+        first = called(rig, one, two)
+        for _ in range(3):
+            rig.poll(10)
+        assert not (two if first is one else one).has_caller()
+
+
+@pytest.mark.parametrize("how", ["closed", "reset", "timeout", "poisoned"])
+def test_a_request_that_fails_is_told_with_its_cause_and_made_again(one: ScriptedBroker, how: str) -> None:
+    with Rig(one) as rig:
+        connection = rig.connected(one)
+        rig.metadata.due_in_ms = 0
+        asked(rig, connection)
+        endings: dict[str, Callable[[], None]] = {
+            "closed": connection.close,
+            "reset": connection.reset,
+            "timeout": lambda: rig.pass_ms(30_000),
+            "poisoned": lambda: connection.send_bytes(b"HTTP/1.1"),
+        }
+        endings[how]()
+        rig.poll_until(lambda: rig.metadata.failures)
+        label, error = rig.metadata.failures[0]
+        words = {"closed": "closed", "reset": "reset", "timeout": "did not answer METADATA", "poisoned": "HTTP"}
+        assert label == f"broker 1 ({one.server})"
+        assert words[how] in error
+        assert rig.metadata.requested == 1
+        rig.pass_ms(1_000)
+        assert called(rig, one) is one
+
+
+def test_a_broker_that_speaks_no_version_of_it_is_told_as_a_failure(one: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        rig.connected(one, ranges={ApiKey.METADATA: (0, 0)})
+        rig.metadata.due_in_ms = 0
+        rig.poll()
+        assert "speaks METADATA v0 to v0" in rig.metadata.failures[0][1]
+        assert rig.client.in_flight_count() == 0
+
+
+def test_a_connection_lost_while_nothing_is_due_is_no_failed_attempt_but_asks_for_an_update(one: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        connection = rig.connected(one)
+        connection.close()
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert rig.metadata.failures == []
+        assert rig.metadata.requested == 1
+
+
+def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
+    """KIP-899: `two` is the only bootstrap server, `one` the only broker that the last answer named."""
+    with Rig(two) as rig:
+        rig.metadata.known = {1: Node(1, one.host, one.port)}
+        connection = rig.connected(one)
+        one.stop_listening()
+        connection.close()
+        rig.metadata.due_in_ms = 0
+        assert called(rig, two) is two
+        agreed(rig, two.connections[0])
+        answered(rig, two.connections[0], cluster(two))
+        assert rig.metadata.known == {1: Node(1, two.host, two.port)}
+
+
+def test_brokers_that_are_there_and_never_answer_lead_back_to_the_bootstrap_servers(
+    one: ScriptedBroker, two: ScriptedBroker
+) -> None:
+    """KIP-1102: there is always one that can be connected to, and none helps."""
+    with Rig(two) as rig:
+        rig.metadata.known = {1: Node(1, one.host, one.port)}
+        connection = rig.connected(one)
+        rig.metadata.due_in_ms = 0
+        asked(rig, connection)
+        rig.pass_ms(30_000)
+        rig.poll_until(lambda: rig.metadata.failures)
+        rig.pass_ms(1_000)
+        assert called(rig, one, two) is two
+
+
+def test_after_an_answer_the_bootstrap_servers_are_out_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
+    with Rig(two) as rig:
+        rig.metadata.known = {1: Node(1, one.host, one.port)}
+        rig.metadata.due_in_ms = 0
+        one_connection = rig.connecting(one)
+        one_connection.reset()
+        rig.poll_until(lambda: rig.metadata.failures)
+        assert called(rig, two) is two
+        agreed(rig, two.connections[0])
+        answered(rig, two.connections[0], cluster(one))
+        rig.pass_ms(1_000)
+        two.connections[0].close()
+        rig.poll_until(lambda: not rig.client.has_ready_nodes(rig.now_ms))
+        assert rig.client.least_loaded_node(rig.now_ms) == 1
+
+
+def test_a_broker_that_moved_is_connected_to_at_its_new_place(one: ScriptedBroker, two: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        connection = rig.connected(one)
+        rig.metadata.known = {1: Node(1, two.host, two.port)}
+        connection.close()
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        rig.pass_ms(100)
+        rig.connected(two)
+
+
+def test_nobody_left_to_ask_is_waited_out_not_spun_on(one: ScriptedBroker) -> None:
+    one.stop_listening()
+    backoff = {"reconnect.backoff.ms": 40, "reconnect.backoff.max.ms": 40}
+    with Rig(one, known=False, settings=backoff) as rig:
+        rig.metadata.due_in_ms = 0
+        rig.poll_until(lambda: rig.metadata.failures)
+        assert rig.client.least_loaded_node(rig.now_ms) is None
+        began = time.monotonic()
+        rig.poll(60_000)
+        assert 0.035 < time.monotonic() - began < 5
