@@ -36,5 +36,14 @@ class PartitionQueue:
             position += 1
         self.retries.insert(position, batch)
 
+    def head(self) -> OpenBatch | SealedBatch | None:
+        """What is next in line."""
+        return self.retries[0] if self.retries else self.batches[0] if self.batches else None
+
+    def clear(self) -> None:
+        self.retries.clear()
+        self.batches.clear()
+        self.open = None
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

@@ -108,16 +108,14 @@ class Producer:
         cluster = self._cluster_with(topic)
         if columns.partition is not None and int(columns.partition.max()) >= (cluster.partition_count(topic) or 0):
             cluster = self._metadata.refresh_topic(topic, self._block_deadline(), self._sender.wakeup)  # some may have been added
-        for part, part_sizes in self._appender.slices(columns, sizes):
-            partitions = self._partitioner.partition(topic, part, part_sizes, cluster)
-            count = cluster.partition_count(topic)
-            assert count is not None
-            self._appender.append(scope, topic, part, part_sizes, partitions, count)
+        count = cluster.partition_count(topic)
+        assert count is not None
+        partitions = self._partitioner.partition(topic, columns, sizes, cluster)
+        self._appender.append(scope, topic, columns, sizes, partitions, count)
 
     def flush_scope(self, scope: SendScope) -> None:
         self.check_usable()
-        with self._accumulator.lock:
-            self._accumulator.flush(scope)
+        self._accumulator.flush(scope)
         self._sender.wakeup()
 
     def discard_scope(self, scope: SendScope) -> None:

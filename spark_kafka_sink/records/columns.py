@@ -33,6 +33,8 @@ class RecordColumns:
     def slice(self, offset: int, length: int) -> RecordColumns:
         """Rows `offset` to `offset + length`, without a copy."""
         end = min(offset + length, self.num_records)
+        if offset == 0 and end == self.num_records:
+            return self
 
         def cut(column: pa.Array | None) -> pa.Array | None:
             return None if column is None else column.slice(offset, end - offset)

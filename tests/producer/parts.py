@@ -44,11 +44,7 @@ class Parts:
         self, scope: SendScope, columns: RecordColumns, partitions: list[int], topic: str = "t", count: int = 300
     ) -> None:
         sizes = self.appender.sizes(topic, columns)
-        ids = np.array(partitions, dtype=np.int32)
-        done = 0
-        for part, part_sizes in self.appender.slices(columns, sizes):
-            self.appender.append(scope, topic, part, part_sizes, ids[done : done + part.num_records], count)
-            done += part.num_records
+        self.appender.append(scope, topic, columns, sizes, np.array(partitions, dtype=np.int32), count)
 
     def ready_nodes(self, now_ms: int | None = None) -> list[int]:
         return self.accumulator.ready(self.cluster, self.clock() if now_ms is None else now_ms).nodes

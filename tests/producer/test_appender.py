@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
+from spark_kafka_sink.producer.appender import parts as parts_of
 from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, OpenBatch, SealedBatch
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.compression import Codec
@@ -148,14 +149,26 @@ def test_another_scopes_records_never_share_a_batch() -> None:
     ]
 
 
-def test_large_arrow_batches_are_cut_by_rows_and_by_bytes() -> None:
-    parts = make_parts(buffer_memory=64 << 20)
-    small = RecordColumns(25_000, value=pa.array([b"x"] * 25_000))
-    large = RecordColumns(10, value=pa.array([b"x" * (1 << 20)] * 10))
-    sizes = parts.appender.sizes("t", small)
-    assert [part.num_records for part, _ in parts.appender.slices(small, sizes)] == [10_000, 10_000, 5_000]
-    assert [part.num_records for part, _ in parts.appender.slices(large, np.full(10, 1 << 20))] == [4, 4, 2]
-    assert [part.num_records for part, _ in parts.appender.slices(large, np.full(10, 5 << 20))] == [1] * 10
+@pytest.mark.parametrize(
+    ("rows", "size", "lengths"),
+    [
+        (25_000, 100, [10_000, 10_000, 5_000]),
+        (10, 1 << 20, [4, 4, 2]),
+        (3, 5 << 20, [1, 1, 1]),
+        (10_000, 1, [10_000]),
+    ],
+)
+def test_large_arrow_batches_are_cut_by_rows_and_by_bytes(rows: int, size: int, lengths: list[int]) -> None:
+    cuts = list(parts_of(np.full(rows, size)))
+    assert [stop - start for start, stop in cuts] == lengths
+    assert [start for start, _ in cuts] == [0, *[stop for _, stop in cuts[:-1]]]
+
+
+def test_a_large_arrow_batch_arrives_whole() -> None:
+    parts = make_parts()
+    values: list[bytes | None] = [b"%d" % n for n in range(25_000)]
+    parts.append(parts.scope(), values, [n % 3 for n in range(25_000)])
+    assert by_partition(parts.drain_all()) == {p: values[p::3] for p in range(3)}
 
 
 def test_a_failed_encoding_leaves_the_open_batch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

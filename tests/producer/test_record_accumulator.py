@@ -47,14 +47,20 @@ def test_the_next_check_is_when_the_oldest_batch_has_lingered() -> None:
 
 
 def test_a_full_batch_is_ready_at_once() -> None:
-    parts = lingering(batch_size=300)
+    parts = lingering(batch_size=1000)
     scope = parts.scope()
-    parts.append(scope, [b"x" * 200], [0])
+    parts.append(scope, [b"x" * 100] * 6, [0] * 6)
     assert parts.ready_nodes() == []
-    parts.append(scope, [b"y" * 200], [0])
+    parts.append(scope, [b"y" * 100] * 4, [0] * 4)
     assert parts.ready_nodes() == [0]
-    assert len(parts.drain()) == 1
+    assert [batch.record_count for batch in parts.drain()] == [8]
     assert parts.drain() == []
+
+
+def test_a_batch_without_room_for_another_row_is_full() -> None:
+    parts = lingering(batch_size=300)
+    parts.append(parts.scope(), [b"x" * 200], [0])
+    assert len(parts.drain()) == 1
 
 
 def test_another_scopes_append_makes_the_first_ones_batch_ready() -> None:
