@@ -13,9 +13,8 @@ def records(spark: SparkSession, rows: int, value_bytes: int) -> DataFrame:
 
     A value is 100 digits that no other row has; longer values repeat them, so that 1 KB compresses well and 100 B hardly.
     """
-    digits = F.expr("concat(sha2(cast(id as string), 256), substr(sha2(cast(-id - 1 as string), 256), 1, 36))")
-    copies = -(-value_bytes // 100)
-    value = F.substring(F.repeat(digits, copies), 1, value_bytes)
+    digits = "concat(sha2(cast(id as string), 256), substr(sha2(cast(-id - 1 as string), 256), 1, 36))"
+    value = F.expr(f"rpad({digits}, {value_bytes}, {digits})")  # repeat and substr take 4 times as long at 100 KB
     key = F.substring(F.md5(F.col("id").cast("string").cast("binary")), 1, KEY_BYTES)
     return spark.range(rows).select(key.cast("binary").alias("key"), value.cast("binary").alias("value"))
 

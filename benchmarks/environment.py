@@ -54,20 +54,26 @@ class Topics:
         self._wait_for_space(space)
         name = self.kafka.create_topic(f"bench-{time.time_ns()}", partitions, config=config)
         try:
+            self._wait_until_served(name)
             yield name
         finally:
             self.kafka.delete_topic(name)
 
     def check_count(self, topic: str, rows: int) -> None:
         """Raise RecordsLostError unless as many records were written to `topic`, whether they are still kept or not."""
-        partitions = self.kafka.metadata(topic).topics[topic].partitions
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        ends = self.kafka.admin.list_offsets(
-            {TopicPartition(topic, partition): latest for partition in partitions}, request_timeout=30
-        ).values()
-        written = sum(end.result().offset for end in ends)
+        written = self._written(topic)
         if written != rows:
             raise RecordsLostError(f"topic {topic} got {written:,} records instead of {rows:,}")
+
+    def _written(self, topic: str) -> int:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        partitions = self.kafka.metadata(topic).topics[topic].partitions
+        asked = {TopicPartition(topic, partition): latest for partition in partitions}
+        return sum(end.result().offset for end in self.kafka.admin.list_offsets(asked, request_timeout=30).values())
+
+    def _wait_until_served(self, topic: str) -> None:
+        """Metadata name a leader before it has opened its logs: until then it answers NOT_LEADER_OR_FOLLOWER."""
+        self.kafka.wait_for(lambda: self._written(topic) == 0, f"every partition of {topic} served", 60)
 
     def _wait_for_space(self, space: int) -> None:
         folder = self.kafka.log_dir(1)

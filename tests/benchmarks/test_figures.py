@@ -1,0 +1,91 @@
+"""Medians, ratios of rounds, and which goal is met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.figures import GOALS, MEMORY_MB, Goal, Spread, best_jvm, ratio, reached, spread
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Run
+
+SPEEDS = st.lists(st.floats(1.0, 1e9), min_size=1, max_size=9)
+
+
+def at(*rows_per_s: float) -> Sequence[Run]:
+    return [Run(rows=1_000_000, seconds=1e6 / speed, cpu_s=1.0) for speed in rows_per_s]
+
+
+def peaking(*megabytes: int) -> Sequence[Run]:
+    return [Run(rows=1, seconds=1.0, cpu_s=0.0, peak_rss=size * 2**20) for size in megabytes]
+
+
+def goal(text: str) -> Goal:
+    return next(goal for goal in GOALS if goal.text.startswith(text))
+
+
+def test_a_spread_is_the_median_with_the_least_and_the_largest() -> None:
+    assert spread([5.0, 1.0, 3.0]) == Spread(3.0, 1.0, 5.0)
+
+
+def test_a_ratio_is_that_of_the_medians_and_its_spread_that_of_the_rounds() -> None:
+    # rounds: 2, 4, 1; medians: 4 / 2
+    assert ratio([2.0, 8.0, 4.0], [1.0, 2.0, 4.0]) == Spread(2.0, 1.0, 4.0)
+
+
+@given(SPEEDS)
+def test_a_contender_is_once_as_fast_as_itself(speeds: list[float]) -> None:
+    assert ratio(speeds, speeds) == Spread(1.0, 1.0, 1.0)
+
+
+def test_a_ratio_of_unlike_rounds_is_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        ratio([1.0, 2.0], [1.0])
+
+
+def test_cpu_seconds_per_million_rows_do_not_depend_on_the_wall_clock() -> None:
+    assert Run(rows=4_000_000, seconds=7.0, cpu_s=2.0).cpu_per_million == 0.5
+
+
+@pytest.mark.parametrize(("default", "tuned", "best"), [(2.0, 1.0, 2.0), (1.0, 2.0, 2.0)])
+def test_of_the_jvm_sink_the_better_settings_count(default: float, tuned: float, best: float) -> None:
+    (run,) = best_jvm({JVM: at(default), JVM_TUNED: at(tuned)})
+    assert run.rows_per_s == pytest.approx(best)
+
+
+def test_a_jvm_sink_that_failed_with_our_settings_counts_at_its_own() -> None:
+    results = {"100B-none-8": {SINK: at(4.0), JVM: at(2.0), JVM_TUNED: []}}
+    ((_, figure),) = reached(results)
+    assert figure.middle == pytest.approx(2.0)
+
+
+def test_only_goals_whose_contenders_were_measured_are_judged() -> None:
+    results = {"100B-none-8": {SINK: at(9.0), CONFLUENT: at(1.0), JVM: []}, "100B-lz4-8": {SINK: at(1.0)}}
+    assert [goal.text for goal, _ in reached(results)] == [goal("100 B, none, 8 partitions: rows/s against confluent").text]
+
+
+@pytest.mark.parametrize(("measured", "met"), [(1.79, False), (1.8, True), (2.5, True)])
+def test_a_speed_is_reached_from_its_bound_up(measured: float, met: bool) -> None:
+    assert goal("100 B, none, 8 partitions: rows/s against Spark").met(Spread(measured, 0.0, 9.0)) is met
+
+
+@pytest.mark.parametrize(("measured", "met"), [(0.1, True), (0.2, True), (0.21, False)])
+def test_a_cost_is_reached_up_to_its_bound(measured: float, met: bool) -> None:
+    assert goal("producer, 8 partitions").met(Spread(measured, 0.0, 9.0)) is met
+
+
+def test_memory_is_what_the_sink_takes_over_a_worker_that_drops_its_input() -> None:
+    results = {"memory-100B": {CEILING: peaking(140), SINK: peaking(140 + MEMORY_MB + 1)}}
+    ((memory, figure),) = reached(results)
+    assert figure.middle == MEMORY_MB + 1
+    assert not memory.met(figure)
+
+
+def test_many_partitions_are_compared_over_the_rounds_that_both_cells_have() -> None:
+    few = [Run(1_000_000, 1.0, cpu) for cpu in (0.1, 0.1, 0.1)]
+    many = [Run(1_000_000, 1.0, cpu) for cpu in (0.2, 0.1)]
+    results = {"producer-8": {SINK: few}, "producer-1000": {SINK: many}}
+    ((_, figure),) = reached(results)
+    assert (figure.middle, figure.low, figure.high) == pytest.approx((1.5, 1.0, 2.0))

@@ -1,0 +1,45 @@
+"""What a reader sees: medians with their spread, goals met or not, who failed; and what is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.report import markdown, write
+from benchmarks.results import CEILING, JVM, JVM_TUNED, SINK, Run
+
+RESULTS = {
+    "100B-none-8": {
+        JVM: [Run(1_000_000, 1.0, 0.0), Run(1_000_000, 0.5, 0.0), Run(1_000_000, 0.8, 0.0)],
+        JVM_TUNED: [],
+        SINK: [Run(1_000_000, 1.0, 0.25)] * 3,
+    },
+    "memory-100B": {CEILING: [Run(10, 1.0, 0.0, 100 * 2**20)], SINK: [Run(10, 1.0, 0.0, 150 * 2**20)]},
+}
+
+
+def test_a_line_has_the_median_with_the_least_and_the_largest() -> None:
+    assert "| 100B-none-8 | Spark's JVM sink, its defaults | 3 | 1,250,000 (1,000,000 - 2,000,000) | 0.00" in markdown(RESULTS)
+
+
+def test_who_failed_is_said_to_have_failed() -> None:
+    assert "| 100B-none-8 | Spark's JVM sink, our settings | 0 | failed | | |" in markdown(RESULTS)
+
+
+def test_each_goal_is_told_met_or_not_met() -> None:
+    lines = markdown(RESULTS).splitlines()
+    assert "| ≥ 1.8 | 0.80 (0.50 - 1.00) | **not met** |" in next(line for line in lines if "against Spark's JVM sink" in line)
+    assert "| ≤ 132 | 50.00 (50.00 - 50.00) | met |" in next(line for line in lines if "memory, 100 B" in line)
+
+
+def test_table_plot_and_raw_figures_are_kept(tmp_path: Path) -> None:
+    write(RESULTS, tmp_path / "bench")
+    assert (tmp_path / "bench" / "report.md").read_text() == markdown(RESULTS)
+    assert (tmp_path / "bench" / "throughput.png").read_bytes().startswith(b"\x89PNG")
+    raw = json.loads((tmp_path / "bench" / "results.json").read_text())
+    assert raw["memory-100B"]["sink"] == [{"rows": 10, "seconds": 1.0, "cpu_s": 0.0, "peak_rss": 150 * 2**20}]
+
+
+def test_memory_alone_draws_no_plot(tmp_path: Path) -> None:
+    write({"memory-100B": RESULTS["memory-100B"]}, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md", "results.json"]
