@@ -6,6 +6,7 @@ import gzip
 import itertools
 import struct
 import threading
+import tracemalloc
 from contextlib import suppress
 
 import cramjam
@@ -55,7 +56,8 @@ def test_buffers_are_compressed_as_the_bytes_they_make_together(codec: Codec, pi
 
 
 def test_lz4_frames_have_independent_blocks_and_no_content_size() -> None:
-    info = lz4.frame.get_frame_info(compress(Codec.LZ4, 0, [TEXT]))
+    several_blocks = TEXT * 4
+    info = lz4.frame.get_frame_info(compress(Codec.LZ4, 0, [several_blocks]))
     assert (info["block_linked"], info["content_size"], info["content_checksum"], info["block_checksum"]) == (
         False,
         0,
@@ -87,11 +89,24 @@ def test_gzip_of_several_members_is_read_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_data_over_the_limit_is_an_error_and_not_memory(codec: Codec) -> None:
+def test_data_over_the_limit_is_an_error(codec: Codec) -> None:
     compressed = compress(codec, level_of(codec), [bytes(1_000_000)])
     with pytest.raises(ProtocolError, match=f"{codec.name.lower()} data"):
         decompress(codec, compressed, 999_999)
     assert decompress(codec, compressed, 1_000_000) == bytes(1_000_000)
+
+
+@every_compressing
+def test_a_bomb_costs_no_memory(codec: Codec) -> None:
+    bomb = compress(codec, level_of(codec), [bytes(64_000_000)])
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            decompress(codec, bomb, 1_000_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000
 
 
 @every_compressing

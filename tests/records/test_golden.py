@@ -8,6 +8,7 @@ import pytest
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.record_reader import Record
 from tests.records.golden_batches import BATCHES, GoldenCase, golden_cases, parse_cases, read_with_java, run_java
 from tests.records.making import batch_of, encode_all
 
@@ -57,8 +58,14 @@ def test_a_batch_of_java_reads_back(case: GoldenCase, codec: Codec) -> None:
     assert batch.max_timestamp == max(record.timestamp for record in case.records)
 
 
+def several_blocks() -> GoldenCase:
+    """3 MB: more than one block under every codec."""
+    records = [Record(i, 1000 + i, b"key %d" % i, b"value %d " % i * 100) for i in range(3000)]
+    return GoldenCase("several blocks", -1, -1, -1, False, records)
+
+
 def test_java_reads_our_batches_under_every_codec_and_level() -> None:
-    made = [(case, codec, level) for case in CASES for codec in Codec for level in LEVELS[codec]]
+    made = [(case, codec, level) for case in [*CASES, several_blocks()] for codec in Codec for level in LEVELS[codec]]
     read = read_with_java(ours(case, codec, level) for case, codec, level in made)
     for (case, codec, level), records in zip(made, read, strict=True):
         assert records == case.records, f"{case.name}, {codec.name} level {level}"

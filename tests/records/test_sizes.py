@@ -59,7 +59,8 @@ def test_known_ranges_give_bounds_that_no_record_passes_and_that_are_never_loose
     assert (tight <= size_upper_bounds(table.columns)).all()
 
 
-def test_a_lone_record_of_known_ranges_is_bounded_exactly() -> None:
+@pytest.mark.parametrize("reach", [0, 63, 64, 8191, 8192, 100_000, 2**40])
+def test_a_lone_record_of_known_ranges_is_bounded_exactly(reach: int) -> None:
     columns = RecordColumns(1, key=pa.array([b"k" * 10]), value=pa.array([b"v" * 100]))
-    encoded = encode_records(columns, None, np.array([5000], np.int32), np.array([-100_000]))
-    assert size_upper_bounds(columns, timestamp_range=100_000, max_offset_delta=8000).tolist() == [len(encoded.data)]
+    encoded = encode_records(columns, None, np.array([5000], np.int32), np.array([reach]))
+    assert size_upper_bounds(columns, timestamp_range=reach, max_offset_delta=8000).tolist() == [len(encoded.data)]
