@@ -12,15 +12,19 @@ from spark_kafka_sink.spark.options import SinkOptions, sink_options
 
 
 class ForeachBatch:
-    """Publishes each micro-batch it is called with and returns the reports of its tasks, which Spark drops."""
+    """Publishes each micro-batch it is called with. `reports`: what the tasks of the last one delivered.
+
+    Spark calls it from a thread of its own, one micro-batch at a time.
+    """
 
     def __init__(self, options: SinkOptions, metrics: DeliveryMetrics | None) -> None:
+        self.reports: list[TaskReport] = []
         self._options = options
         # On Spark Connect this object is pickled to the server, and a handle that cannot count has no business there.
         self._metrics = metrics if metrics is not None and metrics.available else None
 
-    def __call__(self, df: DataFrame, batch_id: int) -> list[TaskReport]:
-        return publish_dataframe(df, self._options, self._metrics)
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        self.reports = publish_dataframe(df, self._options, self._metrics)
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.spark.data_source import reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
@@ -24,12 +24,20 @@ def register(spark: SparkSession) -> DeliveryMetrics:
     """Make `format("kafka_sink")` of this session report to the handle that is returned.
 
     Called again, also with another session of the same SparkContext, it returns the same handle. Without it the format works as
-    well (package pyspark_kafka_sink), but nothing is counted. On Spark Connect the format is registered and the handle says that
-    it cannot count.
+    well (package pyspark_kafka_sink), but nothing is counted. Call it in each Python thread that uses the format: Spark looks for
+    Python data sources in the thread's active session, and says DATA_SOURCE_NOT_FOUND in a thread that has none. On Spark Connect
+    the format is registered and the handle says that it cannot count.
     """
     metrics = _metrics(spark)
     spark.dataSource.register(reporting_to(metrics.feed))
+    if metrics.available:
+        _make_active(spark)
     return metrics
+
+
+def _make_active(spark: Any) -> None:
+    """Make `spark` the active session of this thread, which PySpark does only in the thread that made it."""
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
 
 
 def _metrics(spark: SparkSession) -> DeliveryMetrics:

@@ -35,7 +35,7 @@ def send_raw(address: ListenerAddress, data: bytes) -> bytes:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
             return connection.recv(1)
-        except ConnectionError:
+        except OSError:
             return b""
 
 

@@ -1,0 +1,52 @@
+"""One Spark session for all tests of spark/: local, two task threads, no user interface."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink as sks
+
+ROOT = Path(__file__).parents[2]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # PySpark says so of pandas 3 at each mapInArrow, which has no use for pandas.
+    config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Python workers find the package in the checkout and run this interpreter (PYSPARK_PYTHON, tests/conftest.py)."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with warnings.catch_warnings():
+        # What PySpark has to say of other versions while it starts is not for these tests.
+        warnings.simplefilter("ignore")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("spark_kafka_sink tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.default.parallelism", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def metrics(spark: SparkSession) -> Iterator[sks.DeliveryMetrics]:
+    """A handle that has counted nothing yet, of the sink registered in `spark`."""
+    handle = sks.register(spark)
+    yield handle
+    handle.close()

@@ -1,0 +1,71 @@
+"""DataFrames of records and what is read back of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+BASE_MS = 1_700_000_000_000
+
+
+def options(kafka: Kafka, **more: str) -> dict[str, str]:
+    """The sink's options; `__` stands for a dot."""
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
+
+
+def numbers(spark: SparkSession, count: int, tasks: int = 2) -> DataFrame:
+    """`count` records with a key, whose value is the key again."""
+    return spark.range(0, count, 1, tasks).selectExpr("string(id) AS key", "string(id) AS value")
+
+
+def records(spark: SparkSession, count: int, partitions: int) -> DataFrame:
+    """Records with every column: null keys, values and headers among them, timestamps with microseconds, explicit partitions."""
+    return (
+        spark.range(0, count, 1, 2)
+        .withColumn("key", F.expr("IF(id % 3 = 0, NULL, string(id))"))
+        .withColumn("value", F.expr("IF(id % 5 = 0, NULL, encode(concat('value ü ', id), 'UTF-8'))"))
+        .withColumn("headers", F.expr(_HEADERS))
+        .withColumn("timestamp", F.expr(f"timestamp_micros(({BASE_MS} + id) * 1000 + 999)"))
+        .withColumn("partition", F.expr(f"int(id % {partitions})"))
+    )
+
+
+_HEADERS = """CASE id % 4
+  WHEN 0 THEN NULL
+  WHEN 1 THEN array()
+  ELSE array(named_struct('key', 'n', 'value', binary(string(id))), named_struct('key', '', 'value', CAST(NULL AS BINARY)))
+END"""
+
+
+def expected(count: int, partitions: int) -> list[Any]:
+    """What `records` must be in Kafka: (partition, key, value, headers, timestamp), by timestamp."""
+    return [
+        (
+            row % partitions,
+            None if row % 3 == 0 else str(row).encode(),
+            None if row % 5 == 0 else f"value ü {row}".encode(),
+            () if row % 4 < 2 else (("n", str(row).encode()), ("", None)),
+            BASE_MS + row,
+        )
+        for row in range(count)
+    ]
+
+
+def read_records(kafka: Kafka, topic: str) -> list[Any]:
+    """What is in Kafka, in the same form."""
+    found = read_topic(kafka.bootstrap_servers, topic)
+    whole = [(one.partition, one.key, one.value, one.headers, one.timestamp) for one in found]
+    return sorted(whole, key=lambda record: record[-1])
+
+
+def read_values(kafka: Kafka, topic: str) -> list[int]:
+    """The values, which are numbers, in order."""
+    return sorted(int(record.value or b"") for record in read_topic(kafka.bootstrap_servers, topic))

@@ -1,0 +1,199 @@
+"""df.write.format("kafka_sink") against real Kafka, read back by another client."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import spark_kafka_sink as sks
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
+from tests.spark.frames import expected, numbers, options, read_records, read_values, records
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def save(df: DataFrame, settings: dict[str, str], mode: str = "append") -> None:
+    df.write.format("kafka_sink").options(**settings).mode(mode).save()
+
+
+def refused(df: DataFrame, settings: dict[str, str], mode: str = "append") -> str:
+    with pytest.raises(PySparkException) as caught:
+        save(df, settings, mode)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_every_column_reaches_kafka_as_it_was(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, large: str) -> None:
+    topic = new_topic(3)
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", large)
+    try:
+        save(records(spark, 500, 3), options(kafka, topic=topic))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    assert read_records(kafka, topic) == expected(500, 3)
+
+
+def test_rows_go_to_the_topic_of_their_column(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    even, odd = new_topic(1), new_topic(2)
+    topic = F.expr(f"IF(int(value) % 2 = 0, '{even}', '{odd}')")
+    save(numbers(spark, 1000).withColumn("topic", topic), options(kafka))
+    assert read_values(kafka, even) == list(range(0, 1000, 2))
+    assert read_values(kafka, odd) == list(range(1, 1000, 2))
+
+
+def test_counts_come_back_to_the_driver(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    assert repr(metrics) == "live: nothing reported yet\ncommitted: nothing reported yet"
+    topic = new_topic(4)
+    save(numbers(spark, 1000, tasks=3), options(kafka, topic=topic))
+    live = metrics.live
+    assert live is not None
+    assert live.records == 1000
+    assert set(live.partitions) == {(topic, partition) for partition in range(4)}
+    assert sum(one.last_offset - one.first_offset + 1 for one in live.partitions.values()) == 1000
+    assert sum(live.ack_latency[topic]) == live.batches
+    assert metrics.committed == live
+    save(numbers(spark, 10), options(kafka, topic=topic))
+    assert metrics.committed is not None
+    assert metrics.committed.records == 1010
+    assert repr(metrics).startswith("live: 1,010 records")
+
+
+def test_a_write_of_no_rows_is_reported_as_0(spark: SparkSession, kafka: Kafka, metrics: sks.DeliveryMetrics) -> None:
+    save(numbers(spark, 10).where("key < 0"), options(kafka, topic="never-there"))
+    assert metrics.committed == sks.DeliveryReport()
+
+
+def test_registering_again_gives_the_same_handle(spark: SparkSession, metrics: sks.DeliveryMetrics) -> None:
+    assert sks.register(spark) is metrics
+    assert sks.register(spark.newSession()) is metrics
+
+
+def test_another_session_writes_without_registering(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    save(numbers(spark.newSession(), 10), options(kafka, topic=topic))
+    assert read_values(kafka, topic) == list(range(10))
+
+
+def test_another_thread_writes_and_counts_once_it_has_registered(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    topic = new_topic()
+
+    def write() -> None:
+        sks.register(spark)
+        save(numbers(spark, 10), options(kafka, topic=topic))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    thread.join()
+    assert read_values(kafka, topic) == list(range(10))
+    assert metrics.committed is not None
+    assert metrics.committed.records == 10
+
+
+def test_mode_overwrite_is_refused(spark: SparkSession, kafka: Kafka) -> None:
+    assert "[USAGE] mode overwrite: a topic cannot be overwritten" in refused(
+        numbers(spark, 1), options(kafka, topic="t"), "overwrite"
+    )
+
+
+def test_reading_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException, match=r"\[USAGE\] kafka_sink only writes"):
+        spark.read.format("kafka_sink").load()
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("int(1) AS value", "[SCHEMA] column value: is int, must be string or binary; use cast(value as string)"),
+        ("'' AS Value", "[SCHEMA] column value is required; did you mean Value?"),
+        ("'' AS value, bigint(1) AS partition", "[SCHEMA] column partition: is bigint, must be int; use cast(partition as int)"),
+    ],
+)
+def test_a_wrong_column_ends_in_one_clear_error(spark: SparkSession, kafka: Kafka, column: str, text: str) -> None:
+    assert text in refused(spark.sql(f"SELECT {column}"), options(kafka, topic="t"))
+
+
+def test_a_wrong_option_ends_in_one_clear_error(spark: SparkSession, kafka: Kafka) -> None:
+    df = numbers(spark, 1)
+    assert "[SCHEMA] column topic is required when the option topic is not set" in refused(df, options(kafka))
+    assert "[OPTION] unknown option topics; did you mean topic?" in refused(df, options(kafka, topics="t"))
+    assert "[OPTION] option kafka.acks: 'some' is not one of all, -1, 0, 1" in refused(
+        df, options(kafka, topic="t", kafka__acks="some")
+    )
+    assert "hunter2" not in refused(df, options(kafka, topic="t", **{"kafka.sasl.jaas.config": "password=hunter2"}))
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        ("IF(id = 5, NULL, 'unused') AS topic", "[RECORD] column topic: is null"),
+        ("IF(id = 5, -7, 0) AS partition", "[RECORD] column partition: -7 is negative, in row 5 of the task"),
+        ("IF(id = 5, bigint(-1), bigint(1)) AS timestamp", "[RECORD] column timestamp: -1 is before 1970"),
+        (
+            "array(IF(id = 5, NULL, named_struct('key', '', 'value', binary('')))) AS headers",
+            "[RECORD] column headers: a header is null",
+        ),
+    ],
+)
+def test_a_bad_row_is_named(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, column: str, text: str) -> None:
+    settings = options(kafka) if "topic" in column else options(kafka, topic=new_topic())
+    assert text in refused(spark.range(0, 10, 1, 1).selectExpr("'v' AS value", column), settings)
+
+
+def test_a_partition_that_the_topic_does_not_have_is_named_with_its_row(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    first, second = new_topic(2), new_topic(2)
+    df = spark.range(0, 10, 1, 1).selectExpr(
+        "'v' AS value", f"IF(id % 2 = 0, '{first}', '{second}') AS topic", "int(id / 7) * 2 AS partition"
+    )
+    text = refused(df, options(kafka))
+    assert "[RECORD] " in text
+    assert first in text or second in text
+    assert "That is row 7 of the task" in text or "That is row 8 of the task" in text
+
+
+def test_a_record_larger_than_max_request_size_is_named_with_its_row(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    df = spark.range(0, 10, 1, 1).selectExpr("repeat('v', IF(id = 7, 20000, 10)) AS value")
+    text = refused(df, options(kafka, topic=new_topic(), kafka__max__request__size="10000"))
+    assert "[RECORD_TOO_LARGE] " in text
+    assert "That is row 7 of the task" in text
+
+
+def test_what_was_acked_before_a_failure_stays_and_is_said(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
+    try:
+        # linger.ms and the slow upstream let the first Arrow batches be acked before the last one fails.
+        df = spark.range(0, 3000, 1, 1).selectExpr("string(id) AS value", "IF(id = 2999, -1, 0) AS partition")
+        text = refused(df, options(kafka, topic=topic, kafka__batch__size="1"))
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert "row 2999 of the task" in text
+    assert "rows of Spark partition 0, attempt 0; they stay in their topics" in text
+
+
+def test_unreachable_brokers_end_within_max_block_ms_and_are_named(spark: SparkSession) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "1500", "topic": "events"}
+    text = refused(numbers(spark, 1, 1), settings)
+    assert "[METADATA_TIMEOUT] " in text
+    assert "events" in text
+    assert address in text
+
+
+def test_an_unknown_topic_is_named(spark: SparkSession, kafka: Kafka) -> None:
+    text = refused(numbers(spark, 1, 1), options(kafka, topic="no-such-topic", kafka__max__block__ms="1500"))
+    assert "[METADATA_TIMEOUT] " in text
+    assert "no-such-topic" in text

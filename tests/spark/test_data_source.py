@@ -1,0 +1,90 @@
+"""What Spark sees of the sink before and after its tasks, without Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceArrowWriter, DataSourceStreamWriter
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from pyspark_kafka_sink import DefaultSource
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
+from spark_kafka_sink.spark.listener import CommitListener
+from spark_kafka_sink.spark.messages import DeliveryMessage
+from spark_kafka_sink.spark.metrics import Feed
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+# Spark hands options over with lower-cased keys.
+OPTIONS = CaseInsensitiveDict(
+    {"kafka.bootstrap.servers": "localhost:1", "topic": "t", "checkpointlocation": "x", "queryname": "q"}
+)
+MESSAGES = [DeliveryMessage(0, DeliveryReport(records=2)), DeliveryMessage(1, DeliveryReport(records=3))]
+
+
+def through_spark(thing: Any) -> Any:
+    """As it arrives in another process."""
+    serializer: Any = CloudPickleSerializer()
+    return serializer.loads(serializer.dumps(thing))
+
+
+def source() -> DataSource:
+    return KafkaSinkDataSource(options=OPTIONS)
+
+
+def test_the_sink_is_found_unregistered_under_its_name() -> None:
+    assert DefaultSource.name() == "kafka_sink"
+    assert issubclass(DefaultSource, DataSource)
+
+
+def test_writers_get_arrow_batches_in_batch_and_in_streams() -> None:
+    assert isinstance(source().writer(SCHEMA, False), DataSourceArrowWriter)
+    assert {DataSourceArrowWriter, DataSourceStreamWriter} <= set(type(source().streamWriter(SCHEMA, True)).__mro__)
+
+
+def test_batch_overwrite_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"^\[USAGE\] mode overwrite: .*use mode\('append'\)"):
+        source().writer(SCHEMA, True)
+
+
+def test_a_commit_that_no_task_wrote_for_is_refused() -> None:
+    """Trigger.Continuous never calls write() and commits [None, ...]."""
+    writer = source().streamWriter(SCHEMA, False)
+    with pytest.raises(UsageError, match="continuous and real-time triggers are not supported"):
+        writer.commit([None], 0)
+
+
+def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
+    batch, stream = source().writer(SCHEMA, False), source().streamWriter(SCHEMA, False)
+    batch.abort([*MESSAGES, None])
+    stream.abort([None], 3)
+    assert [record.getMessage().split(";")[1].split(" records")[0].strip() for record in caplog.records] == ["5", "0"]
+
+
+def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:
+    received: list[DeliveryReport] = []
+    listener = CommitListener(received.append)
+    try:
+        bound = through_spark(reporting_to(Feed(listener=listener.address)))
+        writer = through_spark(bound(options=OPTIONS).streamWriter(SCHEMA, False))
+        assert isinstance(writer, KafkaSinkStreamWriter)
+        writer.commit(MESSAGES, 7)
+        bound(options=OPTIONS).writer(SCHEMA, False).commit(MESSAGES)
+    finally:
+        listener.stop()
+    assert received == [DeliveryReport(records=5)] * 2
+
+
+def test_one_binding_does_not_leak_into_another() -> None:
+    first, second = reporting_to(Feed()), reporting_to(Feed())
+    assert first is not second
+    assert KafkaSinkDataSource.feed == Feed()
+
+
+def test_a_writer_of_no_batches_delivers_nothing_and_connects_to_nobody() -> None:
+    writer = source().writer(SCHEMA, False)
+    assert isinstance(writer, KafkaSinkWriter)
+    assert writer.write(iter([])) == DeliveryMessage(-1, DeliveryReport())

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import OptionError, SchemaError, UsageError
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.spark.frames import expected, numbers, options, read_records, read_values, records
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def test_publish_returns_a_report_of_what_is_in_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(3)
+    report = sks.publish(records(spark, 300, 3), topic=topic, bootstrap_servers=kafka.bootstrap_servers)
+    assert read_records(kafka, topic) == expected(300, 3)
+    assert report.total.records == sum(task.report.records for task in report.tasks) == 300
+    assert [task.spark_partition for task in report.tasks] == [0, 1]
+    assert {key: (one.first_offset, one.last_offset) for key, one in report.total.partitions.items()} == {
+        (topic, partition): (0, 99) for partition in range(3)
+    }
+    assert report.rows_per_second == pytest.approx(300 / report.seconds)
+
+
+def test_a_report_reads_well_as_text_and_html(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    report = sks.publish(numbers(spark, 1500), topic=topic, bootstrap_servers=[kafka.bootstrap_servers])
+    assert repr(report).startswith("1,500 records, ")
+    assert f"{topic}  0          1,500 " in repr(report)
+    assert f"<td>{topic}</td><td>0</td><td>1,500</td>" in report._repr_html_()
+
+
+def test_publish_counts_on_a_handle_too(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    report = sks.publish(numbers(spark, 10), options=options(kafka, Topic=new_topic()), metrics=metrics)
+    assert metrics.live == metrics.committed == report.total
+
+
+def test_publish_of_no_rows_is_a_report_of_0(spark: SparkSession, kafka: Kafka) -> None:
+    report = sks.publish(numbers(spark, 10).where("false"), topic="never-there", bootstrap_servers=kafka.bootstrap_servers)
+    assert report.total == sks.DeliveryReport()
+    assert repr(report).startswith("0 records")
+
+
+def test_a_progress_bar_shows_all_tasks_done(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(threading.enumerate())
+    sks.publish(numbers(spark, 10, tasks=3), topic=new_topic(), bootstrap_servers=kafka.bootstrap_servers, progress=True)
+    assert "kafka_sink: 100%" in capsys.readouterr().err
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "kafka-sink-progress"]
+
+
+def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka: Kafka) -> None:
+    df = numbers(spark, 1)
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
+        sks.publish(df, topic="t")
+    with pytest.raises(OptionError, match="option Topic: given as an argument too"):
+        sks.publish(df, topic="t", options=options(kafka, Topic="t"))
+    with pytest.raises(SchemaError, match="column topic is required"):
+        sks.publish(df, bootstrap_servers=kafka.bootstrap_servers)
+    with pytest.raises(UsageError, match="a streaming DataFrame"):
+        sks.publish(spark.readStream.format("rate").load(), topic="t", bootstrap_servers=kafka.bootstrap_servers)
+
+
+def test_partition_writer_delivers_rows(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    topic = new_topic(3)
+    records(spark, 300, 3).foreachPartition(sks.partition_writer(options(kafka, topic=topic), metrics))
+    assert read_records(kafka, topic) == expected(300, 3)
+    assert metrics.live is not None
+    assert metrics.live.records == 300
+
+
+def test_partition_writer_works_from_another_thread(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    write = sks.partition_writer(options(kafka, topic=topic))
+    thread = threading.Thread(target=lambda: numbers(spark.newSession(), 10).foreachPartition(write))
+    thread.start()
+    thread.join()
+    assert read_values(kafka, topic) == list(range(10))
+
+
+def test_partition_writer_needs_no_spark_task(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    sks.partition_writer(options(kafka, topic=topic))(iter([Row(value="7")]))
+    assert read_values(kafka, topic) == [7]
+
+
+def test_partition_writer_checks_options_at_once() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
+        sks.partition_writer({"topic": "t"})
