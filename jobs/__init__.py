@@ -1,0 +1,1 @@
+"""Programs for spark-submit: publish a stream, export a batch, verify a topic; and the demo of all of it."""

@@ -1,0 +1,204 @@
+"""A stream of a million events to a real Kafka through format("kafka_sink"), then read back and compared, record by record."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # Python puts only this file's own folder there
+
+from pyspark.sql import SparkSession
+from tqdm.auto import tqdm
+
+import spark_kafka_sink as sks
+from jobs.comparison import Comparison, compare
+from jobs.demo_events import write_events
+from jobs.outcome import ExitCode, ending
+from jobs.read_back import whole_topic
+from spark_kafka_sink.spark.report_text import summary, table
+from tests.kafka.find import find_kafka
+from tests.kafka.kafka import Kafka
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PARTITIONS = 8
+FILES = 12
+FILES_PER_BATCH = 3
+BROKERS = ("kafka",)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="events to write (default: %(default)s)")
+    rows: int = parser.parse_args(arguments).rows
+    broker = os.environ.get("BROKER", BROKERS[0])
+    if broker not in BROKERS:
+        parser.error(f"BROKER={broker}: must be one of {', '.join(BROKERS)}")
+    # An ordinary end, so that everything that was started is stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    return ending(lambda: _demo(rows), verbose=True)
+
+
+def _demo(rows: int) -> ExitCode:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-kafka-sink-demo-")))
+        with _step(f"Writing {rows:,} events with keys, headers and timestamps to {FILES} Parquet files"):
+            write_events(folder / "events", rows, FILES)
+        kafka = stack.enter_context(_kafka())
+        topic = stack.enter_context(_topic(kafka))
+        spark = stack.enter_context(_spark())
+        stream = Stream(spark, kafka.bootstrap_servers, topic, folder, rows)
+        metrics = stream.run()
+        compared = _read_back(stream)
+    return _judged(compared, metrics.committed, rows)
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    print(f"{what} ... ", end="", flush=True)
+    start = time.monotonic()
+    yield
+    print(f"done in {time.monotonic() - start:.1f} s", flush=True)
+
+
+@contextmanager
+def _kafka() -> Iterator[Kafka]:
+    print(
+        "Kafka: at KAFKA_BOOTSTRAP_SERVERS if that is set, else from Maven artifacts (the first time a download of about 55 MB,"
+    )
+    print("5 seconds to a few minutes; kept in the cache folder of the user), else from docker-compose.yml", flush=True)
+    with _step("Starting Kafka"):
+        kafka = find_kafka()
+    with kafka:
+        print(f"Kafka is at {kafka.bootstrap_servers}", flush=True)
+        yield kafka
+
+
+@contextmanager
+def _topic(kafka: Kafka) -> Iterator[str]:
+    topic = kafka.create_topic(f"demo-events-{time.time_ns()}", PARTITIONS)
+    try:
+        yield topic
+    finally:
+        kafka.delete_topic(topic)
+
+
+@contextmanager
+def _spark() -> Iterator[SparkSession]:
+    # Spark starts the PATH's `python3` otherwise, and its workers would not find this checkout.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with _step("Starting Spark"):
+        spark = (
+            SparkSession.builder.appName("spark-kafka-sink demo")
+            .master("local[*]")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "8")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The query and what it reads and writes."""
+
+    spark: SparkSession
+    bootstrap_servers: str
+    topic: str
+    folder: Path
+    rows: int
+
+    def events(self) -> Any:
+        """What is to be written, as a batch."""
+        return self.spark.read.parquet(str(self.folder / "events"))
+
+    def run(self) -> sks.DeliveryMetrics:
+        """Runs to the end of the files, and prints what was delivered."""
+        metrics = sks.register(self.spark)
+        events = self.spark.readStream.schema(self.events().schema).option("maxFilesPerTrigger", FILES_PER_BATCH)
+        print(f'Streaming into topic {self.topic} ({PARTITIONS} partitions) through format("kafka_sink")', flush=True)
+        start = time.monotonic()
+        query = (
+            events.parquet(str(self.folder / "events"))
+            .writeStream.format("kafka_sink")
+            .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .option("topic", self.topic)
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            self._follow(query, metrics)
+        finally:
+            query.stop()
+        _print_delivered(query.recentProgress, metrics, time.monotonic() - start)
+        return metrics
+
+    def _follow(self, query: Any, metrics: sks.DeliveryMetrics) -> None:
+        # For a log, a line each five seconds is enough.
+        interval = 0.1 if sys.stderr.isatty() else 5.0
+        with tqdm(total=self.rows, unit=" rows", unit_scale=True, desc="acked", mininterval=interval) as bar:
+            while not query.awaitTermination(1):
+                bar.update(_records(metrics.live) - bar.n)
+            bar.update(_records(metrics.live) - bar.n)
+
+
+def _records(report: sks.DeliveryReport | None) -> int:
+    return report.records if report else 0
+
+
+def _print_delivered(batches: Sequence[Any], metrics: sks.DeliveryMetrics, seconds: float) -> None:
+    for batch in batches:
+        duration = batch.durationMs["triggerExecution"] / 1000
+        rate = batch.numInputRows / duration if duration else 0.0
+        print(f"micro-batch {batch.batchId}: {batch.numInputRows:,} rows in {duration:.1f} s, {rate:,.0f} rows/s")
+    report = metrics.committed
+    if report is None:
+        print("Delivery report: nothing was committed")
+        return
+    print(f"Delivery report: {summary(report)}")
+    print(f"{seconds:.1f} s, {report.records / seconds:,.0f} rows/s, the start of Spark's Python workers included")
+    print(table(report), flush=True)
+
+
+def _read_back(stream: Stream) -> Comparison:
+    print("Reading everything back with confluent-kafka and comparing it with the Parquet files", flush=True)
+    start = time.monotonic()
+    written = whole_topic(stream.topic, {"bootstrap.servers": stream.bootstrap_servers})
+    compared = compare(stream.events(), written)
+    print(compared)
+    print(f"Compared in {time.monotonic() - start:.1f} s", flush=True)
+    return compared
+
+
+def _judged(compared: Comparison, report: sks.DeliveryReport | None, rows: int) -> ExitCode:
+    """Everything must agree: the topic with the files, the report with both."""
+    if not compared.same() or compared.left_out:
+        print("DIFFERENT: the topic does not hold what was sent")
+        return ExitCode.DIFFERENCE
+    if not compared.expected == compared.found == _records(report) == rows:
+        print(f"DIFFERENT: {rows:,} rows sent, {_records(report):,} reported, {compared.found:,} found")
+        return ExitCode.DIFFERENCE
+    print(f"All {rows:,} records are in Kafka as they were sent: keys, values, headers, timestamps, partitions.")
+    return ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

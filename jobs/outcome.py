@@ -1,0 +1,97 @@
+"""How a job ends: its exit code, and one clear message instead of a stack trace of two languages."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+
+from spark_kafka_sink import errors
+from spark_kafka_sink.errors import KafkaSinkError, LocalError, RecordError
+
+
+class ExitCode(IntEnum):
+    """What a scheduler can act on. spark-submit passes it on in client mode; cluster mode knows only success and failure."""
+
+    OK = 0
+    FAILED = 1  # anything not below: the source, Spark itself; the log says what
+    SETTINGS = 2  # command line, settings, options or columns: the same call fails the same way
+    KAFKA = 3  # not reached, or not everything delivered or read: worth a retry
+    DIFFERENCE = 4  # the topic does not hold what the source does
+    INTERRUPTED = 130  # Ctrl-C, as shells have it
+
+
+HELP = """\
+exit codes: 0 done; 1 failed for another reason (source, Spark); 2 command line, settings, options or columns are wrong;
+3 Kafka was not reached, or not everything was delivered or read back; 4 differences found; 130 interrupted.
+spark-submit passes them on in client mode."""
+
+
+class SettingsError(Exception):
+    """The settings are wrong; names the file, section and setting."""
+
+
+class ReadBackError(Exception):
+    """A topic could not be read back. Spark keeps only the text of it, so that begins with CODE."""
+
+    CODE = "READ_BACK"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"[{self.CODE}] {message}")
+
+
+def _descendants(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:
+    yield base
+    for child in base.__subclasses__():
+        yield from _descendants(child)
+
+
+# Spark carries only the text of an exception out of a task, so these codes are all there is to go by. A bad record is no wrong
+# setting: the next run may not have it.
+_SINK_CODES = {
+    kind.code: ExitCode.SETTINGS if issubclass(kind, LocalError) and not issubclass(kind, RecordError) else ExitCode.KAFKA
+    for kind in _descendants(errors.KafkaSinkError)
+}
+_CODES = _SINK_CODES | {ReadBackError.CODE: ExitCode.KAFKA}
+_CODED_LINE = re.compile(rf"\[({'|'.join(_CODES)})\] .*")
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """What `error` means to a scheduler."""
+    if isinstance(error, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    if isinstance(error, SettingsError):
+        return ExitCode.SETTINGS
+    codes = {_CODES[match[1]] for match in _CODED_LINE.finditer(_text(error))}
+    if codes:
+        return min(codes)
+    # Spark's name for what is wrong with a plan before it runs: columns, expressions, paths, formats. The message of a query
+    # that failed later has a class of its own.
+    return ExitCode.SETTINGS if type(error).__name__ in ("AnalysisException", "ParseException") else ExitCode.FAILED
+
+
+def explain(error: BaseException) -> str:
+    """What went wrong, without the stack traces around it: the sink's own lines, else the first of Spark's."""
+    text = _text(error)
+    ours = dict.fromkeys(match[0].strip() for match in _CODED_LINE.finditer(text))
+    if ours:
+        return "\n".join(ours)
+    return text.partition("\n\nJVM stacktrace:")[0].partition("\n\tat ")[0].strip() or type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    return "\n".join([str(error), *getattr(error, "__notes__", [])])
+
+
+def ending(job: Callable[[], ExitCode], *, verbose: bool) -> ExitCode:
+    """Run `job`; an error becomes one message on stderr, with the whole stack trace if `verbose`, and its exit code."""
+    try:
+        return job()
+    except (Exception, KeyboardInterrupt) as error:
+        if verbose:
+            traceback.print_exc()
+        code = exit_code_of(error)
+        print(f"error: {explain(error)}\nexit code {code.value} ({code.name})", file=sys.stderr, flush=True)
+        return code

@@ -1,0 +1,80 @@
+"""A stream of rows, files or Kafka records to Kafka, until it is stopped or, with the trigger availableNow, all is read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # spark-submit puts only this file's own folder there
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+import spark_kafka_sink as sks
+from jobs.command_line import CommandLine, parse, spark_session
+from jobs.outcome import ExitCode, ending
+from jobs.settings import Settings, load
+from jobs.sources import stream_records
+from spark_kafka_sink.spark.data_source import NAME
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.report_text import summary, table
+
+PROGRESS_EACH_S = 10
+AVAILABLE_NOW = "availableNow"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    line = parse("publish_stream", __doc__ or "", "conf/publish_rate.toml", arguments)
+    return ending(lambda: _publish(line), verbose=line.verbose)
+
+
+def _publish(line: CommandLine) -> ExitCode:
+    settings = load(line.settings, line.overrides)
+    sink_options(settings.texts("sink"))  # before Spark starts, which takes seconds
+    checkpoint = settings.required("query", "checkpoint")
+    spark = spark_session(settings, settings.text("query", "name") or "publish_stream")
+    try:
+        metrics = sks.register(spark)
+        query = _start(stream_records(spark, settings), settings, checkpoint)
+        try:
+            _follow(query, metrics)
+        finally:
+            query.stop()
+    finally:
+        spark.stop()
+    return ExitCode.OK
+
+
+def _start(records: Any, settings: Settings, checkpoint: str) -> StreamingQuery:
+    writer = records.writeStream.format(NAME).options(**settings.texts("sink")).option("checkpointLocation", checkpoint)
+    name = settings.text("query", "name")
+    if name is not None:
+        writer = writer.queryName(name)
+    trigger = settings.text("query", "trigger")
+    if trigger == AVAILABLE_NOW:
+        writer = writer.trigger(availableNow=True)
+    elif trigger is not None:
+        writer = writer.trigger(processingTime=trigger)
+    query: StreamingQuery = writer.start()
+    return query
+
+
+def _follow(query: StreamingQuery, metrics: sks.DeliveryMetrics) -> None:
+    """Says what is delivered each PROGRESS_EACH_S, and all of it at the end. A query that failed raises here."""
+    try:
+        while not query.awaitTermination(PROGRESS_EACH_S):
+            print(_delivered(metrics), flush=True)
+    finally:
+        print(_delivered(metrics))
+        if metrics.committed:
+            print(table(metrics.committed), flush=True)
+
+
+def _delivered(metrics: sks.DeliveryMetrics) -> str:
+    committed = metrics.committed
+    return f"committed so far: {summary(committed) if committed else 'nothing'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

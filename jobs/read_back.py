@@ -1,0 +1,169 @@
+"""A topic as a DataFrame, read with confluent-kafka: what is in Kafka, as a client that is not the sink's sees it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from jobs.outcome import ReadBackError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+REQUEST_TIMEOUT_S = 15.0
+SILENCE_S = 60.0
+CONSUME_AT_ONCE = 10_000
+
+RECORD_DDL = (
+    "partition int, offset bigint, timestamp bigint, key binary, value binary, headers array<struct<key:string,value:binary>>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRange:
+    """What there is to read: for each partition the first offset and the one after the last. Pickles."""
+
+    topic: str
+    consumer: Mapping[str, str]
+    offsets: Mapping[int, tuple[int, int]]
+
+    @property
+    def partitions(self) -> int:
+        return len(self.offsets)
+
+
+def whole_topic(topic: str, consumer: Mapping[str, str]) -> TopicRange:
+    """All that the topic holds now. `consumer`: settings of confluent-kafka. ReadBackError: no such topic, no broker."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    with closing(_consumer(consumer)) as client:
+        try:
+            described = client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+            if described.error is not None:
+                raise KafkaException(described.error)
+            offsets = {
+                partition: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
+                for partition in described.partitions
+            }
+        except KafkaException as error:
+            raise _failed(topic, consumer, error) from None
+    return TopicRange(topic, dict(consumer), offsets)
+
+
+def records(spark: SparkSession, wanted: TopicRange) -> DataFrame:
+    """The records, with the columns of RECORD_DDL (timestamp in milliseconds); each Kafka partition is read by one task."""
+    ids = sorted(wanted.offsets)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        positions = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+        return _read(wanted, [ids[position] for position in positions])
+
+    tasks = min(len(ids), 4 * _cores(spark))
+    return spark.range(0, len(ids), 1, max(tasks, 1)).mapInArrow(read, RECORD_DDL)
+
+
+def _cores(spark: SparkSession) -> int:
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _read(wanted: TopicRange, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    from confluent_kafka import TopicPartition
+
+    ends = {partition: wanted.offsets[partition][1] for partition in partitions}
+    unfinished = {partition for partition, (first, end) in wanted.offsets.items() if partition in ends and first < end}
+    heard = time.monotonic()
+    with closing(_consumer(wanted.consumer)) as client:
+        client.assign([TopicPartition(wanted.topic, partition, wanted.offsets[partition][0]) for partition in unfinished])
+        while unfinished:
+            messages = client.consume(CONSUME_AT_ONCE, timeout=0.2)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() > heard + SILENCE_S:
+                raise ReadBackError(
+                    f"topic {wanted.topic}: nothing came for {SILENCE_S:g} s from partitions {sorted(unfinished)}, whose ends"
+                    f" are {ends}"
+                )
+            unfinished -= _finished(wanted, messages, ends)
+            yield _record_batch([message for message in messages if message.error() is None and _within(message, ends)])
+
+
+def _within(message: Any, ends: Mapping[int, int]) -> bool:
+    return bool(message.offset() < ends[message.partition()])
+
+
+def _finished(wanted: TopicRange, messages: Sequence[Message], ends: Mapping[int, int]) -> set[int]:
+    """Partitions that `messages` come to the end of; raises for an error that does not pass by itself."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    finished: set[int] = set()
+    for message in messages:
+        partition: Any = message.partition()
+        error = message.error()
+        if error is None:
+            # The topic may be written to meanwhile, so that its end never comes.
+            if message.offset() == ends[partition] - 1:
+                finished.add(partition)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            # The last offset may be no record but the marker of a transaction.
+            finished.add(partition)
+        elif not error.retriable():
+            raise _failed(wanted.topic, wanted.consumer, KafkaException(error))
+    return finished
+
+
+def _consumer(settings: Mapping[str, str]) -> Consumer:
+    from confluent_kafka import Consumer
+
+    return Consumer(
+        {
+            "group.id": "verify-topic",  # required, but no group is joined and nothing is committed
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",  # records that retention removes meanwhile are missing, not skipped
+            "check.crcs": True,
+            "log_level": 0,
+            **settings,
+            "enable.partition.eof": True,
+        }
+    )
+
+
+def _record_batch(messages: Sequence[Message]) -> pa.RecordBatch:
+    headers: list[Any] = [message.headers() or () for message in messages]
+    return pa.record_batch(
+        [
+            _column(messages, lambda m: m.partition(), pa.int32()),
+            _column(messages, lambda m: m.offset(), pa.int64()),
+            _column(messages, lambda m: m.timestamp()[1], pa.int64()),
+            _column(messages, lambda m: m.key(), pa.binary()),
+            _column(messages, lambda m: m.value(), pa.binary()),
+            _header_lists(headers),
+        ],
+        names=["partition", "offset", "timestamp", "key", "value", "headers"],
+    )
+
+
+def _column(messages: Sequence[Message], field: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
+    return pa.array([field(message) for message in messages], kind)
+
+
+def _header_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.Array:
+    ends = [0]
+    for one in headers:
+        ends.append(ends[-1] + len(one))
+    flat = list(chain.from_iterable(headers))
+    keys = pa.array([key for key, _ in flat], pa.string())
+    values = pa.array([value for _, value in flat], pa.binary())
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.StructArray.from_arrays([keys, values], ["key", "value"]))
+
+
+def _failed(topic: str, consumer: Mapping[str, str], error: Exception) -> ReadBackError:
+    reason = error.args[0]
+    servers = consumer.get("bootstrap.servers")
+    return ReadBackError(f"topic {topic} at {servers} cannot be read: {reason.name()}: {reason.str()}")

@@ -1,0 +1,83 @@
+"""Reads a topic back with confluent-kafka and compares it with the source it was written from, record by record.
+
+It takes the very settings that export_batch (or publish_stream, from files) wrote with.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # spark-submit puts only this file's own folder there
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.command_line import CommandLine, parse, spark_session
+from jobs.comparison import COLUMNS, compare
+from jobs.outcome import ExitCode, SettingsError, ending
+from jobs.read_back import whole_topic
+from jobs.settings import Settings, load
+from jobs.sources import batch_records
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.schema import sink_schema
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    line = parse("verify_topic", __doc__ or "", "conf/export_batch.toml", arguments)
+    return ending(lambda: _verify(line), verbose=line.verbose)
+
+
+def _verify(line: CommandLine) -> ExitCode:
+    settings = load(line.settings, line.overrides)
+    options = sink_options(settings.texts("sink"))
+    _check_confluent_kafka()
+    topic = options.topic or settings.required("verify", "topic")
+    columns = _columns(settings, options)
+    examples = settings.count("verify", "examples", 5)
+    allow_duplicates = settings.flag("verify", "allow_duplicates")
+    wanted = whole_topic(topic, _consumer(settings, options))
+    spark = spark_session(settings, "verify_topic")
+    try:
+        rows = batch_records(spark, settings)
+        sink_schema(rows.schema, options.topic)
+        compared = compare(_of_topic(rows, options, topic), wanted, columns=columns, examples=examples)
+    finally:
+        spark.stop()
+    same = compared.same(allow_duplicates=allow_duplicates)
+    print(f"topic {topic}: {'as the source has it' if same else 'DIFFERENT from the source'}\n{compared}", flush=True)
+    return ExitCode.OK if same else ExitCode.DIFFERENCE
+
+
+def _check_confluent_kafka() -> None:
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise SettingsError("confluent-kafka is not installed: pip install 'spark-kafka-sink[verify]'") from None
+
+
+def _consumer(settings: Settings, options: SinkOptions) -> dict[str, str]:
+    """[consumer] has names of librdkafka; where Kafka is, [sink] has said already."""
+    return {"bootstrap.servers": ",".join(options.producer.bootstrap_servers), **settings.texts("consumer")}
+
+
+def _columns(settings: Settings, options: SinkOptions) -> list[str]:
+    chosen = settings.text("verify", "columns")
+    if chosen is not None:
+        columns = [name.strip() for name in chosen.split(",")]
+        if unknown := set(columns) - set(COLUMNS):
+            raise settings.wrong("verify", "columns", f"names {min(unknown)!r}; it may have {', '.join(COLUMNS)}")
+        return columns
+    # Then the key does not decide the partition, and nobody can know what did.
+    by_key = not options.producer.partitioner_ignore_keys
+    return [name for name in COLUMNS if by_key or name != "partition"]
+
+
+def _of_topic(rows: DataFrame, options: SinkOptions, topic: str) -> DataFrame:
+    """The rows that went to `topic`: all when it is an option, else those that name it."""
+    return rows if options.topic else rows.where(F.col("topic") == topic)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
