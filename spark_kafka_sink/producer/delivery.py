@@ -10,9 +10,10 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
-from spark_kafka_sink.producer.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.producer.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ class Delivery:
         self._config = config
         self._accumulator = accumulator
         self._pool = pool
+        self._gaps: set[PartitionQueue] = set()
 
     def answered(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> Action:
         """Do what the answer's code asks for; the action is returned for what concerns more than the batch."""
@@ -36,7 +38,7 @@ class Delivery:
             self._acked(batch, answer.base_offset, now_ms)
         else:
             self._refused(batch, answer, action, now_ms)
-        self._accumulator.answered(batch.queue)
+        self._settled(batch.queue)
         return action
 
     def expire(self, now_ms: int) -> None:
@@ -52,7 +54,25 @@ class Delivery:
                 batch.done = True
             else:
                 self._drop(batch, error)
-            self._accumulator.answered(batch.queue)
+            self._settled(batch.queue)
+
+    def resolve_gaps(self, identity: ProducerIdAndEpoch) -> bool:
+        """Start new epochs where the numbering broke and nothing is in flight any more. True: one needs a fresh producer id."""
+        waiting = False
+        for queue in list(self._gaps):
+            assert queue.sequences is not None
+            if queue.sequences.resolve(identity):
+                self._gaps.discard(queue)
+                self._accumulator.answered(queue)
+            else:
+                waiting = waiting or queue.sequences.needs_producer_id(identity)
+        return waiting
+
+    def _settled(self, queue: PartitionQueue) -> None:
+        """Something in flight is over: remember a gap in the numbers, and let go what it held back."""
+        if queue.sequences is not None and queue.sequences.gap:
+            self._gaps.add(queue)
+        self._accumulator.answered(queue)
 
     def fail_all(self, error: KafkaSinkError) -> None:
         """The producer is at its end, and its connections are closed: fail everything and give the memory back."""
@@ -166,8 +186,3 @@ _AGAIN: dict[Action, Callable[[SealedBatch], None]] = {
     Action.OUT_OF_ORDER: _out_of_order,
     Action.PRODUCER_LOST: _producer_lost,
 }
-
-
-def network_failure(index: int, message: str) -> PartitionProduceResponse:
-    """A lost connection, as if the broker had answered NETWORK_EXCEPTION."""
-    return PartitionProduceResponse(index=index, error_code=ErrorCode.NETWORK_EXCEPTION, base_offset=-1, error_message=message)

@@ -6,21 +6,21 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UsageError
 from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.delivery import Delivery, network_failure
+from spark_kafka_sink.producer.delivery import Delivery
 from spark_kafka_sink.producer.error_policy import Action
-from spark_kafka_sink.producer.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.produce_answers import answers, leader_hints
 from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.sequences import PartitionSequences
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     PartitionProduceData,
@@ -63,7 +63,6 @@ class Sender:
         self._identity = ProducerIdentity(config, client)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
-        self._gaps: set[PartitionQueue] = set()
         self._throttled_until_ms: dict[int, int] = {}
         self._closing = False
         self._force = False
@@ -121,7 +120,8 @@ class Sender:
 
     def _run_once(self, now_ms: int) -> None:
         self._delivery.expire(now_ms)
-        self._resolve_gaps()
+        if self._identity.current is not None and self._delivery.resolve_gaps(self._identity.current):
+            self._identity.renew()
         timeout = min(self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
         for response in self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
             self._answered(response, _now_ms())
@@ -201,19 +201,6 @@ class Sender:
         if self._config.max_in_flight == 1:
             self._accumulator.mute(batch.queue)
 
-    def _resolve_gaps(self) -> None:
-        """Start a new epoch for partitions whose numbering broke, once nothing of theirs is in flight any more."""
-        identity = self._identity.current
-        for queue in list(self._gaps):
-            sequences = queue.sequences
-            if sequences is None or identity is None:
-                continue
-            if sequences.resolve(identity):
-                self._gaps.discard(queue)
-                self._accumulator.answered(queue)
-            elif sequences.needs_producer_id(identity):
-                self._identity.renew()
-
     # Answers
 
     def _answered(self, response: ClientResponse, now_ms: int) -> None:
@@ -222,7 +209,7 @@ class Sender:
             return
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
         refused: Counter[str] = Counter()
-        for batch, answer in self._answers(response, batches):
+        for batch, answer in answers(response, batches):
             self._settle(batch, answer, now_ms)
             if answer.error_code:
                 refused[batch.last_error] += 1
@@ -230,30 +217,12 @@ class Sender:
             log.warning("broker %d: %d of %d batches refused: %s", response.node_id, count, len(batches), error)
         if isinstance(response.body, ProduceResponse):
             self._throttle(response.node_id, response.body.throttle_time_ms, now_ms)
-            self._take_leader_hints(response.body)
-
-    def _answers(
-        self, response: ClientResponse, batches: list[SealedBatch]
-    ) -> Iterable[tuple[SealedBatch, PartitionProduceResponse]]:
-        """Each batch of the request with what was said of it."""
-        if isinstance(response.error, UnsupportedVersionError):
-            said = {(b.queue.topic, b.queue.partition): _unsupported(b, response.error) for b in batches}
-        elif response.error is not None:
-            said = {(b.queue.topic, b.queue.partition): network_failure(b.queue.partition, str(response.error)) for b in batches}
-        elif isinstance(response.body, ProduceResponse):
-            said = {(t.name, p.index): p for t in response.body.responses for p in t.partition_responses}
-        else:  # acks=0: sent is all there is to know
-            said = {(b.queue.topic, b.queue.partition): _sent(b) for b in batches}
-        for batch in batches:
-            queue = batch.queue
-            silence = network_failure(queue.partition, "the broker's answer says nothing of this partition")
-            yield batch, said.get((queue.topic, queue.partition), silence)
+            if hints := leader_hints(response.body):
+                self._metadata.update_leaders(hints, response.body.node_endpoints)
 
     def _settle(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
         action = self._delivery.answered(batch, answer, now_ms)
         queue = batch.queue
-        if queue.sequences is not None and queue.sequences.gap:
-            self._gaps.add(queue)
         if self._config.max_in_flight == 1:
             self._accumulator.unmute(queue)
         if not answer.error_code:
@@ -270,17 +239,6 @@ class Sender:
         if throttle_ms > 0:
             self._throttled_until_ms[node] = now_ms + throttle_ms
 
-    def _take_leader_hints(self, body: ProduceResponse) -> None:
-        """KIP-951: an answer that refuses may name the new leader, which saves asking."""
-        hints = {
-            (topic.name, partition.index): partition.current_leader
-            for topic in body.responses
-            for partition in topic.partition_responses
-            if partition.error_code and partition.current_leader is not None and partition.current_leader.leader_id >= 0
-        }
-        if hints:
-            self._metadata.update_leaders(hints, body.node_endpoints)
-
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
@@ -289,13 +247,3 @@ def _now_ms() -> int:
 def _level(config: ProducerConfig) -> int:
     levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
     return levels.get(config.compression_type, 0)
-
-
-def _unsupported(batch: SealedBatch, error: UnsupportedVersionError) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=batch.queue.partition, error_code=ErrorCode.UNSUPPORTED_VERSION, base_offset=-1, error_message=error.message
-    )
-
-
-def _sent(batch: SealedBatch) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=batch.queue.partition, error_code=ErrorCode.NONE, base_offset=-1)

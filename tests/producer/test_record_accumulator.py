@@ -53,7 +53,8 @@ def test_a_full_batch_is_ready_at_once() -> None:
     assert parts.ready_nodes() == []
     parts.append(scope, [b"y" * 100] * 4, [0] * 4)
     assert parts.ready_nodes() == [0]
-    assert [batch.record_count for batch in parts.drain()] == [8]
+    (full,) = parts.drain()
+    assert 6 < full.record_count < 10
     assert parts.drain() == []
 
 
