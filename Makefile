@@ -7,7 +7,6 @@
 #   make clean   removes what make made
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-WORKERS ?= 1
 PYTEST_ARGS ?=
 
 VENV := .venv
@@ -26,14 +25,14 @@ CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jo
 setup: $(VENV)/.stamp
 
 $(VENV)/.stamp: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV): downloads Spark and the tools, about 900 MB, 1 to 5 minutes" >&2
+	@echo "Setting up $(VENV): downloads Spark and the tools, about 620 MB, 1 to 5 minutes" >&2
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet -e '.[dev]' -c constraints.txt
 	@touch $@
 
 $(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV_OLDEST): the same with pyspark $(OLDEST), downloads about 450 MB, 1 to 3 minutes" >&2
+	@echo "Setting up $(VENV_OLDEST): the same with pyspark $(OLDEST), downloads about 435 MB more, 1 to 3 minutes" >&2
 	$(PYTHON) -m venv $(VENV_OLDEST)
 	sed 's/^pyspark==.*/pyspark==$(OLDEST)/' constraints.txt > $(VENV_OLDEST)/constraints.txt
 	$(VENV_OLDEST)/bin/python -m pip install --quiet -e '.[dev]' -c $(VENV_OLDEST)/constraints.txt
