@@ -8,101 +8,94 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from spark_kafka_sink.errors import OptionError
-
-Parser = Callable[[str, object], Any]
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """A type with its range: what is wanted, in words, and how a value is read; reading raises ValueError for anything else."""
+
+    wanted: str
+    read: Callable[[object], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Option:
-    """What is known of one option beside its type: its parser says the type and the range in words."""
+    """What is known of one option. `default` and `java` are values as read; _REQUIRED: there is no default."""
 
     name: str
-    parse: Parser
+    kind: Kind
     default: object
     java: object
     doc: str
 
+    def parse(self, value: object) -> Any:
+        try:
+            return self.kind.read(value)
+        except ValueError:
+            raise OptionError(f"option {self.name}: {value!r} is not {self.kind.wanted}", option=self.name) from None
 
-def _refuse(name: str, value: object, wanted: str) -> OptionError:
-    return OptionError(f"option {name}: {value!r} is not {wanted}", option=name)
 
-
-def integer(low: int, high: int = INT32_MAX) -> Parser:
+def _integer(low: int, high: int = INT32_MAX) -> Kind:
     """An integer or its decimal text, between `low` and `high`, both included."""
 
-    def parse(name: str, value: object) -> int:
-        wanted = f"a whole number from {low} to {high}"
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise _refuse(name, value, wanted)
-        try:
-            number = int(value)
-        except ValueError:
-            raise _refuse(name, value, wanted) from None
-        if not low <= number <= high:
-            raise _refuse(name, value, wanted)
-        return number
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str) or not low <= int(value) <= high:
+            raise ValueError
+        return int(value)
 
-    return parse
+    return Kind(f"a whole number from {low} to {high}", read)
 
 
-def boolean(name: str, value: object) -> bool:
-    text = str(value).strip().lower()
-    if text not in ("true", "false"):
-        raise _refuse(name, value, "true or false")
-    return text == "true"
+def _one_of(**meanings: object) -> Kind:
+    """One of some words, in any case, each with what it means."""
+
+    def read(value: object) -> object:
+        text = str(value).strip().lower()
+        if text not in meanings:
+            raise ValueError
+        return meanings[text]
+
+    return Kind("one of " + ", ".join(meanings), read)
 
 
-def text(name: str, value: object) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise _refuse(name, value, "a string")
+        raise ValueError
     return value
 
 
-def one_of(*allowed: str) -> Parser:
-    def parse(name: str, value: object) -> str:
-        lowered = str(value).strip().lower()
-        if lowered not in allowed:
-            raise _refuse(name, value, f"one of {', '.join(allowed)}")
-        return lowered
-
-    return parse
-
-
-def acks(name: str, value: object) -> int:
-    """`all` is -1, as on the wire."""
-    try:
-        return {"all": -1, "-1": -1, "0": 0, "1": 1}[str(value).strip().lower()]
-    except KeyError:
-        raise _refuse(name, value, "one of all, -1, 0, 1") from None
-
-
-def server_list(name: str, value: object) -> tuple[str, ...]:
+def _servers(value: object) -> tuple[str, ...]:
     """`host:port,host:port` or a sequence of `host:port`; an IPv6 host stands in brackets."""
-    if not isinstance(value, str | list | tuple):
-        raise _refuse(name, value, "a list of host:port")
-    parts = value.split(",") if isinstance(value, str) else [str(part) for part in value]
-    servers = tuple(part.strip() for part in parts if part.strip())
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
+    servers = tuple(str(part).strip() for part in parts if str(part).strip())
     for server in servers:
-        host, colon, port = server.rpartition(":")
-        if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
-            raise _refuse(name, server, "a host:port")
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError
     if not servers:
-        raise _refuse(name, value, "a list of at least one host:port")
+        raise ValueError
     return servers
 
+
+MILLISECONDS = _integer(0, INT64_MAX)
+TEXT = Kind("a string", _text)
+BOOLEAN = _one_of(true=True, false=False)
+CODECS = _one_of(**{name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")})
+ACKS = _one_of(**{"all": -1, "-1": -1, "0": 0, "1": 1})  # all is -1, as on the wire
+SERVERS = Kind("a list of host:port with commas between", _servers)
 
 _REQUIRED: Any = object()
 
 
-def _option(name: str, parse: Parser, default: object, doc: str, *, java: object = _REQUIRED) -> Any:
-    option = Option(name, parse, default, default if java is _REQUIRED else java, doc)
+def _option(name: str, kind: Kind, default: object, doc: str, *, java: object = _REQUIRED) -> Any:
+    option = Option(name, kind, default, default if java is _REQUIRED else java, doc)
     if default is _REQUIRED:
         return field(metadata={"option": option})
     return field(default=default, metadata={"option": option})
@@ -113,88 +106,86 @@ class ProducerConfig:
     """The settings of one producer. Immutable and hashable: equal settings share a producer in a Python worker."""
 
     bootstrap_servers: tuple[str, ...] = _option(
-        "bootstrap.servers", server_list, _REQUIRED, "Brokers to ask first, host:port with commas between."
+        "bootstrap.servers", SERVERS, _REQUIRED, "Brokers to ask first, host:port with commas between."
     )
-    client_id: str = _option("client.id", text, "spark-kafka-sink", "Name for the broker's logs and quotas.", java="")
-    acks: int = _option("acks", acks, -1, "Who must have a batch before it counts: all (-1), the leader (1), nobody (0).")
+    client_id: str = _option("client.id", TEXT, "spark-kafka-sink", "Name for the broker's logs and quotas.", java="")
+    acks: int = _option("acks", ACKS, -1, "Who must have a batch before it counts: all (-1), the leader (1), nobody (0).")
     enable_idempotence: bool = _option(
-        "enable.idempotence", boolean, True, "Number the batches, so that a retry is never stored twice or out of order."
+        "enable.idempotence", BOOLEAN, True, "Number the batches, so that a retry is never stored twice or out of order."
     )
     batch_size: int = _option(
         "batch.size",
-        integer(0),
+        _integer(0),
         # Memory is charged by chunks really filled (BufferPool), so a large batch costs nothing idle.
         512 * 1024,
         "Bytes at which a partition's batch is full, before compression.",
         java=16384,
     )
-    linger_ms: int = _option("linger.ms", integer(0, INT64_MAX), 5, "How long a batch waits for more records, in ms.")
+    linger_ms: int = _option("linger.ms", MILLISECONDS, 5, "How long a batch waits for more records, in ms.")
     buffer_memory: int = _option(
-        "buffer.memory", integer(0, INT64_MAX), 32 * 1024 * 1024, "Bytes of records that may wait or be in flight."
+        "buffer.memory", _integer(0, INT64_MAX), 32 * 1024 * 1024, "Bytes of records that may wait or be in flight."
     )
     max_request_size: int = _option(
-        "max.request.size", integer(0), 1024 * 1024, "Bytes a record, and a Produce request, may have at most."
+        "max.request.size", _integer(0), 1024 * 1024, "Bytes a record, and a Produce request, may have at most."
     )
     max_block_ms: int = _option(
-        "max.block.ms", integer(0, INT64_MAX), 60_000, "How long an append may wait for metadata and for memory, in ms."
+        "max.block.ms", MILLISECONDS, 60_000, "How long an append may wait for metadata and for memory, in ms."
     )
     delivery_timeout_ms: int = _option(
-        "delivery.timeout.ms", integer(0), 120_000, "From append to success or failure, retries included, in ms."
+        "delivery.timeout.ms", _integer(0), 120_000, "From append to success or failure, retries included, in ms."
     )
-    request_timeout_ms: int = _option("request.timeout.ms", integer(0), 30_000, "How long a request waits for its answer, in ms.")
-    retries: int = _option("retries", integer(0), INT32_MAX, "How often a batch is sent again after a passing error.")
-    retry_backoff_ms: int = _option("retry.backoff.ms", integer(0, INT64_MAX), 100, "First wait before a retry, in ms.")
-    retry_backoff_max_ms: int = _option(
-        "retry.backoff.max.ms", integer(0, INT64_MAX), 1000, "Longest wait before a retry, in ms."
+    request_timeout_ms: int = _option(
+        "request.timeout.ms", _integer(0), 30_000, "How long a request waits for its answer, in ms."
     )
+    retries: int = _option("retries", _integer(0), INT32_MAX, "How often a batch is sent again after a passing error.")
+    retry_backoff_ms: int = _option("retry.backoff.ms", MILLISECONDS, 100, "First wait before a retry, in ms.")
+    retry_backoff_max_ms: int = _option("retry.backoff.max.ms", MILLISECONDS, 1000, "Longest wait before a retry, in ms.")
     reconnect_backoff_ms: int = _option(
-        "reconnect.backoff.ms", integer(0, INT64_MAX), 50, "First wait before connecting to a broker again, in ms."
+        "reconnect.backoff.ms", MILLISECONDS, 50, "First wait before connecting to a broker again, in ms."
     )
     reconnect_backoff_max_ms: int = _option(
-        "reconnect.backoff.max.ms", integer(0, INT64_MAX), 1000, "Longest wait before connecting to a broker again, in ms."
+        "reconnect.backoff.max.ms", MILLISECONDS, 1000, "Longest wait before connecting to a broker again, in ms."
     )
     max_in_flight: int = _option(
-        "max.in.flight.requests.per.connection", integer(1), 5, "Requests a broker may owe us; at most 5 with idempotence."
+        "max.in.flight.requests.per.connection", _integer(1), 5, "Requests a broker may owe us; at most 5 with idempotence."
     )
-    compression_type: str = _option(
-        "compression.type", one_of("none", "gzip", "snappy", "lz4", "zstd"), "none", "How batches are compressed."
-    )
-    compression_gzip_level: int = _option("compression.gzip.level", integer(-1, 9), -1, "1 fast to 9 small; -1 is zlib's own.")
+    compression_type: str = _option("compression.type", CODECS, "none", "How batches are compressed.")
+    compression_gzip_level: int = _option("compression.gzip.level", _integer(-1, 9), -1, "1 fast to 9 small; -1 is zlib's own.")
     compression_lz4_level: int = _option(
         "compression.lz4.level",
-        integer(-65537, 16),
+        _integer(-65537, 16),
         0,
         "LZ4 frame level: 0 fast, 3 to 16 high compression, below 0 faster (acceleration).",
         # Java's level 9 is lz4-java's high compressor: a tenth of the speed for a few per cent of size.
         java=9,
     )
-    compression_zstd_level: int = _option("compression.zstd.level", integer(-131072, 22), 1, "Below 0 fast, 22 small.", java=3)
+    compression_zstd_level: int = _option("compression.zstd.level", _integer(-131072, 22), 1, "Below 0 fast, 22 small.", java=3)
     partitioner_ignore_keys: bool = _option(
-        "partitioner.ignore.keys", boolean, False, "Choose partitions by bytes written even for records with a key."
+        "partitioner.ignore.keys", BOOLEAN, False, "Choose partitions by bytes written even for records with a key."
     )
     metadata_max_age_ms: int = _option(
-        "metadata.max.age.ms", integer(0, INT64_MAX), 300_000, "Age at which metadata is asked for again, in ms."
+        "metadata.max.age.ms", MILLISECONDS, 300_000, "Age at which metadata is asked for again, in ms."
     )
     metadata_max_idle_ms: int = _option(
-        "metadata.max.idle.ms", integer(5000, INT64_MAX), 300_000, "How long an unused topic is kept in metadata, in ms."
+        "metadata.max.idle.ms", _integer(5000, INT64_MAX), 300_000, "How long an unused topic is kept in metadata, in ms."
     )
     connections_max_idle_ms: int = _option(
         "connections.max.idle.ms",
-        integer(-1, INT64_MAX),
+        _integer(-1, INT64_MAX),
         540_000,
         "Idle time after which a connection is closed, in ms; -1 never.",
     )
     connection_setup_timeout_ms: int = _option(
-        "socket.connection.setup.timeout.ms", integer(0, INT64_MAX), 10_000, "How long one connect may take at first, in ms."
+        "socket.connection.setup.timeout.ms", MILLISECONDS, 10_000, "How long one connect may take at first, in ms."
     )
     connection_setup_timeout_max_ms: int = _option(
         "socket.connection.setup.timeout.max.ms",
-        integer(0, INT64_MAX),
+        MILLISECONDS,
         30_000,
         "How long one connect may take after failures, in ms.",
     )
-    send_buffer_bytes: int = _option("send.buffer.bytes", integer(-1), 131072, "SO_SNDBUF; -1 leaves it to the system.")
-    receive_buffer_bytes: int = _option("receive.buffer.bytes", integer(-1), 32768, "SO_RCVBUF; -1 leaves it to the system.")
+    send_buffer_bytes: int = _option("send.buffer.bytes", _integer(-1), 131072, "SO_SNDBUF; -1 leaves it to the system.")
+    receive_buffer_bytes: int = _option("receive.buffer.bytes", _integer(-1), 32768, "SO_RCVBUF; -1 leaves it to the system.")
 
     def __post_init__(self) -> None:
         _check_together(self)
@@ -216,7 +207,7 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
             raise OptionError(f"unknown option {name}{nearest(name, OPTIONS)}", option=name)
     if "bootstrap.servers" not in settings:
         raise OptionError("option bootstrap.servers is required: host:port of a broker", option="bootstrap.servers")
-    values = {_FIELD_OF[name]: OPTIONS[name].parse(name, value) for name, value in settings.items()}
+    values = {_FIELD_OF[name]: OPTIONS[name].parse(value) for name, value in settings.items()}
     if "enable.idempotence" not in settings and _rules_out_idempotence(values):
         values["enable_idempotence"] = False
     # Java: delivery.timeout.ms that was not set is raised to what linger and request timeout need.
@@ -254,6 +245,10 @@ def _check_together(config: ProducerConfig) -> None:
         )
 
 
-def with_options(config: ProducerConfig, **changes: Any) -> ProducerConfig:
-    """A copy with some fields (Python names) changed, checked again."""
-    return replace(config, **changes)
+def options_table() -> str:
+    """Every option as a row of a Markdown table; docs/options.md is its output."""
+    rows = ["| option | takes | default | Java's default | what it does |", "| --- | --- | --- | --- | --- |"]
+    for option in OPTIONS.values():
+        default, java = ("required" if value is _REQUIRED else f"`{value}`" for value in (option.default, option.java))
+        rows.append(f"| `{option.name}` | {option.kind.wanted} | {default} | {java} | {option.doc} |")
+    return "\n".join(rows) + "\n"

@@ -3,10 +3,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.config import ProducerConfig, producer_config, with_options
+from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.spark import producer_cache
 from spark_kafka_sink.spark.producer_cache import ProducerCache
@@ -32,11 +33,11 @@ def producer_of(cache: ProducerCache, config: ProducerConfig) -> object:
 
 
 def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config: ProducerConfig) -> None:
-    assert producer_of(cache, config) is producer_of(cache, with_options(config))
+    assert producer_of(cache, config) is producer_of(cache, replace(config))
 
 
 def test_other_settings_get_another_producer(cache: ProducerCache, config: ProducerConfig) -> None:
-    assert producer_of(cache, config) is not producer_of(cache, with_options(config, linger_ms=77))
+    assert producer_of(cache, config) is not producer_of(cache, replace(config, linger_ms=77))
 
 
 def test_a_closed_producer_is_replaced(cache: ProducerCache, config: ProducerConfig) -> None:
