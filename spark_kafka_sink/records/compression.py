@@ -27,6 +27,8 @@ _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 _SNAPPY_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 # snappy-java's own block size. 16 KiB blocks lose 2 % of size, 64 KiB blocks 10 to 20 % of speed.
 _SNAPPY_BLOCK = 32 * 1024
+_ZSTD_SOURCE_SIZE = 128 * 1024
+_ZSTD_LAST_FAST_LEVEL = 3
 
 
 class Codec(IntEnum):
@@ -73,12 +75,13 @@ def _over(codec: Codec, limit: int) -> ProtocolError:
 
 
 def _lz4(data: Buffer, level: int) -> bytes:
-    # Independent blocks and no content size are what a broker reads. 1 MiB blocks: 64 KiB ones halve the speed on data that
-    # hardly compresses, as each starts with an empty table; on other data they are as fast and 2 % larger.
+    # Independent blocks and no content size are what a broker reads; 64 KiB blocks are Java's. Larger ones need larger tables:
+    # half the speed on rows of 1 KB that repeat themselves (4.7 against 8.5 GB/s), a tenth less on JSON of 100 bytes, and at
+    # most 5 % smaller. Only digits at random gain (1.25 against 0.62 GB/s, 8 % larger); level -3 brings them 1.4 GB/s.
     return cast(
         bytes,
         lz4.frame.compress(
-            data, compression_level=level, block_size=lz4.frame.BLOCKSIZE_MAX1MB, block_linked=False, store_size=False
+            data, compression_level=level, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
         ),
     )
 
@@ -91,8 +94,17 @@ class _ZstdContexts(threading.local):
 
     def at(self, level: int) -> zstandard.ZstdCompressor:
         if level not in self.by_level:
-            self.by_level[level] = zstandard.ZstdCompressor(level=level)
+            self.by_level[level] = _zstd_compressor(level)
         return self.by_level[level]
+
+
+def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
+    """Up to level 3 with the tables that zstd takes for 128 KiB, whatever the size: they stay in the processor's cache. For a
+    batch of 512 KiB that is 5 % (digits), 15 % (JSON) and 50 % (1 KB rows) faster at level 1, and no larger."""
+    if level > _ZSTD_LAST_FAST_LEVEL:
+        return zstandard.ZstdCompressor(level=level)
+    parameters = zstandard.ZstdCompressionParameters.from_level(level, source_size=_ZSTD_SOURCE_SIZE)
+    return zstandard.ZstdCompressor(compression_params=parameters)
 
 
 _zstd_contexts = _ZstdContexts()
