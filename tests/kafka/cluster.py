@@ -75,7 +75,10 @@ class KafkaCluster(kafka.Kafka):
             broker.configure(own | dict(overrides))
 
     def _start_all(self, deadline_s: float) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # urlsafe base64 may begin with "-", which the tool would take for an option; Kafka draws again as well (Uuid.randomUuid).
+        cluster_id = "-"
+        while cluster_id.startswith("-"):
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         with ThreadPoolExecutor(len(self._brokers)) as pool:
             list(pool.map(lambda broker: broker.format(cluster_id), self._brokers.values()))
         for broker in self._brokers.values():
