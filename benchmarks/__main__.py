@@ -44,9 +44,9 @@ def _measure(chosen: Sequence[Cell], plan: Plan, topics: Topics) -> Iterator[tup
 
 
 def _tell(results: Results, folder: Path) -> None:
-    report.write(results, folder)
+    kept = report.write(results, folder)
     print(report.markdown(results))
-    print(f"Kept in {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}", file=sys.stderr)
+    print(f"Kept in {folder}: {', '.join(kept)}", file=sys.stderr)
 
 
 def _plan(asked: argparse.Namespace) -> Plan:

@@ -73,15 +73,17 @@ def _of(figure: Spread, how: str) -> str:
     return f"{figure.middle:{how}} ({figure.low:{how}} - {figure.high:{how}})"
 
 
-def write(results: Results, folder: Path) -> None:
-    """Puts report.md, results.json and, when a throughput was measured, throughput.png into `folder`."""
+def write(results: Results, folder: Path) -> list[str]:
+    """Puts report.md, results.json and, when a throughput was measured, throughput.png into `folder`; their names."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.md").write_text(markdown(results))
     raw = {cell: {name: [asdict(run) for run in them] for name, them in runs.items()} for cell, runs in results.items()}
     (folder / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
     drawn = {cell: runs for cell, runs in results.items() if not cell.startswith("memory")}
-    if drawn:
-        _plot(drawn, folder / "throughput.png")
+    if not drawn:
+        return ["report.md", "results.json"]
+    _plot(drawn, folder / "throughput.png")
+    return ["report.md", "results.json", "throughput.png"]
 
 
 def _plot(results: Results, path: Path) -> None:
@@ -95,6 +97,8 @@ def _plot(results: Results, path: Path) -> None:
     width = 0.8 / len(LABELS)
     for place, (contender, label) in enumerate(LABELS.items()):
         cells = [number for number, runs in enumerate(results.values()) if runs.get(contender)]
+        if not cells:
+            continue  # a bar chart of nothing takes another colour into the legend
         values = [[value / 1e6 for value in rows_per_s(runs[contender])] for runs in results.values() if runs.get(contender)]
         middles = [median(them) for them in values]
         below = [middle - min(them) for middle, them in zip(middles, values, strict=True)]

@@ -33,7 +33,8 @@ def test_each_goal_is_told_met_or_not_met() -> None:
 
 
 def test_table_plot_and_raw_figures_are_kept(tmp_path: Path) -> None:
-    write(RESULTS, tmp_path / "bench")
+    kept = write(RESULTS, tmp_path / "bench")
+    assert sorted(path.name for path in (tmp_path / "bench").iterdir()) == kept
     assert (tmp_path / "bench" / "report.md").read_text() == markdown(RESULTS)
     assert (tmp_path / "bench" / "throughput.png").read_bytes().startswith(b"\x89PNG")
     raw = json.loads((tmp_path / "bench" / "results.json").read_text())
@@ -41,5 +42,5 @@ def test_table_plot_and_raw_figures_are_kept(tmp_path: Path) -> None:
 
 
 def test_memory_alone_draws_no_plot(tmp_path: Path) -> None:
-    write({"memory-100B": RESULTS["memory-100B"]}, tmp_path)
+    assert write({"memory-100B": RESULTS["memory-100B"]}, tmp_path) == ["report.md", "results.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md", "results.json"]
