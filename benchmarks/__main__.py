@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -58,7 +59,10 @@ def _plan(asked: argparse.Namespace) -> Plan:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="This sink beside Spark's own and confluent-kafka.")
-    parser.add_argument("--quick", action="store_true", help="fewer rows and repeats, under 10 minutes")
+    quick = os.environ.get("QUICK", "") not in ("", "0")
+    parser.add_argument(
+        "--quick", action="store_true", default=quick, help="fewer rows and repeats, under 10 minutes; or QUICK=1"
+    )
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells"
     )
