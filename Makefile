@@ -73,4 +73,4 @@ constraints:
 
 clean:
 	rm -rf $(VENV) $(VENV_OLDEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	rm -rf spark-warehouse metastore_db derby.log
+	rm -rf artifacts spark-warehouse metastore_db derby.log

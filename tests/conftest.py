@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
+
+import pytest
 
 pytest_plugins = ["tests.kafka.fixtures"]
 
@@ -12,3 +15,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # Tests stay on the loopback address, whatever the host's name resolves to.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if importlib.metadata.version("pyspark").startswith("4.0."):
+        # 4.0 leaves the sockets open on which it fetches rows (pyspark/util.py, _create_local_socket); later ones close them.
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.socket:ResourceWarning")
