@@ -185,19 +185,6 @@ def test_a_record_larger_than_max_request_size_is_named_with_its_row(
     assert "That is row 7 of the task" in text
 
 
-def test_what_was_acked_before_a_failure_stays_and_is_said(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000")
-    try:
-        # linger.ms and the slow upstream let the first Arrow batches be acked before the last one fails.
-        df = spark.range(0, 3000, 1, 1).selectExpr("string(id) AS value", "IF(id = 2999, -1, 0) AS partition")
-        text = refused(df, options(kafka, topic=topic, kafka__batch__size="1"))
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
-    assert "row 2999 of the task" in text
-    assert "rows of Spark partition 0, attempt 0; they stay in their topics" in text
-
-
 def test_unreachable_brokers_end_within_max_block_ms_and_are_named(spark: SparkSession) -> None:
     address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"kafka.bootstrap.servers": address, "kafka.max.block.ms": "1500", "topic": "events"}

@@ -1,0 +1,92 @@
+"""The body that every way of calling shares, without Spark, against real Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import Row
+
+from spark_kafka_sink.errors import RecordError, RecordTooLargeError
+from spark_kafka_sink.spark import rows as rows_module
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.producer_cache import cache
+from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark.task_writer import spark_partition, write_task
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.spark.frames import options, read_values
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(autouse=True)
+def _no_producer_left() -> Iterator[None]:
+    yield
+    cache.close()
+
+
+@pytest.fixture(autouse=True)
+def _ten_rows_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "CHUNK_ROWS", 10)
+
+
+def numbered(start: int, stop: int) -> list[Row]:
+    return [Row(value=str(number), partition=0) for number in range(start, stop)]
+
+
+def test_all_rows_of_a_task_are_in_kafka_when_it_reports(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    report = write_task(batches_of_rows(numbered(0, 95), topic), sink_options(options(kafka, topic=topic)), Feed())
+    assert report.records == 95
+    assert report.partitions[topic, 0].last_offset == 94
+    assert read_values(kafka, topic) == list(range(95))
+
+
+def test_the_next_task_of_a_worker_counts_only_its_own_rows(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    settings = sink_options(options(kafka, topic=topic))
+    counts = [write_task(batches_of_rows(numbered(0, count), topic), settings, Feed()).records for count in (30, 7)]
+    assert counts == [30, 7]
+
+
+def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+
+    def rows() -> Iterator[Row]:
+        # One row more than a batch has, so that the batch is on its way; then wait until it is in Kafka.
+        yield from numbered(0, 11)
+        deadline = time.monotonic() + 30
+        while len(read_values(kafka, topic)) < 10 and time.monotonic() < deadline:
+            pass
+        yield Row(value="bad", partition=-1)
+
+    with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:
+        write_task(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)), Feed())
+    assert caught.value.__notes__ == [
+        "Kafka has acked 10 rows; they stay in their topics, and another attempt writes them again."
+    ]
+    assert read_values(kafka, topic) == list(range(10))
+
+
+def test_a_task_after_a_failed_one_inherits_nothing_of_it(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
+    with pytest.raises(RecordError):
+        write_task(batches_of_rows([*numbered(0, 20), Row(value="bad", partition=99)], topic), settings, Feed())
+    assert write_task(batches_of_rows(numbered(100, 105), topic), settings, Feed()).records == 5
+    assert read_values(kafka, topic) == list(range(100, 105))
+
+
+def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopic) -> None:
+    even, odd = new_topic(), new_topic()
+    rows = [Row(value=b"x" * (20_000 if row == 25 else 1), topic=odd if row % 2 else even) for row in range(30)]
+    with pytest.raises(RecordTooLargeError) as caught:
+        write_task(batches_of_rows(rows, None), sink_options(options(kafka, kafka__max__request__size="10000")), Feed())
+    assert caught.value.__notes__[0] == "That is row 25 of the task, counted from 0."
+
+
+def test_outside_of_spark_there_is_no_partition() -> None:
+    assert spark_partition() == -1
