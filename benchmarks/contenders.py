@@ -58,7 +58,7 @@ def jvm_sink_tuned(frame: DataFrame, target: Target) -> None:
 def our_settings(partitions: int) -> dict[str, object]:
     """Where our defaults differ from Java's, for a Java producer, and the memory that it needs for them.
 
-    Not lz4's level: 9 makes Java take lz4's fast compressor, as our 0 does; every other number is the slow one
+    Not lz4's level: 9 makes Java take lz4's fast compressor, as our levels up to 2 do; every other number is the slow one
     (Lz4BlockOutputStream's constructor). Memory: Java takes a whole batch.size for each open batch. With 32 MB for 1,000
     partitions batches went out with a few rows, and some partition's turn never came within delivery.timeout.ms.
     """
