@@ -138,9 +138,6 @@ class ClusterConnectionStates:
     def is_preparing(self, node_id: int) -> bool:
         return self.state(node_id) in (S.CONNECTING, S.CHECKING_API_VERSIONS)
 
-    def is_any_connecting(self) -> bool:
-        return any(node.state is S.CONNECTING for node in self._nodes.values())
-
     def can_connect(self, node_id: int, now_ms: int) -> bool:
         node = self._nodes.get(node_id)
         return node is None or (node.state is S.DISCONNECTED and now_ms >= node.attempted_ms + node.backoff_ms)

@@ -103,7 +103,6 @@ class Connections:
         self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
         self._versions: dict[int, NodeApiVersions] = {}
         self._labels: dict[int, str] = {}
-        self._to_negotiate: dict[int, int] = {}
         self._correlation_id = -1
         self.wakeup = self._selector.wakeup
         self.close = self._selector.close
@@ -211,8 +210,7 @@ class Connections:
         self._handle_sent(result, happened)
         self._handle_received(result, now_ms, happened)
         self._handle_disconnected(result, now_ms, happened)
-        self._handle_connected(result)
-        self._negotiate(now_ms)
+        self._handle_connected(result, now_ms)
         self._handle_timeouts(now_ms, happened)
         return happened, now_ms
 
@@ -262,8 +260,6 @@ class Connections:
     def _disconnect(self, node_id: int, error: PeerError, now_ms: int, happened: Happened, *, idle: bool = False) -> None:
         """End a connection; everything in flight on it fails with `error`, for no answer can come any more."""
         self._selector.close_connection(node_id)
-        self._versions.pop(node_id, None)
-        self._to_negotiate.pop(node_id, None)
         if idle:
             self.states.remove(node_id)
         else:
@@ -284,22 +280,20 @@ class Connections:
 
     # Agreeing on versions
 
-    def _handle_connected(self, result: PollResult) -> None:
+    def _handle_connected(self, result: PollResult, now_ms: int) -> None:
         for node_id in result.connected:
             self.states.checking_api_versions(node_id)
-            self._to_negotiate[node_id] = API_VERSIONS.max_version
+            self._ask_versions(node_id, API_VERSIONS.max_version, now_ms)
 
-    def _negotiate(self, now_ms: int) -> None:
-        while self._to_negotiate:
-            node_id, version = self._to_negotiate.popitem()
-            self._send(node_id, API_VERSIONS, version, api_versions_request(), now_ms, _NEGOTIATION)
+    def _ask_versions(self, node_id: int, version: int, now_ms: int) -> None:
+        self._send(node_id, API_VERSIONS, version, api_versions_request(), now_ms, _NEGOTIATION)
 
     def _api_versions_answered(self, request: InFlightRequest, body: Message, now_ms: int, happened: Happened) -> None:
         assert isinstance(body, ApiVersionsResponse)
         label = self.label(request.node_id)
         retry = fallback_version(request.version, body)
         if retry is not None:
-            self._to_negotiate[request.node_id] = retry
+            self._ask_versions(request.node_id, retry, now_ms)
         elif body.error_code:
             name = error_facts(body.error_code).name
             error = BrokerError(f"{label} refused ApiVersions: {name}", error_code=body.error_code, error=name)

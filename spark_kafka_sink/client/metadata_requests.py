@@ -52,10 +52,9 @@ class MetadataRequests:
             return self._retry_ms
         if self._connections.can_send(node_id, now_ms):
             return self._ask(node_id, now_ms)
-        # One at a time: the next address is not tried before this attempt has ended.
-        if self._connections.states.is_any_connecting() or not self._connections.states.can_connect(node_id, now_ms):
-            return FOREVER_MS
-        return self._connect(node_id, now_ms)
+        if self._connections.states.can_connect(node_id, now_ms):
+            return self._connect(node_id, now_ms)
+        return FOREVER_MS  # it is being connected to: one attempt at a time
 
     def _connect(self, node_id: int, now_ms: int) -> int:
         lost = self._connections.connect(self.candidates()[node_id], now_ms)

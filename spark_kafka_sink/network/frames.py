@@ -113,7 +113,6 @@ class FrameWriter:
                 return False
             self._left -= sent
             self._advance(sent)
-        self._views.clear()
         return True
 
     def _advance(self, sent: int) -> None:

@@ -162,7 +162,7 @@ class Selector:
             self._guarded(self._prepare, channel, result)
             return
         # Before writing: what a peer said before it closed the connection is still there to be read.
-        if events & EVENT_READ and not channel.muted:
+        if events & EVENT_READ:
             self._guarded(self._read, channel, result)
         if events & EVENT_WRITE:
             self._guarded(self._write, channel, result)
@@ -233,10 +233,11 @@ class Selector:
         oldest = self._oldest()
         if oldest is None:
             return timeout_ms
-        return max(0, min(timeout_ms, oldest.last_active_ms + self._max_idle_ms - self._clock()))
+        return max(0, min(timeout_ms, oldest.last_active_ms + self._max_idle_ms + 1 - self._clock()))
 
     def _close_idle(self, now_ms: int, result: PollResult) -> None:
-        while (oldest := self._oldest()) is not None and (idle_ms := now_ms - oldest.last_active_ms) >= self._max_idle_ms:
+        # Longer than, not as long as: what was served in this very poll is never idle, so it is reported for one thing only.
+        while (oldest := self._oldest()) is not None and (idle_ms := now_ms - oldest.last_active_ms) > self._max_idle_ms:
             text = f"nothing happened on it for {idle_ms:,} ms (connections.max.idle.ms)"
             self._fail(oldest, _lost(oldest, text), result, idle=True)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from spark_kafka_sink.client.addresses import Resolver
 from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterConnectionStates, ConnectionState
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import UsageError
@@ -20,17 +20,14 @@ from spark_kafka_sink.network.channel import Address
 S = ConnectionState
 
 
-def resolver(host: str, port: int) -> list[Address]:
+def two_addresses(host: str, port: int) -> list[Address]:
     if host == "unknown":
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     return [Address(socket.AF_INET, (f"{host}-{number}", port)) for number in (1, 2)]
 
 
-def new_states(**options: Any) -> ClusterConnectionStates:
-    named = {name.replace("_", "."): value for name, value in options.items()}
-    return ClusterConnectionStates(
-        producer_config({"bootstrap.servers": "kafka:9092"} | named), resolver=resolver, rng=random.Random(1)
-    )
+def new_states(resolver: Resolver = two_addresses) -> ClusterConnectionStates:
+    return ClusterConnectionStates(producer_config({"bootstrap.servers": "kafka:9092"}), resolver=resolver, rng=random.Random(1))
 
 
 @pytest.fixture
@@ -64,10 +61,8 @@ def test_a_node_that_was_never_tried_can_be_connected_to_at_once(states: Cluster
 def test_a_connection_is_ready_only_after_its_versions_are_known(states: ClusterConnectionStates) -> None:
     connecting(states)
     assert states.is_preparing(1)
-    assert states.is_any_connecting()
     states.checking_api_versions(1)
     assert states.is_preparing(1)
-    assert not states.is_any_connecting()
     assert not states.is_ready(1, 0)
     states.ready(1)
     assert states.is_ready(1, 0)
@@ -171,6 +166,15 @@ def test_after_a_connection_was_lost_the_name_is_resolved_again_and_the_lost_add
     assert connecting(states) == "kafka-1:9092"
 
 
+def test_a_host_that_moved_while_it_was_connected_is_found_at_its_new_address() -> None:
+    found = ["10.0.0.1", "10.0.0.2"]
+    states = new_states(resolver=lambda host, port: [Address(socket.AF_INET, (host, port)) for host in found])
+    made_ready(states)
+    found[:] = ["10.0.0.3"]
+    states.disconnected(1, 0)
+    assert connecting(states) == "10.0.0.3:9092"
+
+
 @pytest.mark.parametrize(("host", "port", "address"), [("moved", 9092, "moved-1:9092"), ("kafka", 9999, "kafka-1:9999")])
 def test_a_broker_that_moved_starts_anew_at_its_new_place(
     states: ClusterConnectionStates, host: str, port: int, address: str
@@ -248,7 +252,7 @@ class StatesMachine(RuleBasedStateMachine):
         assert states.is_preparing(1) == (state in (S.CONNECTING, S.CHECKING_API_VERSIONS))
         assert states.is_disconnected(1) == (state is S.DISCONNECTED)
         assert not (states.can_connect(1, now_ms) and states.is_ready(1, now_ms))
-        assert states.is_any_connecting() == bool(states.setup_deadlines()) == (state is S.CONNECTING)
+        assert bool(states.setup_deadlines()) == (state is S.CONNECTING)
 
     @invariant()
     def delays_have_ends(self) -> None:

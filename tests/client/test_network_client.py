@@ -307,6 +307,27 @@ def test_a_stranger_that_answers_api_versions_with_such_is_told_as_a_failure(poi
         assert rig.metadata.failures[0][1]
 
 
+def test_a_connection_that_is_poisoned_and_reset_at_once_ends_once() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=[bytes(20 << 20)])])
+        rig.client.send(1, PRODUCE, ProduceRequest(topic_data=[data]), rig.now_ms, max_version=9)
+        rig.poll()
+        connection.send_bytes(frame(b"\0\0\0\1"))
+        connection.reset()
+        assert errors(rig.responses()) == {ProtocolError}
+        assert rig.client.is_unavailable(1)
+        assert rig.metadata.requested == 1
+
+
+def test_idle_connections_may_be_closed_at_once() -> None:
+    with ScriptedBroker() as broker, Rig(broker, settings={"connections.max.idle.ms": 0}) as rig:
+        connection = rig.connected(broker)
+        rig.pass_ms(1)
+        rig.poll()
+        assert connection.is_closed_by_client()
+
+
 def test_an_answer_to_no_request_poisons_the_connection() -> None:
     with ScriptedBroker() as broker, Rig(broker) as rig:
         connection = rig.connected(broker)
@@ -426,7 +447,7 @@ def test_a_poll_waits_no_longer_than_until_a_connection_is_given_up(nowhere: Res
 def test_an_idle_connection_is_closed_without_blame_and_can_be_made_again_at_once() -> None:
     with ScriptedBroker() as broker, Rig(broker, settings={"connections.max.idle.ms": 1_000}) as rig:
         connection = rig.connected(broker)
-        rig.pass_ms(1_000)
+        rig.pass_ms(1_001)
         assert rig.poll() == []
         assert connection.is_closed_by_client()
         assert not rig.client.is_unavailable(1)

@@ -107,6 +107,14 @@ def test_messages_go_both_ways_in_frames(ends: Ends) -> None:
     assert received(ends.until(lambda result: bool(result.received))) == [(1, b"answer")]
 
 
+def test_a_poll_that_sent_does_not_wait_for_answers(ends: Ends) -> None:
+    ends.connected()
+    ends.selector.send(1, [b"the caller may have more to send"])
+    began = time.monotonic()
+    assert ends.poll(10_000).sent == [1]
+    assert time.monotonic() - began < 5
+
+
 def test_a_frame_larger_than_the_sockets_buffers_goes_out_as_the_far_end_reads(ends: Ends) -> None:
     far = ends.connected()
     message = bytes(range(256)) * 80_000
@@ -231,7 +239,7 @@ def test_a_connection_on_which_nothing_happens_is_closed_as_idle(ends: Ends) -> 
     ends.connected(1)
     ends.clock.now_ms += 2_000
     ends.connected(2)
-    ends.clock.now_ms += 2_999
+    ends.clock.now_ms += 3_000
     assert ends.poll().disconnected == []
     ends.clock.now_ms += 1
     (lost,) = ends.poll().disconnected
@@ -246,6 +254,7 @@ def test_sending_and_receiving_keep_a_connection_from_being_idle(ends: Ends) -> 
     ends.selector.send(1, [b"still here"])
     ends.poll()
     ends.clock.now_ms += IDLE_MS - 1
+    assert ends.poll().disconnected == []
     far.sendall(framed(b"so am I"))
     ends.until(lambda result: bool(result.received))
     ends.clock.now_ms += IDLE_MS - 1
@@ -309,7 +318,7 @@ class TwoStepChannel(PlainChannel):
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         super().__init__(sock, peer)
-        self._said = False
+        self._begun = self._said = False
         self._held = bytearray()
 
     @property
@@ -317,6 +326,9 @@ class TwoStepChannel(PlainChannel):
         return EVENT_READ if self._said else EVENT_WRITE
 
     def handshake(self) -> bool:
+        if not self._begun:
+            self._begun = True
+            return False
         if not self._said:
             self._said = super().send([b"?"]) == 1
         answer = bytearray(1)
@@ -346,41 +358,48 @@ class TwoStepChannel(PlainChannel):
 
 @pytest.fixture
 def handshaking(ends: Ends) -> socket.socket:
+    """The far end of a connection that waits for its answer in the handshake."""
     address = Address(socket.AF_INET, ends.listener.getsockname())
     ends.selector.register(1, TwoStepChannel.connect(address))
     ends.far[1], _ = ends.listener.accept()
     ends.far[1].settimeout(5)
+    for _ in range(2):
+        assert ends.poll(1000).connected == []
+    assert ends.far[1].recv(10) == b"?"
     return ends.far[1]
 
 
 def test_a_channel_with_a_handshake_is_connected_only_after_it(ends: Ends, handshaking: socket.socket) -> None:
-    assert ends.poll(50).connected == []
+    assert ends.poll(10) == PollResult()
     assert not ends.selector.is_ready(1)
-    assert handshaking.recv(10) == b"?"
     handshaking.sendall(b"!")
     assert ends.until(lambda result: bool(result.connected)).connected == [1]
 
 
 def test_a_connection_closed_during_the_handshake_says_so(ends: Ends, handshaking: socket.socket) -> None:
-    ends.poll(50)
-    handshaking.recv(10)
     handshaking.shutdown(socket.SHUT_WR)
     assert ends.lost().message.endswith("it closed the connection during the handshake")
 
 
 def test_frames_that_a_channel_holds_back_are_given_without_more_bytes_coming(ends: Ends, handshaking: socket.socket) -> None:
-    ends.poll(50)
-    handshaking.recv(10)
     handshaking.sendall(b"!" + framed(b"a") + framed(b"b") + framed(b"c"))
-    messages: list[bytes] = []
-    while len(messages) < 3:
-        messages += [message for _, message in received(ends.until(lambda result: bool(result.received)))]
-    assert messages == [b"a", b"b", b"c"]
+    ends.until(lambda result: bool(result.connected))
+    began = time.monotonic()
+    messages = [received(ends.poll(4_000)) for _ in range(3)]
+    assert messages == [[(1, b"a")], [(1, b"b")], [(1, b"c")]]
+    assert time.monotonic() - began < 4
+
+
+def test_frames_that_a_closed_channel_held_back_are_forgotten(ends: Ends, handshaking: socket.socket) -> None:
+    handshaking.sendall(b"!" + framed(b"a") + framed(b"b"))
+    ends.until(lambda result: bool(result.received))
+    ends.selector.close_connection(1)
+    began = time.monotonic()
+    assert ends.poll(50) == PollResult()
+    assert time.monotonic() - began >= 0.045
 
 
 def test_frames_that_a_muted_channel_holds_back_wait(ends: Ends, handshaking: socket.socket) -> None:
-    ends.poll(50)
-    handshaking.recv(10)
     handshaking.sendall(b"!" + framed(b"a") + framed(b"b"))
     ends.until(lambda result: bool(result.received))
     ends.selector.mute(1)
