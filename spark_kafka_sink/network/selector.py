@@ -85,10 +85,6 @@ class Selector:
         channel = self._channels.get(connection_id)
         return channel is not None and channel.state is ChannelState.READY and not channel.is_sending
 
-    def is_ready(self, connection_id: int) -> bool:
-        channel = self._channels.get(connection_id)
-        return channel is not None and channel.state is ChannelState.READY
-
     def mute(self, connection_id: int) -> None:
         """Read nothing more from it until `unmute`; what is read so far is kept."""
         self._set_muted(connection_id, True)

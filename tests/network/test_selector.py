@@ -60,7 +60,7 @@ class Ends:
 
     def lost(self) -> PeerError:
         (lost,) = self.until(lambda result: bool(result.disconnected)).disconnected
-        assert not self.selector.is_ready(lost.connection_id)
+        assert not self.selector.can_send(lost.connection_id)
         return lost.error
 
     def close(self) -> None:
@@ -245,7 +245,7 @@ def test_a_connection_on_which_nothing_happens_is_closed_as_idle(ends: Ends) -> 
     (lost,) = ends.poll().disconnected
     assert (lost.connection_id, lost.idle) == (1, True)
     assert "connections.max.idle.ms" in lost.error.message
-    assert ends.selector.is_ready(2)
+    assert ends.selector.can_send(2)
 
 
 def test_sending_and_receiving_keep_a_connection_from_being_idle(ends: Ends) -> None:
@@ -371,7 +371,7 @@ def handshaking(ends: Ends) -> socket.socket:
 
 def test_a_channel_with_a_handshake_is_connected_only_after_it(ends: Ends, handshaking: socket.socket) -> None:
     assert ends.poll(10) == PollResult()
-    assert not ends.selector.is_ready(1)
+    assert not ends.selector.can_send(1)
     handshaking.sendall(b"!")
     assert ends.until(lambda result: bool(result.connected)).connected == [1]
 
