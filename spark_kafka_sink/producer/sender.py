@@ -63,7 +63,6 @@ class Sender:
         self._identity = ProducerIdentity(config, client)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
-        self._throttled_until_ms: dict[int, int] = {}
         self._closing = False
         self._force = False
         self.failure: KafkaSinkError | None = None
@@ -144,10 +143,7 @@ class Sender:
         if identity is None:
             return min(timeout, self._identity.ask(now_ms))
         for node in check.nodes:
-            throttled = self._throttled_until_ms.get(node, 0) - now_ms
-            if throttled > 0:
-                timeout = min(timeout, throttled)
-            elif self._client.ready(node, now_ms):
+            if self._client.ready(node, now_ms):
                 if self._send(node, identity, now_ms):
                     timeout = 0
             else:
@@ -215,10 +211,8 @@ class Sender:
                 refused[batch.last_error] += 1
         for error, count in refused.items():
             log.warning("broker %d: %d of %d batches refused: %s", response.node_id, count, len(batches), error)
-        if isinstance(response.body, ProduceResponse):
-            self._throttle(response.node_id, response.body.throttle_time_ms, now_ms)
-            if hints := leader_hints(response.body):
-                self._metadata.update_leaders(hints, response.body.node_endpoints)
+        if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
+            self._metadata.update_leaders(hints, response.body.node_endpoints)
 
     def _settle(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
         action = self._delivery.answered(batch, answer, now_ms)
@@ -233,11 +227,6 @@ class Sender:
         if action is Action.FATAL:
             text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
             self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
-
-    def _throttle(self, node: int, throttle_ms: int, now_ms: int) -> None:
-        """KIP-219: the broker answers at once and expects us to wait."""
-        if throttle_ms > 0:
-            self._throttled_until_ms[node] = now_ms + throttle_ms
 
 
 def _now_ms() -> int:
