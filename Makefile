@@ -20,7 +20,7 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks
 
-.PHONY: setup check format test test-newest test-oldest demo bench constraints clean
+.PHONY: setup jars check format test test-newest test-oldest demo bench constraints clean
 
 setup: $(VENV)/.stamp
 
@@ -50,11 +50,15 @@ format: setup
 
 test: test-newest test-oldest
 
-test-newest: setup
+# Ahead of the tests, which would not show that something is being downloaded. Kept outside the repository, once.
+jars: setup
+	@$(VENV)/bin/python -m tests.kafka.jars $(wildcard tests/*/pom.xml)
+
+test-newest: jars
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 test-oldest: PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
-test-oldest: $(VENV_OLDEST)/.stamp
+test-oldest: $(VENV_OLDEST)/.stamp jars
 	$(VENV_OLDEST)/bin/python -m pytest tests/spark $(PYTEST_ARGS)
 
 demo: setup

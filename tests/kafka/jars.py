@@ -1,10 +1,14 @@
-"""Copies the jars that a pom.xml names out of Maven into a cache outside the repository, once per content of that file."""
+"""Copies the jars that a pom.xml names out of Maven into a cache outside the repository, once per content of that file.
+
+`python -m tests.kafka.jars POM...` does it ahead of the tests, whose own messages pytest would hold back.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,8 +30,11 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spark-kafka-sink"
 
 
-def jars(pom: Path = KAFKA_POM, *, what: str = "Kafka 4.1.0 (about 55 MB; 5 seconds to a few minutes)") -> Path:
-    """The folder that holds every jar `pom` needs. `what` is said on stderr when they must be downloaded first."""
+def jars(pom: Path = KAFKA_POM, *, what: str | None = None) -> Path:
+    """The folder that holds every jar `pom` needs.
+
+    what: is said on stderr when they must be downloaded first; None: the pom's <description>.
+    """
     pom = pom.resolve()
     key = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     folder = cache_dir() / f"{pom.parent.name}-{key}"
@@ -35,7 +42,7 @@ def jars(pom: Path = KAFKA_POM, *, what: str = "Kafka 4.1.0 (about 55 MB; 5 seco
         cache_dir().mkdir(parents=True, exist_ok=True)
         with _locked(folder.with_suffix(".lock")):
             if not folder.is_dir():  # another process may have copied them while this one waited
-                _copy(pom, folder, what)
+                _copy(pom, folder, what or _description(pom))
     return folder
 
 
@@ -44,6 +51,11 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _description(pom: Path) -> str:
+    found = re.search(r"<description>\s*(.+?)\s*</description>", pom.read_text())
+    return found[1] if found is not None else f"the jars of {pom.parent.name}/{pom.name}"
 
 
 def _copy(pom: Path, folder: Path, what: str) -> None:
@@ -70,3 +82,16 @@ def _run_maven(maven: str, pom: Path, target: Path) -> None:
     if done.returncode != 0 or not any(target.glob("*.jar")):
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise JarsUnavailableError(f"Maven could not copy the jars of {pom} (exit code {done.returncode}):\n{said}")
+
+
+def main(poms: list[str]) -> None:
+    """Fetches the jars of `poms`. What is not to be had is said and left to the tests, which may need none of it."""
+    for pom in poms:
+        try:
+            jars(Path(pom))
+        except JarsUnavailableError as error:
+            print(error, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import java
-from tests.kafka.jars import JarsUnavailableError, cache_dir, jars
+from tests.kafka.jars import JarsUnavailableError, cache_dir, jars, main
 
 REPOSITORY = Path(__file__).parents[2]
 JAR = "<?xml version='1.0'?><project/>"
@@ -77,6 +77,27 @@ def test_the_download_is_announced(
     assert "Downloading a thing (1 MB)" in capsys.readouterr().err
     jars(pom, what="a thing (1 MB)")
     assert capsys.readouterr().err == ""
+
+
+def test_a_pom_describes_its_own_download(
+    tmp_path: Path, cache: Path, pom: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maven(tmp_path, monkeypatch, "touch $TARGET/a.jar")
+    pom.write_text("<project><description>a thing (2 MB)</description></project>")
+    jars(pom)
+    assert "Downloading a thing (2 MB)" in capsys.readouterr().err
+
+
+def test_fetching_ahead_says_what_is_not_to_be_had_and_goes_on(
+    tmp_path: Path, cache: Path, pom: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    maven(tmp_path, monkeypatch, 'case "$*" in *-f*bad/pom.xml*) echo gone; exit 1;; esac; touch $TARGET/a.jar')
+    bad = tmp_path / "bad" / "pom.xml"
+    bad.parent.mkdir()
+    bad.write_text("<project><!-- nowhere --></project>")
+    main([str(bad), str(pom)])
+    assert "gone" in capsys.readouterr().err
+    assert [path.name for path in jars(pom).iterdir()] == ["a.jar"]
 
 
 def test_the_cache_is_outside_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
