@@ -89,7 +89,7 @@ class KafkaCluster(kafka.Kafka):
         dead = [node for node, broker in self._brokers.items() if not broker.alive]
         if dead:
             raise RuntimeError(self.explain(f"broker(s) {dead} ended while starting"))
-        return set(self.metadata().brokers) == set(self._brokers)
+        return set(self.metadata(timeout_s=1.0).brokers) == set(self._brokers)  # short: a broker may have died meanwhile
 
     @property
     def broker_ids(self) -> list[int]:

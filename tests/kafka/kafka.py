@@ -32,11 +32,11 @@ class Kafka:
     def stop(self) -> None:
         """Ends what this object started, which is nothing here."""
 
-    def metadata(self, topic: str | None = None) -> ClusterMetadata:
-        """What the cluster says of itself now; raises KafkaException when no broker answers in 10 s."""
+    def metadata(self, topic: str | None = None, *, timeout_s: float = REQUEST_TIMEOUT_S) -> ClusterMetadata:
+        """What the cluster says of itself now; raises KafkaException when no broker answers in time."""
         if topic is None:
-            return self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-        return self.admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S)
+            return self.admin.list_topics(timeout=timeout_s)
+        return self.admin.list_topics(topic, timeout=timeout_s)
 
     def create_topic(
         self,
