@@ -42,11 +42,10 @@ def _load(reader: DataFrameReader | DataStreamReader, settings: Settings) -> Dat
 
 
 def _no_kafka_source(settings: Settings) -> str:
-    version = pyspark.__version__
     return (
         f"{settings.origin}: setting format in [source] is kafka, and Spark's Kafka source is not on the class path: add"
-        f" --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{version} to spark-submit (where this version is not published"
-        " yet, one of the same major version), or its jars with --jars. Only reading needs it; the sink has no jar."
+        f" --packages org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__} to spark-submit (where this version is not"
+        " published yet, the newest before it), or its jars with --jars. Only reading needs it; the sink has no jar."
     )
 
 

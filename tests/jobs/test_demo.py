@@ -1,0 +1,73 @@
+"""The demo, with few rows and the tests' Kafka."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from jobs.comparison import COLUMNS, Comparison
+from jobs.demo import _judged
+from jobs.outcome import ExitCode
+from spark_kafka_sink import DeliveryReport
+from tests.jobs.job_process import CHECKOUT, environment
+from tests.kafka.kafka import Kafka
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_it_ends_well_and_leaves_no_topic(kafka: Kafka) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(CHECKOUT / "jobs" / "demo.py"), "--rows", "3000"],
+        env={**environment(), "KAFKA_BOOTSTRAP_SERVERS": kafka.direct_servers, "BROKER": "kafka"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "Delivery report: 3,000 records" in ended.stdout
+    assert "3,000 records expected, 3,000 found: 0 missing, 0 duplicated, 0 unexpected" in ended.stdout
+    assert "All 3,000 records are in Kafka as they were sent" in ended.stdout
+    assert not [topic for topic in kafka.metadata().topics if topic.startswith("demo-events")]
+
+
+def test_another_broker_is_refused_for_now() -> None:
+    ended = subprocess.run(
+        [sys.executable, str(CHECKOUT / "jobs" / "demo.py")],
+        env={**environment(), "BROKER": "embedded"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    assert "BROKER=embedded: must be one of kafka" in ended.stderr
+
+
+SAME = Comparison(COLUMNS, {}, expected=9, found=9, missing=0, duplicated=0, unexpected=0, examples=())
+
+
+@pytest.mark.parametrize(
+    ("compared", "reported", "code"),
+    [
+        (SAME, 9, ExitCode.OK),
+        (replace(SAME, found=8, missing=1), 9, ExitCode.DIFFERENCE),
+        (replace(SAME, found=10, duplicated=1), 9, ExitCode.DIFFERENCE),
+        (replace(SAME, missing=1, unexpected=1), 9, ExitCode.DIFFERENCE),
+        (replace(SAME, left_out={"timestamp": "of a reason"}), 9, ExitCode.DIFFERENCE),
+        (replace(SAME, expected=8, found=8), 8, ExitCode.DIFFERENCE),
+        (SAME, 8, ExitCode.DIFFERENCE),
+        (SAME, None, ExitCode.DIFFERENCE),
+    ],
+)
+def test_any_difference_ends_it_with_an_exit_code_that_is_not_zero(
+    compared: Comparison, reported: int | None, code: ExitCode
+) -> None:
+    report = None if reported is None else DeliveryReport(records=reported)
+
+    assert _judged(compared, report, 9) is code

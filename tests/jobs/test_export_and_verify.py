@@ -1,0 +1,125 @@
+"""export_batch writes what verify_topic then finds, and verify_topic finds what somebody else changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from jobs.murmur2 import partition_of
+from jobs.outcome import ExitCode
+from tests.jobs.conftest import ROWS
+from tests.jobs.job_process import CHECKOUT, Ended, JobProcess
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+PARTITIONS = 3
+
+
+class Topic:
+    """Both jobs with the same settings, on one topic."""
+
+    def __init__(self, jobs: JobProcess, kafka: Kafka, name: str, folder: Path) -> None:
+        self.jobs, self.kafka, self.name = jobs, kafka, name
+        self.file = folder / "job.toml"
+        self.file.write_text(
+            f'[source]\nformat = "parquet"\n[sink]\nkafka.bootstrap.servers = "{kafka.bootstrap_servers}"\ntopic = "{name}"\n'
+        )
+
+    def run(self, job: str, source: Path, *overrides: str) -> Ended:
+        sets = [argument for override in (f"source.path={source}", *overrides) for argument in ("--set", override)]
+        return self.jobs.run(job, self.file, *sets)
+
+    def produce(self, partition: int, key: bytes | None, value: bytes | None, timestamp: int) -> None:
+        """Another producer's record, without headers."""
+        producer = Producer({"bootstrap.servers": self.kafka.bootstrap_servers})
+        producer.produce(self.name, partition=partition, key=key, value=value, timestamp=timestamp)
+        assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def topic(jobs: JobProcess, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Topic:
+    return Topic(jobs, kafka, new_topic(PARTITIONS), tmp_path)
+
+
+def test_what_was_exported_is_found_as_the_source_has_it(topic: Topic, events: Path) -> None:
+    exported = topic.run("export_batch", events)
+    verified = topic.run("verify_topic", events)
+
+    assert exported.code == ExitCode.OK, exported.err
+    assert f"{ROWS:,} records" in exported.out
+    assert verified.code == ExitCode.OK, verified.err
+    assert f"topic {topic.name}: as the source has it" in verified.out
+    assert "compared: key, value, headers, timestamp, partition\n" in verified.out
+    assert f"{ROWS:,} records expected, {ROWS:,} found: 0 missing, 0 duplicated, 0 unexpected" in verified.out
+
+
+def test_lost_repeated_and_foreign_records_are_told_apart(topic: Topic, events: Path, fewer_events: Path) -> None:
+    assert topic.run("export_batch", fewer_events).code == ExitCode.OK
+    plain = next(r for r in read_topic(topic.kafka.bootstrap_servers, topic.name) if not r.headers and r.key and r.timestamp)
+    topic.produce(plain.partition, plain.key, plain.value, plain.timestamp or 0)
+    topic.produce(0, None, b"from elsewhere", 1_700_000_000_000)
+
+    verified = topic.run("verify_topic", events)
+
+    assert verified.code == ExitCode.DIFFERENCE
+    assert f"topic {topic.name}: DIFFERENT from the source" in verified.out
+    assert f"{ROWS:,} records expected, {ROWS + 1:,} found: 1 missing, 1 duplicated, 1 unexpected" in verified.out
+    assert "expected 1, found 0: key=b'customer-" in verified.out
+    assert "expected 1, found 2: key=b'customer-" in verified.out
+    assert "expected 0, found 1: key=None, value=b'from elsewhere', headers=[], timestamp=1700000000000" in verified.out
+
+
+def test_records_written_twice_are_a_difference_unless_they_are_allowed(topic: Topic, events: Path) -> None:
+    assert [topic.run("export_batch", events).code for _ in range(2)] == [ExitCode.OK] * 2
+
+    verified = topic.run("verify_topic", events)
+
+    assert verified.code == ExitCode.DIFFERENCE
+    assert f"0 missing, {ROWS:,} duplicated, 0 unexpected" in verified.out
+    assert topic.run("verify_topic", events, "verify.allow_duplicates=true").code == ExitCode.OK
+
+
+def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: Topic, tmp_path: Path) -> None:
+    source = tmp_path / "lines.json"
+    source.write_text(json.dumps({"key": "k", "value": "v"}))
+    topic.produce((partition_of(b"k", PARTITIONS) + 1) % PARTITIONS, b"k", b"v", 1)
+
+    verified = topic.run("verify_topic", source, "source.format=json")
+
+    assert verified.code == ExitCode.DIFFERENCE
+    assert "not compared: timestamp, because the source has none" in verified.out
+    assert "1 missing, 0 duplicated, 1 unexpected" in verified.out
+    assert topic.run("verify_topic", source, "source.format=json", "verify.columns=key, value").code == ExitCode.OK
+
+
+def test_rows_that_name_their_topic_are_verified_topic_by_topic(topic: Topic, new_topic: NewTopic, tmp_path: Path) -> None:
+    other = new_topic(1)
+    source = tmp_path / "lines.csv"
+    source.write_text(f"t,v,p\n{topic.name},1,2\n{topic.name},2,0\n{other},3,0\n")
+    columns = ("columns.topic=t", "columns.value=v", "columns.partition=cast(p as int)")
+    settings = ("source.format=csv", "source.options.header=true", *columns)
+    topic.file.write_text(topic.file.read_text().replace(f'topic = "{topic.name}"', ""))
+
+    assert topic.run("export_batch", source, *settings).code == ExitCode.OK
+
+    verified = topic.run("verify_topic", source, *settings, f"verify.topic={topic.name}")
+    assert verified.code == ExitCode.OK
+    assert "2 records expected, 2 found" in verified.out
+    records = read_topic(topic.kafka.bootstrap_servers, topic.name)
+    assert [(record.partition, record.value) for record in records] == [(0, b"2"), (2, b"1")]
+
+
+def test_the_settings_file_for_exports_works_as_it_is(topic: Topic, tmp_path: Path) -> None:
+    source = tmp_path / "lines.json"
+    source.write_text("\n".join(json.dumps({"id": number, "name": f"n{number}"}) for number in range(20)))
+    topic.file = CHECKOUT / "conf" / "export_batch.toml"
+    here = (f"sink.kafka.bootstrap.servers={topic.kafka.bootstrap_servers}", f"sink.topic={topic.name}", "source.format=json")
+
+    assert topic.run("export_batch", source, *here).code == ExitCode.OK
+    assert topic.run("verify_topic", source, *here).code == ExitCode.OK
