@@ -129,6 +129,7 @@ def test_nothing_is_left_after_the_starter_was_killed() -> None:
         assert starter.stdout is not None
         pid, _, folder = starter.stdout.readline().strip().partition(" ")
         broker = psutil.Process(int(pid))
+        broker.suspend()  # or it would end by itself when its data are gone
         starter.send_signal(signal.SIGKILL)
     assert within(20, lambda: not broker.is_running() or broker.status() == psutil.STATUS_ZOMBIE)
     assert within(20, lambda: not Path(folder).exists())
