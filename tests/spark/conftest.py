@@ -19,8 +19,6 @@ FINDS_SOURCES_ITSELF = hasattr(pyspark_kafka_sink, "DefaultSource")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # PySpark says so of pandas 3 at each mapInArrow, which has no use for pandas.
-    config.addinivalue_line("filterwarnings", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     if FINDS_SOURCES_ITSELF:
         return
     # PySpark 4.0 leaves the socket of each collect() to the garbage collector. Ours are watched on the other versions.
