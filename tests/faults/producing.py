@@ -1,0 +1,38 @@
+"""Producers for fault tests: short back-offs, one record a batch, and records that are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.records.columns import RecordColumns
+
+QUICK: dict[str, object] = {
+    "retry.backoff.ms": 5,
+    "retry.backoff.max.ms": 20,
+    "reconnect.backoff.ms": 5,
+    "reconnect.backoff.max.ms": 20,
+    "linger.ms": 0,
+    "max.block.ms": 10_000,
+}
+
+
+def producer_on(bootstrap_servers: str, **settings: object) -> Producer:
+    """Settings are Kafka's option names with underscores for dots."""
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer({"bootstrap.servers": bootstrap_servers, **QUICK, **options})
+
+
+def one_by_one(bootstrap_servers: str, **settings: object) -> Producer:
+    """Each record is a batch."""
+    return producer_on(bootstrap_servers, **{"batch_size": 1, **settings})
+
+
+def numbers(values: Iterable[int], partition: int | None = None, width: int = 0) -> RecordColumns:
+    """A record for each number; `width`: padded with zeros to so many bytes."""
+    written = [b"%0*d" % (width, value) for value in values]
+    chosen = None if partition is None else np.full(len(written), partition, dtype=np.int32)
+    return RecordColumns(len(written), value=pa.array(written, pa.binary()), partition=chosen)

@@ -1,0 +1,158 @@
+"""buffer.memory is a bound, whoever holds it: batches in flight, expired ones, appends that wait, brokers that stand still."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import nullcontext
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import (
+    BufferExhaustedError,
+    DeliveryError,
+    FlushTimeoutError,
+    KafkaSinkError,
+    RecordTooLargeError,
+    UsageError,
+)
+from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
+from tests.faults.producing import numbers, one_by_one, producer_on
+
+TWO_CHUNKS = 2 * CHUNK_SIZE
+
+
+def held(received: Received) -> Say:
+    return Say(hold=True)
+
+
+def wait_until_blocked(producer: Producer) -> None:
+    deadline = time.monotonic() + 10
+    while not producer._pool.queued():
+        assert time.monotonic() < deadline, "no append waits for memory"
+
+
+def append_in_thread(producer: Producer, outcome: list[BaseException | None]) -> threading.Thread:
+    def append() -> None:
+        try:
+            with producer.scope() as scope:
+                scope.append("t", numbers([9]))
+                scope.flush(10)
+            outcome.append(None)
+        except KafkaSinkError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    return thread
+
+
+def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: MockCluster) -> None:
+    cluster.script = held
+    with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=300) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers([0]))
+            scope.append("t", numbers([1]))
+            begun = time.monotonic()
+            with pytest.raises(BufferExhaustedError, match=r"buffer.memory: 16384 bytes did not become free within 3\d\d ms"):
+                scope.append("t", numbers([2]))
+            assert 0.3 <= time.monotonic() - begun < 5
+            cluster.script = None
+            cluster.release()
+            scope.flush(10)
+            assert scope.report().records == 2
+        with producer.scope() as scope:
+            scope.append("t", numbers([3]))
+            scope.flush(10)
+    assert cluster.values() == [0, 1, 3]
+
+
+def test_memory_comes_back_once_batches_are_acked_failed_or_discarded(cluster: MockCluster) -> None:
+    cluster.script = lambda received: Say(ErrorCode.INVALID_RECORD) if received.values[0] in (b"3", b"31", b"44") else AS_KAFKA
+    with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer:
+        for start in range(0, 60, 2):
+            failing = pytest.raises(DeliveryError) if start in (2, 30, 44) else nullcontext()
+            with failing, producer.scope() as scope:
+                scope.append("t", numbers([start, start + 1]))
+                scope.flush(10)
+        deadline = time.monotonic() + 10
+        while producer._pool.available < TWO_CHUNKS:
+            assert time.monotonic() < deadline
+    assert set(range(60)) - set(cluster.values()) <= {3, 31, 44, 45}
+
+
+def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(cluster: MockCluster) -> None:
+    """KAFKA-19012: a buffer that was given to another batch went out under the first one's header.
+
+    The broker does not read, so the large batch stays half sent when its time is over; others want its memory at once.
+    """
+    size = 3 << 20
+    cluster.script = lambda received: Say(throttle_ms=700) if received.values == (b"0",) else AS_KAFKA
+    settings = {"request_timeout_ms": 1400, "delivery_timeout_ms": 1400, "max_request_size": 2 * size}
+    with producer_on(cluster.bootstrap_servers, buffer_memory=size + 2 * CHUNK_SIZE, **settings) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers([0]))
+            scope.flush(10)
+            cluster.stop_reading()
+            scope.append("t", numbers([1], width=size))
+            with pytest.raises(DeliveryError, match=r"sent 1 times, it may have been stored"):
+                scope.flush(10)
+        assert producer._pool.available <= 2 * CHUNK_SIZE, "the memory of a batch on the wire was given back"
+        outcome: list[BaseException | None] = []
+        others = [append_in_thread(producer, outcome) for _ in range(4)]
+        with producer.scope() as scope:
+            refill = threading.Thread(target=lambda: scope.append("t", numbers([2], width=size)))
+            refill.start()
+            wait_until_blocked(producer)
+            cluster.go_on_reading()
+            refill.join(10)
+            scope.flush(10)
+        for thread in others:
+            thread.join(10)
+    # Every batch that came had a right CRC (the mock cluster checks), and the large ones are all zeros but for the end.
+    assert outcome == [None] * 4
+    assert sorted(cluster.values()) in ([0, 1, 2, 9, 9, 9, 9], [0, 2, 9, 9, 9, 9])
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, 0.2])
+def test_close_wakes_whoever_waits_for_memory(cluster: MockCluster, timeout_s: float) -> None:
+    cluster.script = held
+    producer = one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=60_000)
+    scope = producer.scope()
+    scope.append("t", numbers([0, 1]))
+    outcome: list[BaseException | None] = []
+    waiting = append_in_thread(producer, outcome)
+    wait_until_blocked(producer)
+    begun = time.monotonic()
+    with pytest.raises(FlushTimeoutError):
+        producer.close(timeout_s)
+    waiting.join(10)
+    assert time.monotonic() - begun < 5
+    assert isinstance(outcome[0], UsageError)
+    with pytest.raises(KafkaSinkError):
+        scope.flush(5)
+
+
+def test_a_record_over_the_memory_is_refused_before_anything_is_buffered(cluster: MockCluster) -> None:
+    with producer_on(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer, producer.scope() as scope:
+        with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 4\d{4} bytes, more than .*32768"):
+            scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 40_000, b"3"])))
+        assert producer._pool.available == TWO_CHUNKS
+        scope.append("t", numbers([5]))
+        scope.flush(10)
+    assert cluster.values() == [5]
+
+
+def test_a_scope_that_ends_in_an_error_gives_back_what_it_buffered(cluster: MockCluster) -> None:
+    with producer_on(cluster.bootstrap_servers, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError), producer.scope() as scope:
+                scope.append("t", numbers(range(10)))
+                assert producer._pool.available < producer._pool.total
+                raise ZeroDivisionError
+        assert producer._pool.available == producer._pool.capacity * CHUNK_SIZE
+    assert cluster.values() == []

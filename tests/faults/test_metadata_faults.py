@@ -1,0 +1,232 @@
+"""Leaders, topics and brokers that change under a producer."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
+from tests.faults.producing import numbers, one_by_one, producer_on
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+
+def send(producer: Producer, columns: RecordColumns, topic: str = "t") -> int:
+    with producer.scope() as scope:
+        scope.append(topic, columns)
+        scope.flush(20)
+        return scope.report().records
+
+
+def test_a_leader_that_moved_is_found_by_asking(cluster2: MockCluster) -> None:
+    with one_by_one(cluster2.bootstrap_servers) as producer:
+        send(producer, numbers([0]))
+        cluster2.move("t", leader=1)
+        assert send(producer, numbers(range(1, 9))) == 8
+    assert cluster2.values() == list(range(9))
+    assert {received.node for received in cluster2.received} == {0, 1}
+
+
+@pytest.mark.parametrize("in_flight", [1, 5])
+def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster2: MockCluster, in_flight: int) -> None:
+    """KIP-951. What Metadata would say meanwhile still names the old leader."""
+
+    def script(received: Received) -> Say:
+        moved = received.values != (b"0",) and received.node == 0
+        return Say(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LeaderIdAndEpoch(1, 1)) if moved else AS_KAFKA
+
+    cluster2.script = script
+    with one_by_one(cluster2.bootstrap_servers, retry_backoff_ms=2000, retry_backoff_max_ms=2000) as producer:
+        send(producer, numbers([0]))
+        with cluster2.changed:
+            cluster2.topics["t"].leaders[0] = 1
+            cluster2.described_as["t"] = ([0], [0])
+        begun = time.monotonic()
+        send(producer, numbers(range(1, 1 + in_flight)))
+        assert time.monotonic() - begun < 1.5, "the back-off was waited out although the leader was known"
+    assert cluster2.values() == list(range(1 + in_flight))
+
+
+def test_a_leader_of_an_older_epoch_is_not_believed(cluster2: MockCluster) -> None:
+    with one_by_one(cluster2.bootstrap_servers, metadata_max_age_ms=100) as producer:
+        cluster2.move("t", leader=1, epoch=5)
+        send(producer, numbers([0]))
+        asked = cluster2.requests_of(ApiKey.METADATA)
+        with cluster2.changed:
+            cluster2.described_as["t"] = ([0], [4])
+        cluster2.wait_for(lambda: cluster2.requests_of(ApiKey.METADATA) >= asked + 2, "metadata with the older epoch")
+        send(producer, numbers(range(1, 5)))
+    assert {received.node for received in cluster2.received} == {1}
+
+
+def test_a_hint_of_an_older_epoch_is_not_believed(cluster2: MockCluster) -> None:
+    cluster2.move("t", leader=0, epoch=5)
+    with one_by_one(cluster2.bootstrap_servers) as producer:
+        send(producer, numbers([0]))
+        cluster2.answers += [Say(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LeaderIdAndEpoch(1, 4))]
+        send(producer, numbers([1]))
+    assert {received.node for received in cluster2.received} == {0}
+
+
+def test_a_partition_without_a_leader_waits_for_one(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        cluster.move("t", leader=-1)
+        cluster.answers += [Say(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        scope.append("t", numbers(range(1, 4)))
+        asked = cluster.requests_of(ApiKey.METADATA)
+        cluster.wait_for(lambda: cluster.requests_of(ApiKey.METADATA) >= asked + 2, "metadata without a leader")
+        cluster.move("t", leader=0)
+        scope.flush(10)
+    assert cluster.values() == [0, 1, 2, 3]
+
+
+def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=400) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers([0]))
+            scope.flush(10)
+            cluster.move("t", leader=-1)
+            cluster.answers += [Say(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+            scope.append("t", numbers([1]))
+            with pytest.raises(DeliveryError, match=r"delivery.timeout.ms .*NOT_LEADER_OR_FOLLOWER"):
+                scope.flush(10)
+        with producer.scope() as scope:
+            scope.append("t", numbers([2]))
+            with pytest.raises(DeliveryError, match=r"never sent: the partition has no leader"):
+                scope.flush(10)
+        cluster.move("t", leader=0)
+        assert send(producer, numbers([3])) == 1
+
+
+def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        cluster.on_request[ApiKey.METADATA] = lambda: cluster.requests_of(ApiKey.METADATA) == 3 and cluster.topic("later")
+        scope.append("later", numbers([0]))
+        scope.flush(10)
+    assert cluster.values("later") == [0]
+
+
+def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: MockCluster) -> None:
+    cluster.topic("secret")
+    cluster.topics["secret"].error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    begun = time.monotonic()
+    wanted = pytest.raises(BrokerError, match=r"topic secret: TOPIC_AUTHORIZATION_FAILED: grant this client Describe and Write")
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope, wanted:
+        scope.append("secret", numbers([0]))
+    assert time.monotonic() - begun < 5
+
+
+def test_a_partition_that_is_not_there_is_an_error_that_names_the_row(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        cluster.topic("t", leaders=(0, 0, 0))
+        scope.append("t", numbers([1], partition=2))
+        scope.flush(10)
+    assert cluster.values("t", 2) == [1]
+
+
+def test_a_topic_that_was_made_anew_takes_what_comes(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        send(producer, numbers(range(3)))
+        with cluster.changed:
+            del cluster.topics["t"]
+        with producer.scope() as scope:
+            scope.append("t", numbers(range(3, 6)))
+            cluster.wait_for(lambda: bool(cluster.attempts(3)), "an attempt at a topic that is gone")
+            cluster.topic("t")
+            scope.flush(10)
+    assert cluster.values() == [3, 4, 5]
+
+
+def test_when_every_known_broker_is_replaced_the_bootstrap_servers_are_asked_again(cluster: MockCluster) -> None:
+    """KIP-899. Node 0 is the bootstrap server that stays; 1 and 2 lead, and then 3 does, of which nobody told."""
+    for node in (1, 2):
+        cluster.start(node)
+    cluster.hidden.add(0)
+    cluster.topic("t", leaders=(1, 2))
+    with one_by_one(cluster.address(0)) as producer:
+        for partition in (0, 1):
+            send(producer, numbers([partition], partition))
+        cluster.start(3)
+        with cluster.changed:
+            cluster.topics["t"].leaders[:] = [3, 3]
+            cluster.topics["t"].epochs[:] = [1, 1]
+            cluster.stop(1)
+            cluster.stop(2)
+        for partition in (0, 1):
+            send(producer, numbers([partition + 10], partition))
+    assert (cluster.values("t", 0), cluster.values("t", 1)) == ([0, 10], [1, 11])
+
+
+def test_a_broker_that_moves_to_another_address_is_followed(cluster: MockCluster) -> None:
+    cluster.start(1)
+    cluster.topic("t", leaders=(1,))
+    with one_by_one(cluster.address(0)) as producer:
+        send(producer, numbers([0]))
+        cluster.stop(1)
+        cluster.start(1)
+        send(producer, numbers([1, 2]))
+    assert cluster.values() == [0, 1, 2]
+
+
+def test_nobody_answers_for_the_topic_and_the_error_says_who_was_asked(cluster: MockCluster) -> None:
+    cluster.stop(0)
+    with (
+        producer_on("127.0.0.1:1", max_block_ms=200) as producer,
+        producer.scope() as scope,
+        pytest.raises(MetadataTimeoutError, match=r"127\.0\.0\.1:1: could not connect"),
+    ):
+        scope.append("t", numbers([0]))
+
+
+# Real Kafka
+
+
+@pytest.mark.kafka
+def test_partitions_that_are_added_meanwhile_get_records(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    with producer_on(kafka.bootstrap_servers, metadata_max_age_ms=100, batch_size=500) as producer:
+        send(producer, numbers(range(100)), topic)
+        kafka.admin.create_partitions([NewPartitions(topic, 4)])[topic].result(10)
+        deadline = time.monotonic() + 20
+        sent = 100
+        while len({record.partition for record in read_topic(kafka.direct_servers, topic)}) < 4:
+            assert time.monotonic() < deadline, "no record came to the new partitions"
+            send(producer, numbers(range(sent, sent + 500)), topic)
+            sent += 500
+    read = sorted(int(record.value or b"") for record in read_topic(kafka.direct_servers, topic))
+    assert read == list(range(sent))
+
+
+@pytest.mark.kafka
+def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    columns = [numbers(range(start, start + 10), start // 10 % 2) for start in range(0, 400, 10)]
+    with producer_on(kafka.bootstrap_servers, batch_size=100) as producer:
+        for part in columns[:20]:
+            send(producer, part, topic)
+        kafka.delete_topic(topic)
+        kafka.wait_for(lambda: topic not in kafka.metadata().topics, "the topic gone", 20)
+        with producer.scope() as scope:
+            for part in columns[20:]:
+                scope.append(topic, part)
+            kafka.create_topic(topic, 2)
+            scope.flush(30)
+            assert scope.report().records == 200
+    found = [
+        [int(r.value or b"") for r in read_topic(kafka.direct_servers, topic, partitions=[partition])] for partition in (0, 1)
+    ]
+    assert sorted(found[0] + found[1]) == list(range(200, 400))
+    assert all(np.all(np.diff(values) > 0) for values in found)

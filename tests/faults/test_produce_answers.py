@@ -1,0 +1,272 @@
+"""What becomes of batches, of those around them and of the producer, for every answer a broker can give to Produce."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import pytest
+
+from spark_kafka_sink.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say, Script
+from tests.faults.producing import numbers, one_by_one
+
+E = ErrorCode
+RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
+MAYBE_STORED = [7, 13, 20]
+FAILED = [10, -1, 8, 17, 18, 21, 32, 42, 43, 76, 87, 29, 1234]
+FATAL = [31, 35, 53, 90]
+
+
+def on_value(value: int, *says: Say) -> Script:
+    """A script: these answers to the batch with this record, one after another; otherwise as Kafka."""
+    left = list(says)
+
+    def script(received: Received) -> Say:
+        return left.pop(0) if left and b"%d" % value in received.values else AS_KAFKA
+
+    return script
+
+
+def send(cluster: MockCluster, values: Iterable[int], **settings: object) -> DeliveryReport:
+    with one_by_one(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        scope.append("t", numbers(values))
+        scope.flush(10)
+        return scope.report()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("code", RETRIED)
+def test_passing_trouble_is_retried_until_it_has_passed(cluster: MockCluster, code: int, times: int) -> None:
+    cluster.script = on_value(2, *[Say(code)] * times)
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers(range(6)))
+        scope.flush(10)
+        report = scope.report()
+    assert cluster.values() == list(range(6))
+    assert report.records == 6
+    assert report.errors[E(code).name] == times
+    assert len(cluster.attempts(2)) == 1 + times
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("code", MAYBE_STORED)
+def test_what_was_stored_although_an_error_came_is_stored_once(cluster: MockCluster, code: int, times: int) -> None:
+    cluster.script = on_value(2, *[Say(code, stored=True)] * times)
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers(range(6)))
+        scope.flush(10)
+        report = scope.report()
+    assert cluster.values() == list(range(6))
+    assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (0, 5)
+
+
+@pytest.mark.parametrize("code", FAILED)
+def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: MockCluster, code: int) -> None:
+    cluster.script = on_value(2, Say(code, message="because"))
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers(range(6)))
+        name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
+        with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:
+            scope.flush(10)
+        cluster.wait_for(lambda: cluster.values() == [0, 1, 3, 4, 5], "the rest stored")
+        cause = raised.value.__cause__
+    assert isinstance(cause, BrokerError)
+    assert cause.facts == {"topic": "t", "partition": 0, "error_code": code, "error": name}
+    assert len(cluster.attempts(2)) == 1
+
+
+@pytest.mark.parametrize("code", FATAL)
+def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int) -> None:
+    cluster.answers += [AS_KAFKA, Say(code)]
+    producer = one_by_one(cluster.bootstrap_servers)
+    with producer.scope() as scope:
+        scope.append("t", numbers(range(6)))
+        with pytest.raises(DeliveryError, match=E(code).name):
+            scope.flush(10)
+        deadline = time.monotonic() + 10
+        while not producer.closed:
+            assert time.monotonic() < deadline
+        with pytest.raises(BrokerError, match=f"the producer cannot go on: {E(code).name}"):
+            producer.scope()
+        report = scope.report()
+    producer.close(10)
+    assert report.records == 1
+    assert cluster.values()[:1] == [0]
+
+
+def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cluster: MockCluster) -> None:
+    cluster.script = on_value(1, Say(E.MESSAGE_TOO_LARGE, hold=True))
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        scope.append("t", numbers(range(1, 9)))
+        cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
+        cluster.release()
+        cluster.wait_for(lambda: cluster.values() == [0, *range(2, 9)], "all but the first")
+        with pytest.raises(DeliveryError, match=r"MESSAGE_TOO_LARGE.*set batch.size below it"):
+            scope.flush(10)
+    assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 3, 8)] == [(0, 0), (1, 0), (1, 1), (1, 6)]
+
+
+@pytest.mark.parametrize("say", [Say(absent=True), Say(stored=True, absent=True)])
+def test_a_partition_that_the_answer_does_not_name_is_asked_again(cluster: MockCluster, say: Say) -> None:
+    cluster.script = on_value(2, say)
+    assert send(cluster, range(6)).records == 6
+    assert cluster.values() == list(range(6))
+
+
+def test_an_answer_that_names_a_partition_twice_counts_once(cluster: MockCluster) -> None:
+    cluster.script = on_value(2, Say(twice=True))
+    assert send(cluster, range(6)).records == 6
+    assert len(cluster.attempts(2)) == 1
+
+
+def test_duplicate_sequence_is_success_without_an_offset(cluster: MockCluster) -> None:
+    cluster.script = lambda received: Say(E.DUPLICATE_SEQUENCE_NUMBER, stored=True)
+    report = send(cluster, [7])
+    assert (report.records, report.errors) == (1, {})
+    assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (-1, -1)
+    assert len(cluster.received) == 1
+
+
+def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: MockCluster) -> None:
+    cluster.script = on_value(1, Say(E.NOT_ENOUGH_REPLICAS), Say(E.NOT_ENOUGH_REPLICAS))
+    send(cluster, [0])
+    assert send(cluster, range(1, 6)).records == 5
+    assert cluster.values() == list(range(6))
+    assert {received.batch.producer_epoch for received in cluster.received} == {0}
+
+
+@pytest.mark.parametrize("say", [Say(E.OUT_OF_ORDER_SEQUENCE_NUMBER), Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=1)])
+def test_a_broker_that_lost_count_gets_a_new_epoch(cluster: MockCluster, say: Say) -> None:
+    """It refuses what comes next by the producer's count, and would do so for ever."""
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        cluster.script = lambda received: say if received.batch.producer_epoch == 0 else AS_KAFKA
+        scope.append("t", numbers(range(1, 6)))
+        scope.flush(10)
+    assert cluster.values() == list(range(6))
+    assert [cluster.attempts(value)[-1].numbers for value in range(1, 6)] == [(1, n) for n in range(5)]
+
+
+def test_a_batch_whose_answers_stay_lost_is_not_left_behind_by_more_than_a_broker_remembers(cluster: MockCluster) -> None:
+    """A broker knows a producer's last five batches in a partition: behind a sixth it would take the first for a new one."""
+    cluster.script = on_value(1, *[Say(E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, stored=True)] * 6)
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        scope.append("t", numbers(range(1, 40)))
+        scope.flush(10)
+        assert scope.report().errors == {"NOT_ENOUGH_REPLICAS_AFTER_APPEND": 6}
+    assert cluster.values() == list(range(40))
+
+
+def test_unknown_producer_without_a_log_start_is_asked_until_the_broker_knows(cluster: MockCluster) -> None:
+    send(cluster, [0])
+    cluster.answers += [Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=-1)] * 2
+    assert send(cluster, [1]).records == 1
+    assert [received.numbers for received in cluster.attempts(1)] == [(0, 0)] * 3
+
+
+def test_throttling_is_waited_out(cluster: MockCluster) -> None:
+    cluster.answers += [Say(throttle_ms=300)]
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        begun = time.monotonic()
+        scope.append("t", numbers([1]))
+        scope.flush(10)
+        assert 0.2 < time.monotonic() - begun < 5
+
+
+def test_a_batch_that_may_not_be_written_says_who_must_grant_what(cluster: MockCluster) -> None:
+    cluster.answers += [Say(E.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(DeliveryError, match=r"topic t partition 0: .*TOPIC_AUTHORIZATION_FAILED; this client may not write"):
+        send(cluster, [0])
+
+
+def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: MockCluster) -> None:
+    cluster.answers += [Say(E.INVALID_RECORD, record_errors=((0, "no key"), (2, "no key either")))]
+    with pytest.raises(DeliveryError, match=r"INVALID_RECORD; record 0: no key; record 2: no key either"):
+        send(cluster, range(3), batch_size=1000)
+
+
+def test_a_producer_id_that_is_refused_says_what_to_grant(cluster: MockCluster) -> None:
+    cluster.init_answers += [E.CLUSTER_AUTHORIZATION_FAILED]
+    with pytest.raises(KafkaSinkError, match=r"CLUSTER_AUTHORIZATION_FAILED; grant this client IdempotentWrite"):
+        send(cluster, [0])
+    assert cluster.received == []
+
+
+@pytest.mark.parametrize("code", [E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT])
+def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(cluster: MockCluster, code: int) -> None:
+    cluster.init_answers += [code, code]
+    assert send(cluster, range(3)).records == 3
+
+
+# delivery.timeout.ms
+
+
+def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: MockCluster) -> None:
+    cluster.script = lambda received: Say(E.NOT_ENOUGH_REPLICAS) if received.values == (b"1",) else AS_KAFKA
+    settings = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1000, "retry_backoff_ms": 400, "retry_backoff_max_ms": 400}
+    with one_by_one(cluster.bootstrap_servers, **settings) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers([0]))
+            scope.flush(10)
+            scope.append("t", numbers([1]))
+            with pytest.raises(DeliveryError, match=r"not acked within delivery.timeout.ms.*last error: NOT_ENOUGH_REPLICAS"):
+                scope.flush(10)
+        with producer.scope() as scope:
+            scope.append("t", numbers([2]))
+            scope.flush(10)
+    assert cluster.values() == [0, 2]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: MockCluster, stored: bool) -> None:
+    # Told to wait, the producer sends 1 only when half of its time is over, so that it expires before its request does.
+    held = Say(hold=True) if stored else Say(E.NOT_ENOUGH_REPLICAS, hold=True)
+    cluster.script = on_value(0, Say(throttle_ms=700))
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1400, delivery_timeout_ms=1400) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers([0]))
+            scope.flush(10)
+            cluster.script = on_value(1, held)
+            scope.append("t", numbers([1]))
+            with pytest.raises(
+                DeliveryError, match=r"sent 1 times, it may have been stored; last error: no answer yet"
+            ) as raised:
+                scope.flush(10)
+            assert isinstance(raised.value.__cause__, DeliveryTimeoutError)
+            assert (scope.report().records, len(cluster.attempts(1))) == (1, 1)
+        cluster.release()
+        with producer.scope() as scope:
+            scope.append("t", numbers(range(2, 5)))
+            scope.flush(10)
+            assert scope.report().records == 3
+    assert cluster.values() == [0, *([1] if stored else []), 2, 3, 4]
+    assert cluster.attempts(2)[-1].numbers == ((0, 2) if stored else (1, 0))
+
+
+def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(cluster: MockCluster) -> None:
+    """1 is stored, but its answer is lost with all others on the connection, and its time is over before it is asked again."""
+    cluster.script = on_value(0, Say(throttle_ms=500))
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
+        with producer.scope() as scope:
+            scope.append("t", numbers([0]))
+            scope.flush(10)
+            cluster.script = on_value(1, Say(hold=True))
+            scope.append("t", numbers(range(1, 4)))
+            cluster.wait_for(lambda: len(cluster.attempts(3)) == 1, "all three in flight")
+            with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms"):
+                scope.flush(10)
+        cluster.reset()
+        with producer.scope() as scope:
+            scope.append("t", numbers([4]))
+            scope.flush(10)
+    assert cluster.values() == [0, 1, 2, 3, 4]

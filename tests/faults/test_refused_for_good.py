@@ -1,0 +1,88 @@
+"""Batches that real Kafka refuses or that come too late, amid others in flight: only they are missing from the log."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import numbers, one_by_one
+from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+pytestmark = pytest.mark.kafka
+
+
+def check_numbers(batches: list[DumpedBatch]) -> None:
+    """In each epoch the sequence numbers begin with 0 and leave none out; epochs only rise."""
+    assert [batch.producer_epoch for batch in batches] == sorted(batch.producer_epoch for batch in batches)
+    for _, epoch in itertools.groupby(batches, key=lambda batch: batch.producer_epoch):
+        due = 0
+        for batch in epoch:
+            assert batch.base_sequence == due
+            due = batch.last_sequence + 1
+
+
+def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic
+) -> None:
+    cluster = proxied_kafka.cluster
+    topic = new_topic(1, on=cluster, config={"max.message.bytes": "2000"})
+    values = [b"%d" % number if number != 10 else b"10" + b" " * 5000 for number in range(40)]
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        proxied_kafka.proxy.delay(0.05)  # so that there are five under way when the first of them is refused
+        scope.append(topic, RecordColumns(40, value=pa.array(values)))
+        wait_until(lambda: scope.report().records == 39, "the others acked", 30)
+        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 39 were acked: .*MESSAGE_TOO_LARGE"):
+            scope.flush(10)
+        report = scope.report()
+    assert report.errors == {"MESSAGE_TOO_LARGE": 1, "OUT_OF_ORDER_SEQUENCE_NUMBER": 4}
+    batches = dump_log(cluster, 1, topic)
+    assert [int(record.value or b"") for record in records_of(batches)] == [n for n in range(40) if n != 10]
+    assert {batch.producer_epoch for batch in batches} == {0, 1}
+    check_numbers(batches)
+
+
+def test_a_compacted_topic_refuses_what_has_no_key_and_says_so(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1, config={"cleanup.policy": "compact"})
+    keys = [b"k" if number != 3 else None for number in range(8)]
+    columns = RecordColumns(8, key=pa.array(keys, pa.binary()), value=numbers(range(8)).value)
+    with one_by_one(kafka.bootstrap_servers) as producer, producer.scope() as scope:
+        scope.append(topic, columns)
+        wait_until(lambda: scope.report().records == 7, "the others acked", 30)
+        with pytest.raises(DeliveryError, match=r"INVALID_RECORD: .*record 0: .*key.*a compacted topic needs a key in each"):
+            scope.flush(10)
+    assert [record.value for record in read_topic(kafka.direct_servers, topic)] == [b"0", b"1", b"2", b"4", b"5", b"6", b"7"]
+
+
+def test_what_expired_while_the_broker_stood_still_is_stored_once_or_never(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic
+) -> None:
+    """The broker finds the requests of given-up connections in its sockets when it goes on, and stores some of them late."""
+    cluster = proxied_kafka.cluster
+    topic = new_topic(1, on=cluster)
+    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=1000) as producer:
+        with producer.scope() as scope:
+            scope.append(topic, numbers([0]))
+            scope.flush(20)
+            cluster.pause(1)
+            try:
+                scope.append(topic, numbers(range(1, 4)))
+                with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms"):
+                    scope.flush(20)
+            finally:
+                cluster.resume(1)
+        with producer.scope() as scope:
+            scope.append(topic, numbers(range(10, 20)))
+            scope.flush(20)
+            assert scope.report().records == 10
+    batches = dump_log(cluster, 1, topic)
+    found = [int(record.value or b"") for record in records_of(batches)]
+    assert found == sorted(set(found))
+    assert set(found) - {1, 2, 3} == {0, *range(10, 20)}
