@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
 
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.cluster import FULL_SPEED, KafkaCluster
 from tests.kafka.jars import jars
 
 CONNECTOR_POM = Path(__file__).with_name("pom.xml")
@@ -88,7 +88,7 @@ class Topics:
 @contextmanager
 def broker() -> Iterator[Topics]:
     """A single real broker, its log on tmpfs where there is room."""
-    with KafkaCluster(1, BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB) as kafka:
+    with KafkaCluster(1, BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB, java_options=FULL_SPEED) as kafka:
         yield Topics(kafka)
 
 
