@@ -54,6 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def metrics(spark: SparkSession) -> Iterator[sks.DeliveryMetrics]:
     """A handle that has counted nothing yet, of the sink registered in `spark`."""
+    sks.register(spark).close()  # a test may have left one, which has counted
     handle = sks.register(spark)
     yield handle
     handle.close()
