@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from jobs.murmur2 import partition_of
-from jobs.read_back import TopicRange, records
+from jobs.read_back import RETENTION, TopicRange, records
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
 HEADERS_DDL = "array<struct<key:string,value:binary>>"
@@ -22,7 +22,8 @@ EXPECTED_DDL = f"partition int, timestamp bigint, key binary, value binary, head
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Counts of records. missing: expected and not there often enough; duplicated: there more often than expected;
-    unexpected: there and not expected at all. left_out: column to why it was not compared. examples: rows that differ.
+    unexpected: there and not expected at all. removed: gone from the topic before it was read, by retention or by request.
+    left_out: column to why it was not compared. examples: rows that differ.
     """
 
     columns: tuple[str, ...]
@@ -32,6 +33,7 @@ class Comparison:
     missing: int
     duplicated: int
     unexpected: int
+    removed: int
     examples: tuple[str, ...]
 
     def same(self, *, allow_duplicates: bool = False) -> bool:
@@ -43,6 +45,7 @@ class Comparison:
             *(f"not compared: {column}, because {reason}" for column, reason in self.left_out.items()),
             f"{self.expected:,} records expected, {self.found:,} found: {self.missing:,} missing, {self.duplicated:,} duplicated,"
             f" {self.unexpected:,} unexpected",
+            *([f"{self.removed:,} offsets are no longer there; {RETENTION}"] if self.removed else []),
             *self.examples,
         ]
         return "\n".join(lines)
@@ -67,7 +70,9 @@ def compare(expected: DataFrame, topic: TopicRange, *, columns: Sequence[str] = 
     counts = {name: int(totals[name] or 0) for name in ("expected", "found", "missing", "duplicated", "unexpected")}
     differ = counts["missing"] or counts["duplicated"] or counts["unexpected"]
     shown = counted.where("e != f").limit(examples).collect() if differ and examples else []
-    return Comparison(compared, left_out, **counts, examples=tuple(_example(row, compared) for row in shown))
+    return Comparison(
+        compared, left_out, **counts, removed=topic.removed, examples=tuple(_example(row, compared) for row in shown)
+    )
 
 
 def _left_out(expected: DataFrame, columns: Sequence[str]) -> dict[str, str]:

@@ -84,7 +84,8 @@ def _kafka() -> Iterator[Kafka]:
 
 @contextmanager
 def _topic(kafka: Kafka) -> Iterator[str]:
-    topic = kafka.create_topic(f"demo-events-{time.time_ns()}", PARTITIONS)
+    # The events are older than the week for which Kafka keeps records, by their own timestamps.
+    topic = kafka.create_topic(f"demo-events-{time.time_ns()}", PARTITIONS, config={"retention.ms": "-1"})
     try:
         yield topic
     finally:

@@ -55,7 +55,8 @@ _SINK_CODES = {
     for kind in _descendants(errors.KafkaSinkError)
 }
 _CODES = _SINK_CODES | {ReadBackError.CODE: ExitCode.KAFKA}
-_CODED_LINE = re.compile(rf"\[({'|'.join(_CODES)})\] .*")
+# With the notes that a task adds below: which row it was, and how many rows Kafka has already.
+_CODED_LINE = re.compile(rf"\[({'|'.join(_CODES)})\] .*(?:\n(?:That is row|Kafka has acked) .*)*")
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

@@ -21,6 +21,9 @@ REQUEST_TIMEOUT_S = 15.0
 SILENCE_S = 60.0
 CONSUME_AT_ONCE = 10_000
 
+# A trap: a record of last year is older than retention.ms the moment it is written.
+RETENTION = "Kafka removes records that are older than the topic's retention.ms, by their own timestamps"
+
 RECORD_DDL = (
     "partition int, offset bigint, timestamp bigint, key binary, value binary, headers array<struct<key:string,value:binary>>"
 )
@@ -37,6 +40,11 @@ class TopicRange:
     @property
     def partitions(self) -> int:
         return len(self.offsets)
+
+    @property
+    def removed(self) -> int:
+        """How many offsets there were before the first that is left."""
+        return sum(first for first, _ in self.offsets.values())
 
 
 def whole_topic(topic: str, consumer: Mapping[str, str]) -> TopicRange:
@@ -164,6 +172,10 @@ def _header_lists(headers: Sequence[Sequence[tuple[str, bytes | None]]]) -> pa.A
 
 
 def _failed(topic: str, consumer: Mapping[str, str], error: Exception) -> ReadBackError:
+    from confluent_kafka import KafkaError
+
     reason = error.args[0]
+    if reason.code() == KafkaError._AUTO_OFFSET_RESET:
+        return ReadBackError(f"topic {topic}: records were removed while they were read; {RETENTION}")
     servers = consumer.get("bootstrap.servers")
     return ReadBackError(f"topic {topic} at {servers} cannot be read: {reason.name()}: {reason.str()}")

@@ -49,7 +49,7 @@ def test_another_broker_is_refused_for_now() -> None:
     assert "BROKER=embedded: must be one of kafka" in ended.stderr
 
 
-SAME = Comparison(COLUMNS, {}, expected=9, found=9, missing=0, duplicated=0, unexpected=0, examples=())
+SAME = Comparison(COLUMNS, {}, expected=9, found=9, missing=0, duplicated=0, unexpected=0, removed=0, examples=())
 
 
 @pytest.mark.parametrize(

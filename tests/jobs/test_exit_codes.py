@@ -115,5 +115,5 @@ def test_spark_submit_passes_the_exit_code_on_and_a_missing_kafka_source_is_expl
 
     assert ended.returncode == ExitCode.SETTINGS
     # spark-submit joins the two streams of a Python program in its own stdout.
-    assert "\nerror: " in ended.stdout
+    assert "error: " in ended.stdout
     assert "add --packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in ended.stdout

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from jobs.murmur2 import partition_of
 from jobs.outcome import ExitCode
@@ -19,6 +19,7 @@ from tests.kafka.witness import read_topic
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 PARTITIONS = 3
+KEPT = {"retention.ms": "-1"}  # the events are of last winter, and a broker looks for records older than a week at any time
 
 
 class Topic:
@@ -44,7 +45,7 @@ class Topic:
 
 @pytest.fixture
 def topic(jobs: JobProcess, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Topic:
-    return Topic(jobs, kafka, new_topic(PARTITIONS), tmp_path)
+    return Topic(jobs, kafka, new_topic(PARTITIONS, config=KEPT), tmp_path)
 
 
 def test_what_was_exported_is_found_as_the_source_has_it(topic: Topic, events: Path) -> None:
@@ -98,8 +99,22 @@ def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: 
     assert topic.run("verify_topic", source, "source.format=json", "verify.columns=key, value").code == ExitCode.OK
 
 
+def test_records_that_retention_removed_are_told_from_those_never_written(topic: Topic, events: Path) -> None:
+    assert topic.run("export_batch", events).code == ExitCode.OK
+    partitions = [TopicPartition(topic.name, partition, 10) for partition in range(PARTITIONS)]
+    for removed in topic.kafka.admin.delete_records(partitions).values():
+        removed.result(timeout=30)
+
+    verified = topic.run("verify_topic", events)
+
+    assert verified.code == ExitCode.DIFFERENCE
+    assert (
+        f"{10 * PARTITIONS} missing, 0 duplicated, 0 unexpected\n{10 * PARTITIONS} offsets are no longer there;" in verified.out
+    )
+
+
 def test_rows_that_name_their_topic_are_verified_topic_by_topic(topic: Topic, new_topic: NewTopic, tmp_path: Path) -> None:
-    other = new_topic(1)
+    other = new_topic(1, config=KEPT)
     source = tmp_path / "lines.csv"
     source.write_text(f"t,v,p\n{topic.name},1,2\n{topic.name},2,0\n{other},3,0\n")
     columns = ("columns.topic=t", "columns.value=v", "columns.partition=cast(p as int)")

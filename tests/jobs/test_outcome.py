@@ -43,6 +43,13 @@ def test_of_two_stack_traces_only_the_sinks_own_line_is_shown_once() -> None:
     assert explain(RuntimeError(TASK_FAILED)) == "[METADATA_TIMEOUT] topic nowhere: not there after 2 s"
 
 
+def test_what_a_task_noted_is_shown_as_well() -> None:
+    note = "Kafka has acked 7 rows of Spark partition 0, attempt 0; they stay in their topics."
+    error = RuntimeError(f"PythonException: [RECORD] column key: is bad\nThat is row 3 of the task.\n{note}\n\n\tat org.apache")
+
+    assert explain(error) == f"[RECORD] column key: is bad\nThat is row 3 of the task.\n{note}"
+
+
 def test_of_an_error_of_spark_the_stack_trace_is_left_out() -> None:
     assert explain(RuntimeError("no such file\n\nJVM stacktrace:\norg.apache.spark")) == "no such file"
     assert explain(RuntimeError("no such file\n\tat org.apache.spark")) == "no such file"

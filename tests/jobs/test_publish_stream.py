@@ -13,6 +13,10 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 
+KEPT = {
+    "retention.ms": "-1"
+}  # made-up rows have timestamps of 1970, and a broker looks for records older than a week at any time
+
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
@@ -47,7 +51,7 @@ def write_lines(file: Path, ids: range) -> None:
 
 
 def test_each_run_over_a_folder_takes_what_came_since_the_last(stream: Stream, new_topic: NewTopic, tmp_path: Path) -> None:
-    topic, folder = new_topic(2), tmp_path / "in"
+    topic, folder = new_topic(2, config=KEPT), tmp_path / "in"
     folder.mkdir()
     write_lines(folder / "first.json", range(30))
     first = stream.run("publish_files", topic, f"source.path={folder}")
@@ -65,7 +69,7 @@ def test_each_run_over_a_folder_takes_what_came_since_the_last(stream: Stream, n
 
 
 def test_made_up_rows_become_records_with_keys_and_headers(stream: Stream, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
+    topic = new_topic(1, config=KEPT)
     ended = stream.run("publish_rate", topic, "source.format=rate-micro-batch", "source.options.rowsPerBatch=120")
 
     assert ended.code == ExitCode.OK, ended.err
@@ -75,7 +79,7 @@ def test_made_up_rows_become_records_with_keys_and_headers(stream: Stream, new_t
 
 
 def test_records_of_one_topic_go_to_another_as_they_are(stream: Stream, new_topic: NewTopic) -> None:
-    source, target = new_topic(2), new_topic(2)
+    source, target = new_topic(2, config=KEPT), new_topic(2, config=KEPT)
     made = stream.run("publish_rate", source, "source.format=rate-micro-batch", "source.options.rowsPerBatch=80")
     stream.checkpoint = stream.checkpoint.with_name("copy")
     copied = stream.run(
