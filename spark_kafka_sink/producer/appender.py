@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import RecordTooLargeError
+from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.producer.append_plan import GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.producer_batch import OpenBatch
@@ -92,6 +92,8 @@ class Appender:
         finally:
             self._publish(scope, plan, batches)
             self._pool.deallocate(memory)
+        if self._accumulator.aborted:
+            raise UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
         return plan.stop
 
     def _plan_with_memory(

@@ -31,7 +31,7 @@ class ScopeOwner(Protocol):
 
 
 class SendScope:
-    """A task's share of a producer. Use it in a `with`: leaving on an exception discards what was not sent yet.
+    """A task's share of a producer. Use it in a `with`: leaving it flushes; leaving on an exception discards what was not sent.
 
     Its owner's threads append, flush and discard; `appending` lets one append run at a time. The sender's thread tells the
     outcomes. `_changed` guards the counts and the first error. `deferred` belongs to the accumulator's lock.
@@ -91,12 +91,15 @@ class SendScope:
             self._owner.discard_scope(self)
 
     def close(self) -> None:
-        """The task is over. What it has not flushed is discarded."""
-        with self._changed:
-            unfinished = self._batches
-        if unfinished or self._error is not None:
+        """Flush, and end the scope. Raises what flush raises; what was not sent is discarded then."""
+        try:
+            if not self.discarded:
+                self.flush()
+        except BaseException:
             self.discard()
-        self._on_close(self)
+            raise
+        finally:
+            self._on_close(self)
 
     def __enter__(self) -> SendScope:
         return self

@@ -127,6 +127,33 @@ def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_th
     assert scope.report().records == 0
 
 
+def test_leaving_without_one_flushes() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    batch = sent(parts, scope)
+    left = threading.Event()
+
+    def leave() -> None:
+        with scope:
+            pass
+        left.set()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    answer(parts, batch, base_offset=0)
+    leaving.join(10)
+    assert left.is_set()
+    assert scope.report().records == 1
+
+
+def test_leaving_raises_what_was_not_delivered() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    answer(parts, sent(parts, scope), code=ErrorCode.MESSAGE_TOO_LARGE)
+    with pytest.raises(DeliveryError), scope:
+        pass
+
+
 def test_leaving_with_an_exception_discards() -> None:
     parts = make_parts()
     scope = parts.scope()
