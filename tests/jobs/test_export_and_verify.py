@@ -48,6 +48,13 @@ def topic(jobs: JobProcess, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -
     return Topic(jobs, kafka, new_topic(PARTITIONS, config=KEPT), tmp_path)
 
 
+@pytest.fixture
+def one_line(tmp_path: Path) -> Path:
+    source = tmp_path / "line.json"
+    source.write_text(json.dumps({"key": "k", "value": "v"}))
+    return source
+
+
 def test_what_was_exported_is_found_as_the_source_has_it(topic: Topic, events: Path) -> None:
     exported = topic.run("export_batch", events)
     verified = topic.run("verify_topic", events)
@@ -76,41 +83,39 @@ def test_lost_repeated_and_foreign_records_are_told_apart(topic: Topic, events: 
     assert "expected 0, found 1: key=None, value=b'from elsewhere', headers=[], timestamp=1700000000000" in verified.out
 
 
-def test_records_written_twice_are_a_difference_unless_they_are_allowed(topic: Topic, events: Path) -> None:
-    assert [topic.run("export_batch", events).code for _ in range(2)] == [ExitCode.OK] * 2
+def test_records_written_twice_are_a_difference_unless_they_are_allowed(topic: Topic, one_line: Path) -> None:
+    for _ in range(2):
+        topic.produce(partition_of(b"k", PARTITIONS), b"k", b"v", 1)
 
-    verified = topic.run("verify_topic", events)
+    verified = topic.run("verify_topic", one_line, "source.format=json")
 
     assert verified.code == ExitCode.DIFFERENCE
-    assert f"0 missing, {ROWS:,} duplicated, 0 unexpected" in verified.out
-    assert topic.run("verify_topic", events, "verify.allow_duplicates=true").code == ExitCode.OK
+    assert "0 missing, 1 duplicated, 0 unexpected" in verified.out
+    assert topic.run("verify_topic", one_line, "source.format=json", "verify.allow_duplicates=true").code == ExitCode.OK
 
 
-def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: Topic, tmp_path: Path) -> None:
-    source = tmp_path / "lines.json"
-    source.write_text(json.dumps({"key": "k", "value": "v"}))
+def test_a_record_in_another_partition_than_its_key_says_is_a_difference(topic: Topic, one_line: Path) -> None:
     topic.produce((partition_of(b"k", PARTITIONS) + 1) % PARTITIONS, b"k", b"v", 1)
 
-    verified = topic.run("verify_topic", source, "source.format=json")
+    verified = topic.run("verify_topic", one_line, "source.format=json")
 
     assert verified.code == ExitCode.DIFFERENCE
     assert "not compared: timestamp, because the source has none" in verified.out
     assert "1 missing, 0 duplicated, 1 unexpected" in verified.out
-    assert topic.run("verify_topic", source, "source.format=json", "verify.columns=key, value").code == ExitCode.OK
+    assert topic.run("verify_topic", one_line, "source.format=json", "verify.columns=key, value").code == ExitCode.OK
 
 
-def test_records_that_retention_removed_are_told_from_those_never_written(topic: Topic, events: Path) -> None:
-    assert topic.run("export_batch", events).code == ExitCode.OK
-    partitions = [TopicPartition(topic.name, partition, 10) for partition in range(PARTITIONS)]
-    for removed in topic.kafka.admin.delete_records(partitions).values():
-        removed.result(timeout=30)
+def test_records_that_were_removed_are_told_from_those_never_written(topic: Topic, one_line: Path) -> None:
+    partition = partition_of(b"k", PARTITIONS)
+    topic.produce(partition, b"k", b"v", 1)
+    topic.kafka.admin.delete_records([TopicPartition(topic.name, partition, 1)])[TopicPartition(topic.name, partition, 1)].result(
+        timeout=30
+    )
 
-    verified = topic.run("verify_topic", events)
+    verified = topic.run("verify_topic", one_line, "source.format=json")
 
     assert verified.code == ExitCode.DIFFERENCE
-    assert (
-        f"{10 * PARTITIONS} missing, 0 duplicated, 0 unexpected\n{10 * PARTITIONS} offsets are no longer there;" in verified.out
-    )
+    assert "1 missing, 0 duplicated, 0 unexpected\n1 offsets are no longer there;" in verified.out
 
 
 def test_rows_that_name_their_topic_are_verified_topic_by_topic(topic: Topic, new_topic: NewTopic, tmp_path: Path) -> None:
@@ -137,4 +142,7 @@ def test_the_settings_file_for_exports_works_as_it_is(topic: Topic, tmp_path: Pa
     here = (f"sink.kafka.bootstrap.servers={topic.kafka.bootstrap_servers}", f"sink.topic={topic.name}", "source.format=json")
 
     assert topic.run("export_batch", source, *here).code == ExitCode.OK
-    assert topic.run("verify_topic", source, *here).code == ExitCode.OK
+    records = read_topic(topic.kafka.bootstrap_servers, topic.name)
+    assert {record.key: record.value for record in records} == {
+        b"%d" % number: b'{"id":%d,"name":"n%d"}' % (number, number) for number in range(20)
+    }
