@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -15,6 +16,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
+from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import numbers, one_by_one, producer_on
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -220,9 +222,16 @@ def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order
         kafka.delete_topic(topic)
         kafka.wait_for(lambda: topic not in kafka.metadata().topics, "the topic gone", 20)
         with producer.scope() as scope:
-            for part in columns[20:]:
+
+            def make_again() -> None:
+                wait_until(lambda: producer._metadata.fetch().topic_error(topic) != 0, "the producer missed the topic", 20)
+                kafka.create_topic(topic, 2)
+
+            making = threading.Thread(target=make_again)
+            making.start()
+            for part in columns[20:]:  # an append waits for the topic once it is missed
                 scope.append(topic, part)
-            kafka.create_topic(topic, 2)
+            making.join(30)
             scope.flush(30)
             assert scope.report().records == 200
     found = [
