@@ -55,14 +55,13 @@ class OpenBatch:
         length = len(source)
         room = self.room
         self.size += length
-        if length <= room:
-            tail = self.chunks[-1]
-            start = len(tail) - room
-            tail[start : start + length] = source
+        if length < room:  # the common case with many partitions: one copy
+            self.chunks[-1][-room : length - room] = source
             self.room = room - length
             return
         if room:
             self.chunks[-1][-room:] = source[:room]
+            self.room = 0
         position = room
         while position < length:
             chunk = fresh.pop()
