@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 
 QUICK: dict[str, object] = {
@@ -29,6 +31,14 @@ def producer_on(bootstrap_servers: str, **settings: object) -> Producer:
 def one_by_one(bootstrap_servers: str, **settings: object) -> Producer:
     """Each record is a batch."""
     return producer_on(bootstrap_servers, **{"batch_size": 1, **settings})
+
+
+@contextmanager
+def failing_scope(producer: Producer) -> Iterator[SendScope]:
+    """A scope in which something is to fail, which the test looks at itself: leaving it neither flushes nor raises."""
+    with producer.scope() as scope:
+        yield scope
+        scope.discard()
 
 
 def numbers(values: Iterable[int], partition: int | None = None, width: int = 0) -> RecordColumns:

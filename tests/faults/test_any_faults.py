@@ -14,7 +14,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.conftest import check_numbers
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import one_by_one
+from tests.faults.producing import failing_scope, one_by_one
 
 PARTITIONS = 3
 RECORDS = 120  # to each partition
@@ -67,7 +67,7 @@ def test_acked_is_stored_once_and_in_order_whatever_happens(seed: int) -> None:
     with MockCluster(2) as cluster:
         cluster.topic("t", leaders=[0] * PARTITIONS)
         cluster.script = Mischief(cluster, seed)
-        with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
             # All in one append: a later one would raise what has failed meanwhile.
             partitions = np.tile(np.arange(PARTITIONS, dtype=np.int32), RECORDS)
             values = [b"%d" % (1000 * partition + place // PARTITIONS) for place, partition in enumerate(partitions)]

@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, MetadataTimeoutError
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
-from tests.faults.producing import numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
 from tests.kafka.cluster import KafkaCluster
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.proxy import TcpProxy
@@ -105,7 +105,7 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
     topic, proxy = new_topic(1, on=proxied_kafka.cluster), proxied_kafka.proxy
     settings = {"request_timeout_ms": 300, "delivery_timeout_ms": 1000}
     with one_by_one(proxied_kafka.cluster.bootstrap_servers, **settings) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append(topic, numbers([0]))
             scope.flush(20)
             proxy.black_hole()

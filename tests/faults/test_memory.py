@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
-from tests.faults.producing import numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
 
 TWO_CHUNKS = 2 * CHUNK_SIZE
 
@@ -94,7 +94,7 @@ def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(clust
     cluster.script = lambda received: Say(throttle_ms=700) if received.values == (b"0",) else AS_KAFKA
     settings = {"request_timeout_ms": 1400, "delivery_timeout_ms": 1400, "max_request_size": 2 * size}
     with producer_on(cluster.bootstrap_servers, buffer_memory=size + 2 * CHUNK_SIZE, **settings) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
             cluster.stop_reading()
@@ -156,3 +156,9 @@ def test_a_scope_that_ends_in_an_error_gives_back_what_it_buffered(cluster: Mock
                 raise ZeroDivisionError
         assert producer._pool.available == producer._pool.capacity * CHUNK_SIZE
     assert cluster.values() == []
+
+
+def test_an_error_in_a_producers_with_is_not_hidden_by_its_close(cluster: MockCluster) -> None:
+    with pytest.raises(ZeroDivisionError), producer_on(cluster.bootstrap_servers) as producer:
+        producer.partitions_for("t")
+        raise ZeroDivisionError

@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -96,7 +96,7 @@ def test_a_partition_without_a_leader_waits_for_one(cluster: MockCluster) -> Non
 
 def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cluster: MockCluster) -> None:
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=400) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
             cluster.move("t", leader=-1)
@@ -104,7 +104,7 @@ def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cl
             scope.append("t", numbers([1]))
             with pytest.raises(DeliveryError, match=r"delivery.timeout.ms .*NOT_LEADER_OR_FOLLOWER"):
                 scope.flush(10)
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append("t", numbers([2]))
             with pytest.raises(DeliveryError, match=r"never sent: the partition has no leader"):
                 scope.flush(10)

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import BrokerError, DeliveryError, DeliveryTimeoutE
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say, Script
-from tests.faults.producing import numbers, one_by_one
+from tests.faults.producing import failing_scope, numbers, one_by_one
 
 E = ErrorCode
 RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
@@ -66,7 +66,7 @@ def test_what_was_stored_although_an_error_came_is_stored_once(cluster: MockClus
 @pytest.mark.parametrize("code", FAILED)
 def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: MockCluster, code: int) -> None:
     cluster.script = on_value(2, Say(code, message="because"))
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+    with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
         name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
         with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:
@@ -82,7 +82,7 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: Mock
 def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int) -> None:
     cluster.answers += [AS_KAFKA, Say(code)]
     producer = one_by_one(cluster.bootstrap_servers)
-    with producer.scope() as scope:
+    with failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
         with pytest.raises(DeliveryError, match=E(code).name):
             scope.flush(10)
@@ -99,7 +99,7 @@ def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int) -> 
 
 def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cluster: MockCluster) -> None:
     cluster.script = on_value(1, Say(E.MESSAGE_TOO_LARGE, hold=True))
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+    with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         scope.append("t", numbers(range(1, 9)))
@@ -215,7 +215,7 @@ def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: 
     cluster.script = lambda received: Say(E.NOT_ENOUGH_REPLICAS) if received.values == (b"1",) else AS_KAFKA
     settings = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1000, "retry_backoff_ms": 400, "retry_backoff_max_ms": 400}
     with one_by_one(cluster.bootstrap_servers, **settings) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
             scope.append("t", numbers([1]))
@@ -233,7 +233,7 @@ def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: Mo
     held = Say(hold=True) if stored else Say(E.NOT_ENOUGH_REPLICAS, hold=True)
     cluster.script = on_value(0, Say(throttle_ms=700))
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1400, delivery_timeout_ms=1400) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
             cluster.script = on_value(1, held)
@@ -257,7 +257,7 @@ def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(c
     """1 is stored, but its answer is lost with all others on the connection, and its time is over before it is asked again."""
     cluster.script = on_value(0, Say(throttle_ms=500))
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
             cluster.script = on_value(1, Say(hold=True))

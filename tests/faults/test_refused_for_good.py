@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import numbers, one_by_one
+from tests.faults.producing import failing_scope, numbers, one_by_one
 from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
@@ -35,7 +35,7 @@ def test_one_that_is_too_large_fails_alone_with_four_in_flight_behind_it(
     cluster = proxied_kafka.cluster
     topic = new_topic(1, on=cluster, config={"max.message.bytes": "2000"})
     values = [b"%d" % number if number != 10 else b"10" + b" " * 5000 for number in range(40)]
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+    with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         proxied_kafka.proxy.delay(0.05)  # so that there are five under way when the first of them is refused
         scope.append(topic, RecordColumns(40, value=pa.array(values)))
         wait_until(lambda: scope.report().records == 39, "the others acked", 30)
@@ -53,7 +53,7 @@ def test_a_compacted_topic_refuses_what_has_no_key_and_says_so(kafka: Kafka, new
     topic = new_topic(1, config={"cleanup.policy": "compact"})
     keys = [b"k" if number != 3 else None for number in range(8)]
     columns = RecordColumns(8, key=pa.array(keys, pa.binary()), value=numbers(range(8)).value)
-    with one_by_one(kafka.bootstrap_servers) as producer, producer.scope() as scope:
+    with one_by_one(kafka.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append(topic, columns)
         wait_until(lambda: scope.report().records == 7, "the others acked", 30)
         with pytest.raises(DeliveryError, match=r"INVALID_RECORD: .*record 0: .*key.*a compacted topic needs a key in each"):
@@ -68,7 +68,7 @@ def test_what_expired_while_the_broker_stood_still_is_stored_once_or_never(
     cluster = proxied_kafka.cluster
     topic = new_topic(1, on=cluster)
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=1000) as producer:
-        with producer.scope() as scope:
+        with failing_scope(producer) as scope:
             scope.append(topic, numbers([0]))
             scope.flush(20)
             cluster.pause(1)
