@@ -116,7 +116,7 @@ class DeliveryTimeoutError(DeadlineError):
 
 
 class FlushTimeoutError(DeadlineError):
-    """A flush or close did not end in time; says how many records were still on their way."""
+    """A flush or close did not end in time; says how much was still on its way."""
 
     code = "FLUSH_TIMEOUT"
 

@@ -103,6 +103,7 @@ class Connections:
         self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
         self._versions: dict[int, NodeApiVersions] = {}
         self._labels: dict[int, str] = {}
+        self.failures: dict[int, str] = {}  # why each node that is not connected was lost, or could not be reached
         self._correlation_id = -1
         self.wakeup = self._selector.wakeup
         self.close = self._selector.close
@@ -154,6 +155,7 @@ class Connections:
         except OSError as error:
             self.states.disconnected(node.id, now_ms)
             text = f"could not connect to {address_text}: {error.strerror or error}"
+            self.failures[node.id] = text
             return Lost(self.label(node.id), DisconnectedError(text), idle=False)
         return None
 
@@ -264,6 +266,7 @@ class Connections:
             self.states.remove(node_id)
         else:
             self.states.disconnected(node_id, now_ms)
+            self.failures[node_id] = error.message
         failed = (request for request in self.in_flight.clear(node_id) if request.tag is not _NEGOTIATION)
         happened.outcomes.extend(Outcome(request, None, error) for request in failed)
         happened.lost.append(Lost(self.label(node_id), error, idle))
@@ -301,3 +304,4 @@ class Connections:
         else:
             self._versions[request.node_id] = node_api_versions(label, body)
             self.states.ready(request.node_id)
+            self.failures.pop(request.node_id, None)

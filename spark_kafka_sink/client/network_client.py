@@ -74,6 +74,11 @@ class NetworkClient:
                 self._metadata.lost(lost, now_ms)
         return False
 
+    def why_not_ready(self, node_id: int) -> str | None:
+        """Why the last connection to a node ended or could not be made; None while nothing is known against it."""
+        failure = self._connections.failures.get(node_id)
+        return None if failure is None else f"{self._connections.label(node_id)}: {failure}"
+
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
         """How long it makes no sense to ask `ready` again, unless a poll returns earlier."""
         if self._metadata.node(node_id) is None:

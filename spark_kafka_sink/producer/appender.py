@@ -42,7 +42,7 @@ class Appender:
     ) -> None:
         # An append never asks for more than half of the memory at once, so that two can always make progress in turn.
         max_chunks = max(pool.capacity // 2, 1)
-        self._batch_size = min(config.batch_size, max_chunks * pool.chunk_size)
+        self._batch_size = min(config.batch_size, config.max_request_size - HEADER_SIZE, max_chunks * pool.chunk_size)
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size, max_chunks)
         self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
         self._max_block_s = config.max_block_ms / 1000
@@ -50,10 +50,12 @@ class Appender:
         self._pool = pool
         self._wakeup = wakeup
 
-    def sizes(self, topic: str, columns: RecordColumns) -> Sizes:
+    def sizes(self, scope: SendScope, topic: str, columns: RecordColumns) -> Sizes:
         """Bytes of each row at most. RecordTooLargeError names the first row that could never be sent."""
-        # The time of append is never far from a batch's first; timestamps that were given can be anywhere.
-        timestamp_range = MAX_AGE_MS if columns.timestamp is None else None
+        # The time of append is never far from a batch's first; timestamps that were given can be anywhere, and so can the rows
+        # without one that come after them into the same batch.
+        scope.has_timestamps = scope.has_timestamps or columns.timestamp is not None
+        timestamp_range = None if scope.has_timestamps else MAX_AGE_MS
         sizes = size_upper_bounds(columns, timestamp_range=timestamp_range, max_offset_delta=self._batch_size // MIN_RECORD_SIZE)
         largest = int(sizes.max(initial=0)) + HEADER_SIZE
         if largest > self._max_record_size:
@@ -71,9 +73,11 @@ class Appender:
     ) -> None:
         """Put each row into an open batch of its partition, of which the topic has `count`.
 
-        sizes, partitions: shape (num_records,). BufferExhaustedError when memory stays out for max.block.ms.
+        sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out for
+        max.block.ms: a slow broker that does take rows may be waited for longer in all.
         """
         for start, stop in parts(sizes):
+            scope.raise_error()
             part = columns.slice(start, stop - start)
             rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count)
             deadline = time.monotonic() + self._max_block_s
@@ -156,9 +160,11 @@ class Appender:
         accumulator = self._accumulator
         with accumulator.lock:
             wake = bool(scope.deferred)
+            for claimed in plan.batches:
+                if claimed is not None:
+                    claimed.writing = False
             for batch, full in zip(batches, plan.full, strict=False):
                 if batch.queued:
-                    batch.writing = False
                     if full and batch.queue.open is batch and batch.record_count:
                         wake = True
                         accumulator.close_open(batch.queue)

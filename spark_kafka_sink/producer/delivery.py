@@ -22,7 +22,11 @@ log = logging.getLogger(__name__)
 class Delivery:
     """Ends a batch's journey: acked, failed, expired, or back into its queue. Used by the sender's thread only."""
 
-    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, pool: BufferPool) -> None:
+    def __init__(
+        self, config: ProducerConfig, accumulator: RecordAccumulator, pool: BufferPool, why_unsent: Callable[[int | None], str]
+    ) -> None:
+        """`why_unsent`: what keeps a node (None: no leader) from taking requests, for error texts."""
+        self._why_unsent = why_unsent
         self._config = config
         self._accumulator = accumulator
         self._pool = pool
@@ -31,7 +35,7 @@ class Delivery:
     def answered(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> Action:
         """Do what the answer's code asks for; the action is returned for what concerns more than the batch."""
         batch.on_wire = False
-        action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
+        action = self._action(batch, answer)
         if batch.done:  # it expired while in flight; only the sequence numbers still care
             self._settle_expired(batch, action)
         elif action is Action.DELIVERED:
@@ -39,6 +43,15 @@ class Delivery:
         else:
             self._refused(batch, answer, action, now_ms)
         self._settled(batch.queue)
+        return action
+
+    def _action(self, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
+        action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
+        if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
+            return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
+        sequences = batch.queue.sequences
+        if action is Action.OUT_OF_ORDER and sequences is not None and sequences.was_stored(batch):
+            return Action.DELIVERED
         return action
 
     def expire(self, now_ms: int) -> None:
@@ -85,18 +98,18 @@ class Delivery:
     def _acked(self, batch: SealedBatch, base_offset: int, now_ms: int) -> None:
         if batch.queue.sequences is not None:
             batch.queue.sequences.acked(batch)
-        if batch.scope is not None:
-            batch.scope.batch_acked(batch, base_offset, now_ms)
+        scope = batch.scope  # read once: a discard in the task's thread sets it to None
+        if scope is not None:
+            scope.batch_acked(batch, base_offset, now_ms)
         self._finish(batch)
 
     def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
         batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
-        if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
-            action = Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
         again = action in _AGAIN and self._may_retry(batch, now_ms)
-        if batch.scope is not None:
-            batch.scope.batch_refused(name, again=again)
+        scope = batch.scope
+        if scope is not None:
+            scope.batch_refused(name, again=again)
         if not again:
             self._drop(batch, self._failure(batch, answer))
             return
@@ -128,8 +141,9 @@ class Delivery:
 
     def _report_failure(self, batch: Batch, error: KafkaSinkError) -> None:
         log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
-        if batch.scope is not None:
-            batch.scope.batch_failed(batch.record_count, error)
+        scope = batch.scope
+        if scope is not None:
+            scope.batch_failed(batch.record_count, error)
 
     def _finish(self, batch: SealedBatch) -> None:
         batch.done = True
@@ -150,7 +164,7 @@ class Delivery:
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue = batch.queue
-        tried = _what_was_tried(batch)
+        tried = self._what_was_tried(batch)
         return DeliveryTimeoutError(
             f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records not acked within"
             f" delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
@@ -158,13 +172,11 @@ class Delivery:
             partition=queue.partition,
         )
 
-
-def _what_was_tried(batch: Batch) -> str:
-    if isinstance(batch, OpenBatch) or not batch.attempts:
-        leader = batch.queue.leader
-        return "never sent: " + ("the partition has no leader" if leader is None else f"broker {leader} took no request")
-    last = batch.last_error or "no answer yet"
-    return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
+    def _what_was_tried(self, batch: Batch) -> str:
+        if isinstance(batch, OpenBatch) or not batch.attempts:
+            return f"never sent: {self._why_unsent(batch.queue.leader)}"
+        last = batch.last_error or "no answer yet"
+        return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
 
 
 def _plain_retry(batch: SealedBatch) -> None:

@@ -16,7 +16,18 @@ class PartitionQueue:
     Guarded by the accumulator's lock, but for `sequences`, which the sender's thread owns.
     """
 
-    __slots__ = ("backing_off", "batches", "leader", "muted", "open", "partition", "retries", "sequences", "topic")
+    __slots__ = (
+        "back_off_until_ms",
+        "backing_off",
+        "batches",
+        "leader",
+        "muted",
+        "open",
+        "partition",
+        "retries",
+        "sequences",
+        "topic",
+    )
 
     def __init__(self, topic: str, partition: int, leader: int | None) -> None:
         self.topic = topic
@@ -27,6 +38,7 @@ class PartitionQueue:
         self.open: OpenBatch | None = None  # the last of `batches` while records may still be added to it
         self.muted = False  # a request is in flight and order must be kept without sequence numbers
         self.backing_off = False
+        self.back_off_until_ms = 0
         self.sequences: PartitionSequences | None = None
 
     def add_retry(self, batch: SealedBatch) -> None:

@@ -24,6 +24,8 @@ from spark_kafka_sink.records.columns import RecordColumns
 # A chunk is what an open batch holds idle on average half of: 1,000 open partitions hold 16 MB of 32. Chunks of 64 KiB would
 # take all of it; smaller ones cost more copies a batch and more buffers a request (sendmsg takes 1,024).
 CHUNK_SIZE = 16 * 1024
+# To close sockets and tell whoever waits takes no network.
+ABORT_TIMEOUT_S = 10.0
 
 
 class Producer:
@@ -81,22 +83,37 @@ class Producer:
         return count
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what is there and end. FlushTimeoutError when that takes longer than `timeout_s`: what is left then fails."""
+        """Send what is there and end. FlushTimeoutError when that takes longer than `timeout_s`: what is left then fails.
+
+        Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that.
+        """
         if os.getpid() != self._pid:
             return  # the parent's threads and sockets are not this process's to end
         with self._lock:
             self._closed = True
         self._sender.close()
-        if not self._sender.join(timeout_s):
-            self._sender.force_close()
-            self._sender.join(10.0)
-            raise FlushTimeoutError(f"close: records were not acked within {timeout_s} s; they failed")
+        if self._sender.join(timeout_s):
+            return
+        unfinished = self._accumulator.incomplete_records()
+        self._abort()
+        if unfinished:
+            raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout_s} s; they failed")
+
+    def _abort(self) -> None:
+        """End now. What is not finished fails, and whoever waits is told."""
+        with self._lock:
+            self._closed = True
+        self._sender.force_close()
+        self._sender.join(ABORT_TIMEOUT_S)
 
     def __enter__(self) -> Producer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close(None if kind is None else 0)
+        if kind is None:
+            self.close()
+        elif os.getpid() == self._pid:
+            self._abort()
 
     # What a scope asks for (ScopeOwner)
 
@@ -104,35 +121,53 @@ class Producer:
         self.check_usable()
         if columns.num_records == 0:
             return
-        sizes = self._appender.sizes(topic, columns)
+        try:
+            self._append(scope, topic, columns)
+        except UsageError as error:
+            # The pool and the metadata only know that they were closed; why is the producer's to say.
+            if self.failed is not None:
+                raise self.failed from error
+            raise
+
+    def _append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
+        sizes = self._appender.sizes(scope, topic, columns)
         cluster = self._cluster_with(topic)
         if columns.partition is not None and int(columns.partition.max()) >= (cluster.partition_count(topic) or 0):
-            cluster = self._metadata.refresh_topic(topic, self._block_deadline(), self._sender.wakeup)  # some may have been added
+            self._metadata.refresh_topic(topic, self._block_deadline(), self._sender.wakeup)  # some may have been added
+            cluster = self._cluster_with(topic)
         count = cluster.partition_count(topic)
         assert count is not None
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         self._appender.append(scope, topic, columns, sizes, partitions, count)
 
     def flush_scope(self, scope: SendScope) -> None:
-        self.check_usable()
+        self.check_alive()
         self._accumulator.flush(scope)
         self._sender.wakeup()
 
     def discard_scope(self, scope: SendScope) -> None:
+        if os.getpid() != self._pid:
+            return  # a fork may have copied a lock that a thread of the parent held
         with scope.appending:
             for batch in self._accumulator.discard(scope):
                 self._pool.deallocate(batch.chunks)
 
     def check_usable(self) -> None:
-        """Raise what stands in the way of using this producer, if anything does."""
+        """Raise what stands in the way of new records, if anything does."""
+        self.check_alive()
+        self._check_open()
+
+    def check_alive(self) -> None:
+        """Raise why nothing that was appended can be acked any more, if that is so."""
         if os.getpid() != self._pid:
             raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
         if self.failed is not None:
             raise self.failed
-        self._check_open()
+        if not self._sender.is_alive():
+            raise UsageError("the producer is closed")
 
     def _check_open(self) -> None:
-        if self._closed or not self._sender.is_alive():
+        if self._closed:
             raise UsageError("the producer is closed")
 
     # Inside
@@ -149,21 +184,22 @@ class Producer:
         return time.monotonic() + self.config.max_block_ms / 1000
 
     def _scope_closed(self, scope: SendScope) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._scopes -= 1
             self._idle_since_ms = time.monotonic_ns() // 1_000_000
-        if os.getpid() == self._pid:
-            self._sender.wakeup()
+        self._sender.wakeup()
 
     def _ms_until_idle_close(self, now_ms: int) -> int | None:
         """For the sender: how long until it may end for want of use; None: it ends now, and takes no more scopes."""
         if self._idle_close_ms is None:
             return 2**62
         with self._lock:
-            if self._scopes:
-                return 2**62
+            if self._scopes or self._accumulator.has_incomplete():
+                return 2**62  # what ends them wakes the sender
             left = self._idle_since_ms + self._idle_close_ms - now_ms
-            if left > 0 or self._accumulator.has_incomplete():
-                return max(left, 1)
+            if left > 0:
+                return left
             self._closed = True
             return None

@@ -54,11 +54,15 @@ class OpenBatch:
         """Copy `source` to the end of the chain, taking chunks from `fresh` as they are needed."""
         length = len(source)
         room = self.room
-        self.size += length
         if length < room:  # the common case with many partitions: one copy
             self.chunks[-1][-room : length - room] = source
             self.room = room - length
+            self.size += length
             return
+        assert length - room <= len(fresh) * len(fresh[0] if fresh else b""), (
+            "planned with too small a bound of the records' sizes"
+        )
+        self.size += length
         if room:
             self.chunks[-1][-room:] = source[:room]
             self.room = 0
@@ -111,12 +115,14 @@ class SealedBatch:
         "max_timestamp",
         "on_wire",
         "opened",
+        "ordinal",
         "payload",
         "queue",
         "raw_size",
         "record_count",
         "refused",
         "scope",
+        "sent_to",
         "size",
     )
 
@@ -136,7 +142,9 @@ class SealedBatch:
         self.size = HEADER_SIZE + (batch.size if codec is Codec.NONE else len(self.payload[0]))
         self.header = b""
         self.first_record = NO_SEQUENCE  # records sent to the partition under its identity before this batch
+        self.ordinal = 0  # batches numbered before this one under its identity
         self.attempts = 0
+        self.sent_to: int | None = None  # the node of the last attempt
         self.first_sent_ms = 0
         self.last_error = ""
         self.on_wire = False

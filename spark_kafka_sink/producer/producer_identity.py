@@ -28,6 +28,7 @@ class ProducerIdentity:
         self._current: ProducerIdAndEpoch | None = None if config.enable_idempotence else NO_PRODUCER
         self._asked = False
         self._not_before_ms = 0
+        self.last_error = "no broker could be asked"
 
     @property
     def current(self) -> ProducerIdAndEpoch | None:
@@ -57,7 +58,7 @@ class ProducerIdentity:
         self._asked = False
         self._not_before_ms = now_ms + self._back_off_ms
         if response.error is not None:
-            log.warning("InitProducerId at broker %s: %s", response.node_id, response.error)
+            self._ask_again(response, str(response.error))
             return None
         body = response.body
         assert isinstance(body, InitProducerIdResponse)
@@ -66,7 +67,11 @@ class ProducerIdentity:
             return None
         name = error_facts(body.error_code).name
         if action_for(body.error_code, idempotent=True) is Action.RETRY:
-            log.warning("InitProducerId at broker %s: %s", response.node_id, name)
+            self._ask_again(response, name)
             return None
         advice = ADVICE.get(body.error_code, "set enable.idempotence=false to do without")
         return BrokerError(f"InitProducerId refused: {name}; {advice}", error_code=body.error_code, error=name)
+
+    def _ask_again(self, response: ClientResponse, error: str) -> None:
+        self.last_error = f"InitProducerId at broker {response.node_id}: {error}"
+        log.warning("%s", self.last_error)

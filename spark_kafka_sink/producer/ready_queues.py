@@ -54,7 +54,7 @@ class ReadyQueues:
         return list(self._lingering)
 
     def back_off(self, queue: PartitionQueue, until_ms: int) -> None:
-        queue.backing_off = True
+        queue.backing_off, queue.back_off_until_ms = True, until_ms
         self.unmark(queue)
         heapq.heappush(self._backing_off, (until_ms, next(self._ticket), queue))
 
@@ -100,9 +100,10 @@ class ReadyQueues:
 
     def _end_back_off(self, now_ms: int) -> None:
         while self._backing_off and self._backing_off[0][0] <= now_ms:
-            queue = heapq.heappop(self._backing_off)[2]
-            queue.backing_off = False
-            self.mark_if_due(queue)
+            until_ms, _, queue = heapq.heappop(self._backing_off)
+            if queue.backing_off and queue.back_off_until_ms == until_ms:  # else it has ended, or another one began
+                queue.backing_off = False
+                self.mark_if_due(queue)
 
     def _end_linger(self, now_ms: int, at_once: bool) -> None:
         lingered = itertools.takewhile(lambda b: at_once or now_ms - b.created_ms >= self._linger_ms, self._lingering)

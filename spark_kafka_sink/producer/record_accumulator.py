@@ -14,8 +14,8 @@ from spark_kafka_sink.producer.ready_queues import ReadyQueues
 from spark_kafka_sink.producer.send_scope import SendScope
 
 Batch = OpenBatch | SealedBatch
-# Queues that a drain finds held back before it gives up. While an append writes to 1,000 partitions they all are, and to move
-# each of them out of the ready set and back in cost more than the sending.
+# Queues that a drain finds being written to before it gives up. While an append writes to 1,000 partitions they all are, and
+# to move each of them out of the ready set and back in cost more than the sending.
 MAX_DEFERRED = 16
 
 
@@ -137,7 +137,7 @@ class RecordAccumulator:
                     taken.append(batch)
                     size += batch.size
                     self._ready.mark_if_due(queue)
-                elif head is not None:
+                elif isinstance(head, OpenBatch) and head.writing:
                     deferred += 1
                     if deferred == MAX_DEFERRED:
                         break
@@ -171,10 +171,14 @@ class RecordAccumulator:
                 sealed.scope = None
 
     def reenqueue(self, batch: SealedBatch, until_ms: int) -> None:
-        """Queue a batch for a retry, not before `until_ms`."""
+        """Queue a batch for a retry, not before `until_ms`; at once if the partition has another leader than refused it."""
+        queue = batch.queue
         with self.lock:
-            batch.queue.add_retry(batch)
-            self._ready.back_off(batch.queue, until_ms)
+            queue.add_retry(batch)
+            if queue.leader in (None, batch.sent_to):
+                self._ready.back_off(queue, until_ms)
+            else:
+                self._ready.mark(queue)
 
     def answered(self, queue: PartitionQueue) -> None:
         """Something in flight for the queue is over: what it held back may go on."""
@@ -225,6 +229,10 @@ class RecordAccumulator:
 
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
+
+    def incomplete_records(self) -> int:
+        with self.lock:
+            return sum(batch.record_count for batch in self._incomplete.values())
 
     def _unqueue(self, batch: OpenBatch) -> bool:
         """Take a batch out of its queue; False when the sender's thread has taken it already."""

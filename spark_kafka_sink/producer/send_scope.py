@@ -27,7 +27,7 @@ class ScopeOwner(Protocol):
 
     def discard_scope(self, scope: SendScope) -> None: ...
 
-    def check_usable(self) -> None: ...
+    def check_alive(self) -> None: ...
 
 
 class SendScope:
@@ -46,7 +46,9 @@ class SendScope:
         self._failed_records = 0
         self._error: KafkaSinkError | None = None
         self.appending = Lock()
+        self.has_timestamps = False  # some of its rows came with timestamps of their own
         self.discarded = False
+        self._closed = False
         self.deferred: list[PartitionQueue] = []
 
     # The task's side
@@ -57,9 +59,9 @@ class SendScope:
         Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises what a record, the topic or
         the wait is about, or DeliveryError when something that this scope sent before has failed meanwhile.
         """
-        self._raise_error()
-        if self.discarded:
-            raise UsageError("append to a send scope that was discarded")
+        self.raise_error()
+        if self.discarded or self._closed:
+            raise UsageError(f"append to a send scope that was {'discarded' if self.discarded else 'closed'}")
         self._owner.append(self, topic, columns)
 
     def flush(self, timeout_s: float | None = None) -> None:
@@ -67,6 +69,9 @@ class SendScope:
 
         Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that.
         """
+        if not self._unfinished():
+            self.raise_error()
+            return
         self._owner.flush_scope(self)
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
@@ -76,13 +81,17 @@ class SendScope:
                     raise FlushTimeoutError(f"flush: {self._batches} batches not acked within {timeout_s} s")
                 # A bounded wait, so that a sender thread that died is noticed.
                 if not self._changed.wait(1.0 if remaining is None else min(remaining, 1.0)):
-                    self._owner.check_usable()
-        self._raise_error()
+                    self._owner.check_alive()
+        self.raise_error()
 
     def report(self) -> DeliveryReport:
         """A copy of the counts as they are now."""
         with self._changed:
             return deepcopy(self._report)
+
+    def _unfinished(self) -> int:
+        with self._changed:
+            return self._batches
 
     def discard(self) -> None:
         """Drop what was not sent and report nothing more. Batches in flight go on retrying, for nobody."""
@@ -91,7 +100,10 @@ class SendScope:
             self._owner.discard_scope(self)
 
     def close(self) -> None:
-        """Flush, and end the scope. Raises what flush raises; what was not sent is discarded then."""
+        """Flush, and end the scope. Raises what flush raises; what was not sent is discarded then. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         try:
             if not self.discarded:
                 self.flush()
@@ -109,7 +121,8 @@ class SendScope:
             self.discard()
         self.close()
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> None:
+        """DeliveryError if something that this scope sent has failed."""
         with self._changed:
             error, failed, acked = self._error, self._failed_records, self._report.records
         if error is not None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
@@ -59,8 +60,8 @@ class Sender:
         self._accumulator = accumulator
         self._pool = pool
         self._idle_since_ms = idle_since_ms
-        self._delivery = Delivery(config, accumulator, pool)
         self._identity = ProducerIdentity(config, client)
+        self._delivery = Delivery(config, accumulator, pool, self._why_unsent)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._closing = False
@@ -105,10 +106,14 @@ class Sender:
             self.failure = KafkaSinkError(f"the sender's thread failed: {type(error).__name__}: {error}")
         finally:
             self._accumulator.closed = True
-            self._client.close()
-            self._metadata.close()
-            self._pool.close()
-            self._delivery.fail_all(self.failure or UsageError("the producer was closed before these records were acked"))
+            with ExitStack() as ends:  # each of them, whatever the others say; the last one named is the first to run
+                ends.callback(self._fail_what_is_left)
+                ends.callback(self._pool.close)
+                ends.callback(self._metadata.close)
+                ends.callback(self._client.close)
+
+    def _fail_what_is_left(self) -> None:
+        self._delivery.fail_all(self.failure or UsageError("the producer was closed before these records were acked"))
 
     def _ended(self) -> bool:
         if self._force or self.failure is not None:
@@ -124,6 +129,13 @@ class Sender:
         timeout = min(self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
         for response in self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
             self._answered(response, _now_ms())
+
+    def _why_unsent(self, node: int | None) -> str:
+        if node is None:
+            return "the partition has no leader"
+        if self._identity.current is None:
+            return f"no producer id yet; {self._identity.last_error}"
+        return self._client.why_not_ready(node) or f"broker {node} took no request"
 
     def _until_idle_ms(self, now_ms: int) -> int:
         idle = self._idle_since_ms(now_ms)
@@ -160,14 +172,15 @@ class Sender:
         for batch in batches:
             data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
             by_topic.setdefault(batch.queue.topic, []).append(data)
-            self._mark_sent(batch, now_ms)
+            self._mark_sent(batch, node, now_ms)
         request = ProduceRequest(
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
         )
-        for scope in {batch.scope for batch in batches if batch.scope is not None}:
-            scope.request_sent()
+        for scope in {batch.scope for batch in batches}:
+            if scope is not None:
+                scope.request_sent()
         expects_answer = self._config.acks != 0
         self._client.send(
             node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=MAX_PRODUCE_VERSION
@@ -189,8 +202,9 @@ class Sender:
         self._accumulator.sealed(batch, sealed)
         return sealed
 
-    def _mark_sent(self, batch: SealedBatch, now_ms: int) -> None:
+    def _mark_sent(self, batch: SealedBatch, node: int, now_ms: int) -> None:
         batch.attempts += 1
+        batch.sent_to = node
         batch.first_sent_ms = batch.first_sent_ms or now_ms
         batch.on_wire = True
         batch.refused = False
@@ -201,32 +215,32 @@ class Sender:
 
     def _answered(self, response: ClientResponse, now_ms: int) -> None:
         if response.tag is self._identity:
-            self.failure = self._identity.answered(response, now_ms)
+            self.failure = self.failure or self._identity.answered(response, now_ms)
             return
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
         refused: Counter[str] = Counter()
         for batch, answer in answers(response, batches):
-            self._settle(batch, answer, now_ms)
-            if answer.error_code:
+            if self._settle(batch, answer, now_ms) is not Action.DELIVERED:
                 refused[batch.last_error] += 1
         for error, count in refused.items():
             log.warning("broker %d: %d of %d batches refused: %s", response.node_id, count, len(batches), error)
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
 
-    def _settle(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> None:
+    def _settle(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> Action:
         action = self._delivery.answered(batch, answer, now_ms)
         queue = batch.queue
         if self._config.max_in_flight == 1:
             self._accumulator.unmute(queue)
         if not answer.error_code:
-            return
+            return action
         facts = error_facts(answer.error_code)
         if facts.refreshes_metadata:
             self._metadata.request_update()
         if action is Action.FATAL:
             text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
             self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
+        return action
 
 
 def _now_ms() -> int:

@@ -21,24 +21,28 @@ class PartitionSequences:
     nothing here has to think of the wrap.
     """
 
-    __slots__ = ("acked_through", "gap", "identity", "in_flight", "next_record")
+    __slots__ = ("acked_through", "assigned", "gap", "identity", "in_flight", "lost_count", "next_record")
 
     def __init__(self, identity: ProducerIdAndEpoch) -> None:
         self.identity = identity
         self.next_record = 0
         self.acked_through = 0
+        self.assigned = 0  # batches numbered under this identity
         self.in_flight: list[SealedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
+        self.lost_count = False  # the broker refused the very batch it should expect: only a new epoch helps
 
     def may_send_new(self) -> bool:
-        """A batch that was never sent: not behind a gap, not a sixth. Nor ahead of a retry, which the queue sees to.
+        """A batch that was never sent: not behind a gap, nor ahead of a retry, which the queue sees to. Nor a sixth, counted
+        from the oldest that is not finished, acked ones between included: a broker that has taken five since then would have
+        forgotten that one, and take it for new when it is sent again.
 
         The first of an identity goes alone. A broker that does not know a producer takes any number from it
         (ProducerAppendInfo.checkSequence), so a second batch would be stored where the first was refused and sent again.
         """
-        if self.gap or len(self.in_flight) >= MAX_IN_FLIGHT:
+        if self.gap:
             return False
-        return not self.in_flight or self.acked_through > 0
+        return not self.in_flight or (self.acked_through > 0 and self.assigned - self.in_flight[0].ordinal < MAX_IN_FLIGHT)
 
     def may_resend(self, batch: SealedBatch) -> bool:
         """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
@@ -48,24 +52,28 @@ class PartitionSequences:
 
     def assign(self, batch: SealedBatch) -> None:
         """Give a batch its numbers, at its first send."""
-        batch.number(self.identity, self.next_record)
-        self.next_record += batch.record_count
+        self._number(batch)
         self.in_flight.append(batch)
 
     def acked(self, batch: SealedBatch) -> None:
         self.acked_through = max(self.acked_through, batch.first_record + batch.record_count)
         self._forget(batch)
 
+    def was_stored(self, batch: SealedBatch) -> bool:
+        """Whether a batch refused as out of order must be in the log: the broker has taken higher numbers since."""
+        return batch.first_record + batch.record_count <= self.acked_through
+
     def refused(self, batch: SealedBatch) -> None:
         """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
         batch.refused = True
         if batch is self.in_flight[0]:
             self.gap = True
+            self.lost_count = self.lost_count or batch.first_record == self.acked_through
 
     def lost(self, batch: SealedBatch) -> None:
         """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
         batch.refused = True
-        self.gap = True
+        self.gap = self.lost_count = True
 
     def dropped(self, batch: SealedBatch) -> None:
         """Failed for good after it was sent, or expired: its numbers are never used again under this identity."""
@@ -83,11 +91,11 @@ class PartitionSequences:
         if any(batch.on_wire or not batch.refused for batch in self.in_flight):
             return False
         expected = self.in_flight[0].first_record if self.in_flight else self.next_record
-        if expected != self.acked_through:
+        if self.lost_count or expected != self.acked_through:
             if self.needs_producer_id(current):
                 return False
             self._start_again(current)
-        self.gap = False
+        self.gap = self.lost_count = False
         return True
 
     def needs_producer_id(self, current: ProducerIdAndEpoch) -> bool:
@@ -98,11 +106,16 @@ class PartitionSequences:
             self.identity = current
         else:
             self.identity = ProducerIdAndEpoch(self.identity.producer_id, self.identity.epoch + 1)
-        self.next_record = self.acked_through = 0
+        self.next_record = self.acked_through = self.assigned = 0
         for batch in self.in_flight:
-            batch.number(self.identity, self.next_record)
+            self._number(batch)
             batch.refused = False
-            self.next_record += batch.record_count
+
+    def _number(self, batch: SealedBatch) -> None:
+        batch.number(self.identity, self.next_record)
+        batch.ordinal = self.assigned
+        self.next_record += batch.record_count
+        self.assigned += 1
 
     def _forget(self, batch: SealedBatch) -> None:
         if batch.first_record != NO_SEQUENCE and batch in self.in_flight:

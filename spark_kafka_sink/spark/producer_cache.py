@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config import ProducerConfig
@@ -64,8 +65,9 @@ class ProducerCache:
         with self._lock:
             producers = list(self._producers.values())
             self._producers.clear()
-        for producer in producers:
-            producer.close(timeout_s)
+        with ExitStack() as closing:  # all of them, whatever the others say
+            for producer in producers:
+                closing.callback(producer.close, timeout_s)
 
 
 cache = ProducerCache()

@@ -31,6 +31,9 @@ class Parts:
     wakeups: list[None] = field(default_factory=list)
     passed_ms: int = 0
 
+    def owner(self) -> _Owner:
+        return _Owner(self)
+
     def scope(self) -> SendScope:
         return SendScope(_Owner(self), lambda scope: None)
 
@@ -43,7 +46,7 @@ class Parts:
     def append_columns(
         self, scope: SendScope, columns: RecordColumns, partitions: list[int], topic: str = "t", count: int = 300
     ) -> None:
-        sizes = self.appender.sizes(topic, columns)
+        sizes = self.appender.sizes(scope, topic, columns)
         self.appender.append(scope, topic, columns, sizes, np.array(partitions, dtype=np.int32), count)
 
     def ready_nodes(self, now_ms: int | None = None) -> list[int]:
@@ -80,7 +83,7 @@ class _Owner:
         for batch in self.parts.accumulator.discard(scope):
             self.parts.pool.deallocate(batch.chunks)
 
-    def check_usable(self) -> None: ...
+    def check_alive(self) -> None: ...
 
 
 def make_parts(chunk_size: int = 256, **settings: object) -> Parts:

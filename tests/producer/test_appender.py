@@ -185,3 +185,19 @@ def test_a_failed_encoding_leaves_the_open_batch_as_it_was(monkeypatch: pytest.M
             parts.append(scope, [b"lost"], [0])
     parts.append(scope, [b"next"], [0])
     assert by_partition(parts.drain_all()) == {0: [b"kept", b"next"]}
+
+
+def test_rows_without_a_timestamp_may_follow_rows_of_long_ago() -> None:
+    parts = make_parts()
+    scope = parts.scope()
+    old = RecordColumns(1, value=pa.array([b"old"]), timestamp=np.array([0], dtype=np.int64))
+    parts.append_columns(scope, old, [0])
+    values: list[bytes | None] = [b"x" * 40] * 300
+    parts.append(scope, values, [0] * 300)
+    assert by_partition(parts.drain_all()) == {0: [b"old", *values]}
+
+
+def test_a_batch_is_no_larger_than_a_request_may_be() -> None:
+    parts = make_parts(max_request_size=1000, batch_size=100_000)
+    parts.append(parts.scope(), [b"x" * 100] * 50, [0] * 50)
+    assert all(batch.size + 61 <= 1000 for batch in parts.drain_all())

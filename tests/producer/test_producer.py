@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -268,3 +269,34 @@ def test_a_flush_without_an_answer_ends_at_its_timeout(kafka: Kafka, new_topic: 
         scope.append(new_topic(1), numbered(1))
         with pytest.raises(FlushTimeoutError):
             scope.flush(0)
+
+
+def test_an_error_in_the_body_of_a_with_is_not_hidden_by_the_close() -> None:
+    with pytest.raises(KeyError), Producer({"bootstrap.servers": "127.0.0.1:1"}):
+        raise KeyError
+
+
+def test_a_close_beside_a_flush_lets_it_end_well(kafka: Kafka, new_topic: NewTopic) -> None:
+    producer = producer_on(kafka, linger_ms=60_000)
+    scope = producer.scope()
+    scope.append(new_topic(1), numbered(10))
+    closing = threading.Thread(target=producer.close, args=(30,))
+    closing.start()
+    scope.flush(30)
+    closing.join(30)
+    assert scope.report().records == 10
+
+
+def _leave_in_child(scope: SendScope) -> None:
+    scope.discard()
+    scope.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_leaves_a_scope_without_waiting_for_the_parents_locks(kafka: Kafka) -> None:
+    with producer_on(kafka) as producer, producer.scope() as scope:
+        with scope.appending:
+            child = multiprocessing.get_context("fork").Process(target=_leave_in_child, args=(scope,))
+            child.start()
+            child.join(20)
+        assert child.exitcode == 0

@@ -23,6 +23,7 @@ def sealed(parts: Parts, batch: Batch) -> SealedBatch:
     assert isinstance(batch, OpenBatch)
     result = SealedBatch(batch, Codec.NONE, 0)
     result.number(NO_PRODUCER, 0)
+    result.sent_to = batch.queue.leader
     parts.accumulator.sealed(batch, result)
     return result
 
@@ -150,6 +151,42 @@ def test_a_new_leader_ends_a_back_off() -> None:
     parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
     parts.cluster = cluster_of({"t": 300}, leader=1)
     assert parts.ready_nodes() == [1]
+
+
+def test_a_batch_refused_by_a_leader_of_the_past_goes_to_the_new_one_at_once() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x"], [0])
+    retry = sealed(parts, parts.drain()[0])
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    assert parts.ready_nodes() == []
+    parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
+    assert parts.ready_nodes() == [1]
+
+
+def test_a_back_off_that_ended_early_does_not_end_the_next_one() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x"], [0])
+    retry = sealed(parts, parts.drain()[0])
+    parts.accumulator.reenqueue(retry, parts.clock() + 100)
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    assert parts.ready_nodes() == [1]
+    assert parts.accumulator.drain(1, 2**31) == [retry]
+    retry.sent_to = 1
+    parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
+    parts.passed_ms = 101
+    assert parts.ready_nodes() == []
+
+
+def test_queues_that_wait_for_answers_do_not_hide_one_that_can_go() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    scope = parts.scope()
+    for partition in range(20):
+        parts.append(scope, [b"x" * 80], [partition])
+    for partition in range(19):
+        queue = parts.accumulator.queues("t")[partition]
+        queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
+        queue.sequences.gap = True
+    assert partitions(parts.drain()) == [19]
 
 
 def test_a_muted_partition_is_not_ready_until_it_is_unmuted() -> None:

@@ -31,7 +31,9 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
 
 def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
     answer = PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
-    Delivery(parts.config, parts.accumulator, parts.pool).answered(batch, answer, parts.clock())
+    Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request").answered(
+        batch, answer, parts.clock()
+    )
 
 
 def test_a_report_counts_what_was_acked_by_partition_with_its_offsets() -> None:
@@ -117,7 +119,7 @@ def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_th
     parts = make_parts(enable_idempotence="false", buffer_memory=1 << 16, **timeouts)
     scope = parts.scope()
     batch = sent(parts, scope)
-    delivery = Delivery(parts.config, parts.accumulator, parts.pool)
+    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request")
     delivery.expire(parts.clock() + 11)
     assert parts.pool.available < 1 << 16
     with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*it may have been stored"):
@@ -163,3 +165,21 @@ def test_leaving_with_an_exception_discards() -> None:
     with pytest.raises(UsageError, match="discarded"):
         scope.append("t", None)  # type: ignore[arg-type]  # it does not come to that
     assert parts.drain_all() == []
+
+
+def test_closing_twice_ends_the_scope_once() -> None:
+    parts = make_parts()
+    ended: list[SendScope] = []
+    scope = SendScope(parts.owner(), ended.append)
+    with scope:
+        scope.close()
+    assert ended == [scope]
+
+
+def test_a_flush_with_nothing_open_asks_nothing_of_the_producer() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    answer(parts, sent(parts, scope), base_offset=0)
+    parts.accumulator.closed = True
+    scope.flush(0)
+    assert scope.report().records == 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ class FakeBatch:
     identity: ProducerIdAndEpoch | None = None
     on_wire: bool = False
     refused: bool = False
+    ordinal: int = 0
 
     def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
         self.identity, self.first_record = identity, first_record
@@ -58,7 +60,8 @@ class ModelBroker:
 class Line:
     """A partition between a sender and a broker: what waits, what is on the wire, what was told to the user."""
 
-    def __init__(self) -> None:
+    def __init__(self, unlucky: dict[int, int] | None = None) -> None:
+        self.unlucky = unlucky or {}
         self.sequences = PartitionSequences(ProducerIdAndEpoch(7, 0))
         self.broker = ModelBroker()
         self.wire: list[FakeBatch] = []
@@ -82,10 +85,13 @@ class Line:
             self.wire.append(batch)
 
     def deliver(self, fate: str) -> None:
-        """The oldest request on the wire meets its fate."""
+        """The oldest request on the wire meets its fate; `unlucky` batches lose their answers some times more."""
         if not self.wire:
             return
         batch = self.wire.pop(0)
+        if self.unlucky.get(batch.name):
+            self.unlucky[batch.name] -= 1
+            fate = "lose the answer"
         batch.on_wire = False
         any_sequences: Any = self.sequences
         if fate == "refuse for good":
@@ -98,7 +104,7 @@ class Line:
             assert answer != "FENCED"
             if fate == "lose the answer":
                 self._again(batch)
-            elif answer == "STORED":
+            elif answer == "STORED" or any_sequences.was_stored(batch):
                 any_sequences.acked(batch)
                 self.acked.append(batch.name)
             else:
@@ -141,9 +147,11 @@ STEPS = st.lists(
 
 
 @settings(max_examples=1000, deadline=None)
-@given(STEPS)
-def test_each_batch_is_stored_at_most_once_in_order_and_acked_only_if_stored(steps: list[tuple[str, Any]]) -> None:
-    line = Line()
+@given(STEPS, st.dictionaries(st.integers(0, 5), st.integers(1, 12), max_size=2))
+def test_each_batch_is_stored_at_most_once_in_order_and_acked_only_if_stored(
+    steps: list[tuple[str, Any]], unlucky: dict[int, int]
+) -> None:
+    line = Line(unlucky)
     for step, argument in steps:
         if step == "send":
             line.send(argument)
@@ -169,6 +177,27 @@ def test_a_sixth_batch_waits_until_one_of_five_is_answered() -> None:
     line.deliver("store")
     line.send(1)
     assert len(line.wire) == MAX_IN_FLIGHT
+
+
+def test_no_sixth_batch_goes_while_the_first_of_five_is_open_though_the_others_are_acked() -> None:
+    line = Line({1: 3})
+    line.send(1)
+    line.deliver("store")
+    for _ in range(20):
+        line.send(1)
+        line.deliver("store")
+    line.settle()
+    assert line.broker.log == sorted(set(line.broker.log))
+
+
+@pytest.mark.parametrize("answer", ["refused", "lost"])
+def test_a_broker_that_lost_count_of_the_next_batch_gets_a_new_epoch(answer: str) -> None:
+    sequences = PartitionSequences(ProducerIdAndEpoch(7, 0))
+    batch: Any = FakeBatch(0)
+    sequences.assign(batch)
+    getattr(sequences, answer)(batch)
+    assert sequences.resolve(ProducerIdAndEpoch(7, 0))
+    assert batch.identity == ProducerIdAndEpoch(7, 1)
 
 
 def test_after_one_of_five_fails_for_good_the_others_are_renumbered_under_a_new_epoch_and_delivered() -> None:
