@@ -87,12 +87,6 @@ class UnsupportedVersionError(PeerError):
     code = "UNSUPPORTED_VERSION"
 
 
-class ProducerFencedError(PeerError):
-    """Another producer with the same identity took over; this one must not write again."""
-
-    code = "FENCED"
-
-
 class DeadlineError(KafkaSinkError):
     """Something did not happen in time; the message says what was tried meanwhile."""
 
