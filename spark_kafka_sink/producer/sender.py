@@ -149,11 +149,11 @@ class Sender:
             for topic in check.unknown_leader_topics:
                 self._metadata.add(topic, now_ms)
             self._metadata.request_update()
-        if not check.nodes:
-            return timeout
         identity = self._identity.current
+        if identity is None and self._accumulator.has_incomplete():
+            timeout = min(timeout, self._identity.ask(now_ms))
         if identity is None:
-            return min(timeout, self._identity.ask(now_ms))
+            return timeout
         for node in check.nodes:
             if self._client.ready(node, now_ms):
                 if self._send(node, identity, now_ms):

@@ -125,6 +125,7 @@ class MockCluster:
         self.answers: deque[Say] = deque()
         self.init_answers: deque[int] = deque()  # error codes of the next InitProducerId answers
         self.producer_ids = 0
+        self.first_epoch = 0  # that the first producer id comes with
         self.reading = True
         self.failure: BaseException | None = None
         self._lines: dict[Any, _Line] = {}
@@ -298,7 +299,8 @@ class MockCluster:
         if code:
             return InitProducerIdResponse(error_code=code)
         self.producer_ids += 1
-        return InitProducerIdResponse(producer_id=PRODUCER_ID + self.producer_ids, producer_epoch=0)
+        epoch = self.first_epoch if self.producer_ids == 1 else 0
+        return InitProducerIdResponse(producer_id=PRODUCER_ID + self.producer_ids, producer_epoch=epoch)
 
     def _metadata(self, line: _Line, body: Any) -> Message:
         names = list(self.topics) if body.topics is None else [topic.name for topic in body.topics]

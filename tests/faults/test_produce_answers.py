@@ -111,6 +111,20 @@ def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cl
     assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 3, 8)] == [(0, 0), (1, 0), (1, 1), (1, 6)]
 
 
+def test_when_the_epochs_are_used_up_the_others_go_on_under_another_producer_id(cluster: MockCluster) -> None:
+    cluster.first_epoch = 2**15 - 1
+    cluster.script = on_value(1, Say(E.MESSAGE_TOO_LARGE, hold=True))
+    with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        scope.append("t", numbers(range(1, 6)))
+        cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
+        cluster.release()
+        cluster.wait_for(lambda: cluster.values() == [0, *range(2, 6)], "all but the first")
+    assert cluster.producer_ids == 2
+    assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 5)] == [(2**15 - 1, 0), (0, 0), (0, 3)]
+
+
 @pytest.mark.parametrize("say", [Say(absent=True), Say(stored=True, absent=True)])
 def test_a_partition_that_the_answer_does_not_name_is_asked_again(cluster: MockCluster, say: Say) -> None:
     cluster.script = on_value(2, say)
