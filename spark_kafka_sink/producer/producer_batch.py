@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from crc32c import crc32c
+
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec, compress
+from spark_kafka_sink.records.crc import Payload
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.partition_queue import PartitionQueue
@@ -25,6 +28,7 @@ class OpenBatch:
 
     __slots__ = (
         "chunks",
+        "crc",
         "created_ms",
         "first_timestamp",
         "max_timestamp",
@@ -44,6 +48,7 @@ class OpenBatch:
         self.first_timestamp = first_timestamp
         self.max_timestamp = first_timestamp
         self.chunks: list[memoryview] = []
+        self.crc = 0  # of the records so far: here they are still in the processor's cache, at the time of sending no more
         self.room = 0  # free bytes in the last chunk
         self.size = 0
         self.record_count = 0
@@ -53,6 +58,7 @@ class OpenBatch:
     def write(self, source: memoryview, fresh: list[memoryview]) -> None:
         """Copy `source` to the end of the chain, taking chunks from `fresh` as they are needed."""
         length = len(source)
+        self.crc = crc32c(source, self.crc)
         room = self.room
         if length < room:  # the common case with many partitions: one copy
             self.chunks[-1][-room : length - room] = source
@@ -102,6 +108,7 @@ class SealedBatch:
     """
 
     __slots__ = (
+        "_checked",
         "attempts",
         "chunks",
         "codec",
@@ -139,7 +146,8 @@ class SealedBatch:
         raw = batch.payload()
         self.raw_size = batch.size
         self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]
-        self.size = HEADER_SIZE + (batch.size if codec is Codec.NONE else len(self.payload[0]))
+        self._checked = Payload(batch.size, batch.crc) if codec is Codec.NONE else Payload.of(self.payload)
+        self.size = HEADER_SIZE + self._checked.size
         self.header = b""
         self.first_record = NO_SEQUENCE  # records sent to the partition under its identity before this batch
         self.ordinal = 0  # batches numbered before this one under its identity
@@ -159,7 +167,7 @@ class SealedBatch:
             first_timestamp=self.first_timestamp,
             max_timestamp=self.max_timestamp,
             codec=self.codec,
-            payload=self.payload,
+            payload=self._checked,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=NO_SEQUENCE if identity == NO_PRODUCER else first_record % 2**31,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 
-from crc32c import crc32c
-
-from spark_kafka_sink.records.compression import Buffer, Codec
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.crc import Payload, crc_with
 
 HEADER_SIZE = 61
 # base offset, length, leader epoch, magic, CRC: the checksum is over all that follows it.
@@ -25,7 +23,7 @@ def batch_header(
     first_timestamp: int,
     max_timestamp: int,
     codec: Codec,
-    payload: Sequence[Buffer],
+    payload: Payload,
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -39,8 +37,5 @@ def batch_header(
     checked = CHECKED.pack(
         attributes, record_count - 1, first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count
     )
-    crc, size = crc32c(checked), HEADER_SIZE
-    for buffer in payload:
-        crc = crc32c(buffer, crc)
-        size += len(buffer)
-    return UNCHECKED.pack(0, size - SIZE_BEFORE_LENGTH, -1, MAGIC, crc) + checked
+    size = HEADER_SIZE + payload.size - SIZE_BEFORE_LENGTH
+    return UNCHECKED.pack(0, size, -1, MAGIC, crc_with(checked, payload)) + checked

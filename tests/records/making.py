@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec, compress
+from spark_kafka_sink.records.crc import Payload
 from spark_kafka_sink.records.encoder import EncodedRecords, encode_records
 from spark_kafka_sink.records.record_reader import Headers, Record
 
@@ -47,7 +48,7 @@ def batch_of(
         first_timestamp=int(timestamps[0]),
         max_timestamp=int(timestamps.max()),
         codec=codec,
-        payload=[payload],
+        payload=Payload.of([payload]),
         **producer,  # type: ignore[arg-type]
     )
     return header + payload
