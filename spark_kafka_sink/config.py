@@ -121,7 +121,15 @@ class ProducerConfig:
         "Bytes at which a partition's batch is full, before compression.",
         java=16384,
     )
-    linger_ms: int = _option("linger.ms", MILLISECONDS, 5, "How long a batch waits for more records, in ms.")
+    linger_ms: int = _option(
+        "linger.ms",
+        MILLISECONDS,
+        # Every task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions
+        # outlasted it: 17,000 to 58,000 batches a million rows against 5,000, and 2 to 3 times the CPU.
+        100,
+        "How long a batch waits for more records, in ms; a flush does not wait.",
+        java=5,
+    )
     buffer_memory: int = _option(
         "buffer.memory", _integer(0, INT64_MAX), 32 * 1024 * 1024, "Bytes of records that may wait or be in flight."
     )
@@ -221,8 +229,9 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
         values["enable_idempotence"] = False
     # Java: delivery.timeout.ms that was not set is raised to what linger and request timeout need.
     if "delivery.timeout.ms" not in settings:
-        least = values.get("linger_ms", 5) + values.get("request_timeout_ms", 30_000)
-        values["delivery_timeout_ms"] = min(max(120_000, least), INT32_MAX)
+        defaults: dict[str, Any] = {name: OPTIONS[option].default for option, name in _FIELD_OF.items()} | values
+        least = defaults["linger_ms"] + defaults["request_timeout_ms"]
+        values["delivery_timeout_ms"] = min(max(defaults["delivery_timeout_ms"], least), INT32_MAX)
     return ProducerConfig(**values)
 
 
