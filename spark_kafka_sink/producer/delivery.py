@@ -49,9 +49,6 @@ class Delivery:
         action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
             return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
-        sequences = batch.queue.sequences
-        if action is Action.OUT_OF_ORDER and sequences is not None and sequences.was_stored(batch):
-            return Action.DELIVERED
         return action
 
     def expire(self, now_ms: int) -> None:

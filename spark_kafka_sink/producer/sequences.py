@@ -59,10 +59,6 @@ class PartitionSequences:
         self.acked_through = max(self.acked_through, batch.first_record + batch.record_count)
         self._forget(batch)
 
-    def was_stored(self, batch: SealedBatch) -> bool:
-        """Whether a batch refused as out of order must be in the log: the broker has taken higher numbers since."""
-        return batch.first_record + batch.record_count <= self.acked_through
-
     def refused(self, batch: SealedBatch) -> None:
         """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
         batch.refused = True

@@ -149,7 +149,8 @@ def test_a_topic_that_was_made_anew_takes_what_comes(cluster: MockCluster) -> No
             cluster.wait_for(lambda: bool(cluster.attempts(3)), "an attempt at a topic that is gone")
             cluster.topic("t")
             scope.flush(10)
-    assert cluster.values() == [3, 4, 5]
+    # All of it. The new topic does not know the producer and takes whatever number comes first, so the order may be another.
+    assert sorted(cluster.values()) == [3, 4, 5]
 
 
 def test_when_every_known_broker_is_replaced_the_bootstrap_servers_are_asked_again(cluster: MockCluster) -> None:

@@ -104,7 +104,7 @@ class Line:
             assert answer != "FENCED"
             if fate == "lose the answer":
                 self._again(batch)
-            elif answer == "STORED" or any_sequences.was_stored(batch):
+            elif answer == "STORED":
                 any_sequences.acked(batch)
                 self.acked.append(batch.name)
             else:
