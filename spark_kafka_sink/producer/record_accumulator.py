@@ -154,6 +154,9 @@ class RecordAccumulator:
             return None
         if sequences is not None and not sequences.may_send_new():
             return None
+        # Behind batches that the old leader has yet to refuse, a new one would reach the new leader out of order.
+        if sequences is not None and any(batch.sent_to not in (None, queue.leader) for batch in sequences.in_flight):
+            return None
         first = queue.batches[0]
         if first.writing:
             first.scope.deferred.append(queue)
