@@ -27,8 +27,13 @@ class Wakeup:
         self._signalled = True
         try:
             self._sender.send(b"\0")
+        except BlockingIOError:
+            pass  # full of signals that nobody has seen yet: the wait ends by those
         except OSError:
-            pass  # full: it is signalled anyway; closed: nobody waits any more
+            if self._receiver.fileno() >= 0:  # close() ends the receiver first
+                self._signalled = False
+                raise
+            # Closed: nobody waits any more.
 
     def drain(self) -> None:
         """Forget the signals so far. The caller looks at what it was woken for afterwards, never before."""
@@ -36,7 +41,7 @@ class Wakeup:
             while len(self._receiver.recv(4096)) == 4096:
                 pass
         except BlockingIOError:
-            pass
+            pass  # empty: all of them were read, or there was none
         # Only now: cleared before recv, a signal given in between would leave the flag set and the pair empty for good.
         self._signalled = False
 

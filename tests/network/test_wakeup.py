@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import select
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,6 +20,20 @@ def wakeup() -> Iterator[Wakeup]:
     wakeup = Wakeup()
     yield wakeup
     wakeup.close()
+
+
+class NoMemory(socket.socket):
+    """What the system says to a send that it has no memory for."""
+
+    def send(self, data: object, flags: int = 0, /) -> int:
+        raise OSError(errno.ENOBUFS, "no memory")
+
+
+@contextmanager
+def two_ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
 
 
 def is_signalled(wakeup: Wakeup, timeout_s: float = 0) -> bool:
@@ -56,10 +73,37 @@ def test_another_thread_ends_the_wait(wakeup: Wakeup) -> None:
     caller.join()
 
 
-def test_a_call_after_close_is_harmless() -> None:
+def test_a_call_after_close_reaches_nobody_else() -> None:
     wakeup = Wakeup()
     wakeup.close()
+    with two_ends() as others:  # the system gives out the same numbers again
+        wakeup.wakeup()
+        assert select.select(others, [], [], 0)[0] == []
+
+
+def test_a_call_while_it_is_being_closed_is_no_error(wakeup: Wakeup) -> None:
+    wakeup._receiver.close()
     wakeup.wakeup()
+    assert wakeup.fileno() == -1
+
+
+def test_a_full_pair_ends_the_wait_by_what_is_in_it(wakeup: Wakeup) -> None:
+    with pytest.raises(BlockingIOError):
+        while True:
+            wakeup._sender.send(bytes(4096))
+    wakeup.wakeup()
+    assert is_signalled(wakeup)
+    wakeup.drain()
+    assert not is_signalled(wakeup)
+
+
+def test_a_call_that_failed_is_told_and_not_taken_for_a_signal(wakeup: Wakeup, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, NoMemory() as sender:
+        patch.setattr(wakeup, "_sender", sender)
+        with pytest.raises(OSError, match="no memory"):
+            wakeup.wakeup()
+    wakeup.wakeup()
+    assert is_signalled(wakeup)
 
 
 def test_no_call_is_lost_between_draining_and_waiting(wakeup: Wakeup) -> None:
