@@ -180,6 +180,11 @@ def _plain_retry(batch: SealedBatch) -> None:
     """The numbers stay as they are."""
 
 
+def _topic_unknown(batch: SealedBatch) -> None:
+    if batch.queue.sequences is not None:
+        batch.queue.sequences.topic_unknown()
+
+
 def _out_of_order(batch: SealedBatch) -> None:
     if batch.queue.sequences is not None:
         batch.queue.sequences.refused(batch)
@@ -192,6 +197,7 @@ def _producer_lost(batch: SealedBatch) -> None:
 
 _AGAIN: dict[Action, Callable[[SealedBatch], None]] = {
     Action.RETRY: _plain_retry,
+    Action.TOPIC_UNKNOWN: _topic_unknown,
     Action.OUT_OF_ORDER: _out_of_order,
     Action.PRODUCER_LOST: _producer_lost,
 }

@@ -16,6 +16,7 @@ class Action(Enum):
 
     DELIVERED = auto()
     RETRY = auto()  # the same bytes with the same numbers
+    TOPIC_UNKNOWN = auto()  # the same, but the topic may be made anew before that
     OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
     FAIL = auto()  # this batch fails, others go on
@@ -29,15 +30,12 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
     ),
     Action.RETRY: (
         # About leadership and metadata, which is asked for again (ErrorFacts.refreshes_metadata)
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REPLICA_NOT_AVAILABLE,
         ErrorCode.NETWORK_EXCEPTION,  # also what a lost connection counts as: it may have been stored
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
         # Passing trouble at the broker
         ErrorCode.CORRUPT_MESSAGE,
         ErrorCode.REQUEST_TIMED_OUT,  # it may have been stored
@@ -48,6 +46,11 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.CONCURRENT_TRANSACTIONS,
+    ),
+    Action.TOPIC_UNKNOWN: (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
     ),
     Action.OUT_OF_ORDER: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,),
     Action.PRODUCER_LOST: (ErrorCode.UNKNOWN_PRODUCER_ID,),

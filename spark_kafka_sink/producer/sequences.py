@@ -21,13 +21,14 @@ class PartitionSequences:
     nothing here has to think of the wrap.
     """
 
-    __slots__ = ("acked_through", "assigned", "gap", "identity", "in_flight", "lost_count", "next_record")
+    __slots__ = ("acked_through", "assigned", "gap", "identity", "in_flight", "known", "lost_count", "next_record")
 
     def __init__(self, identity: ProducerIdAndEpoch) -> None:
         self.identity = identity
         self.next_record = 0
         self.acked_through = 0
         self.assigned = 0  # batches numbered under this identity
+        self.known = False  # the broker has stored a batch of this identity, and so refuses numbers that are not the next
         self.in_flight: list[SealedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
         self.lost_count = False  # the broker refused the very batch it should expect: only a new epoch helps
@@ -37,12 +38,12 @@ class PartitionSequences:
         from the oldest that is not finished, acked ones between included: a broker that has taken five since then would have
         forgotten that one, and take it for new when it is sent again.
 
-        The first of an identity goes alone. A broker that does not know a producer takes any number from it
-        (ProducerAppendInfo.checkSequence), so a second batch would be stored where the first was refused and sent again.
+        What a broker does not know the producer for goes alone: it takes any number then (ProducerAppendInfo.checkSequence), so a
+        second batch would be stored where the first was refused and sent again.
         """
         if self.gap:
             return False
-        return not self.in_flight or (self.acked_through > 0 and self.assigned - self.in_flight[0].ordinal < MAX_IN_FLIGHT)
+        return not self.in_flight or (self.known and self.assigned - self.in_flight[0].ordinal < MAX_IN_FLIGHT)
 
     def may_resend(self, batch: SealedBatch) -> bool:
         """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
@@ -57,6 +58,7 @@ class PartitionSequences:
 
     def acked(self, batch: SealedBatch) -> None:
         self.acked_through = max(self.acked_through, batch.first_record + batch.record_count)
+        self.known = True
         self._forget(batch)
 
     def refused(self, batch: SealedBatch) -> None:
@@ -65,6 +67,10 @@ class PartitionSequences:
         if batch is self.in_flight[0]:
             self.gap = True
             self.lost_count = self.lost_count or batch.first_record == self.acked_through
+
+    def topic_unknown(self) -> None:
+        """UNKNOWN_TOPIC_OR_PARTITION and its like: the topic may come back made anew, and know nobody."""
+        self.known = False
 
     def lost(self, batch: SealedBatch) -> None:
         """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
@@ -103,6 +109,7 @@ class PartitionSequences:
         else:
             self.identity = ProducerIdAndEpoch(self.identity.producer_id, self.identity.epoch + 1)
         self.next_record = self.acked_through = self.assigned = 0
+        self.known = False
         for batch in self.in_flight:
             self._number(batch)
             batch.refused = False

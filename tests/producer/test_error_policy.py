@@ -7,13 +7,18 @@ import pytest
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
-RETRIED = {3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 14, 15, 16, 19, 20, 51, 89}
+RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 14, 15, 16, 19, 20, 51, 89}
 FAILED = {-1, 8, 10, 17, 18, 21, 29, 32, 42, 43, 47, 48, 49, 76, 87, 120}
 
 
 @pytest.mark.parametrize("code", sorted(RETRIED))
 def test_passing_trouble_is_retried(code: int) -> None:
     assert action_for(code, idempotent=True) is Action.RETRY
+
+
+@pytest.mark.parametrize("code", [3, 100, 103])
+def test_an_unknown_topic_is_retried_too_but_may_come_back_made_anew(code: int) -> None:
+    assert action_for(code, idempotent=True) is Action.TOPIC_UNKNOWN
 
 
 @pytest.mark.parametrize("code", sorted(FAILED))
@@ -44,7 +49,7 @@ def test_an_unknown_code_is_not_retried() -> None:
 def test_whatever_java_calls_retriable_is_retried() -> None:
     for code in ErrorCode:
         if error_facts(code).retriable:
-            assert action_for(code, idempotent=True) is Action.RETRY, code.name
+            assert action_for(code, idempotent=True) in (Action.RETRY, Action.TOPIC_UNKNOWN), code.name
 
 
 def test_advice_is_for_codes_that_fail() -> None:

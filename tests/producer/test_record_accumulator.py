@@ -214,6 +214,23 @@ def test_a_lingered_batch_that_sequences_hold_back_goes_out_after_the_answer() -
     assert partitions(parts.drain()) == [0]
 
 
+def test_nothing_new_goes_to_a_new_leader_before_the_old_one_has_answered() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    queue = parts.accumulator.queues("t")[0]
+    queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
+    queue.sequences.known = True
+    first = sealed(parts, parts.drain()[0])
+    queue.sequences.assign(first)
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    parts.ready_nodes()
+    assert parts.accumulator.drain(1, 2**31) == []
+    queue.sequences.acked(first)
+    parts.accumulator.answered(queue)
+    parts.ready_nodes()
+    assert partitions(parts.accumulator.drain(1, 2**31)) == [0]
+
+
 def test_retries_go_in_the_order_of_their_numbers_whatever_order_they_come_back_in() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
     parts.append(parts.scope(), [b"x" * 80] * 3, [0] * 3)

@@ -224,6 +224,22 @@ def test_the_first_batch_of_an_identity_goes_alone() -> None:
     assert len(line.wire) == 2
 
 
+def test_after_its_topic_was_unknown_a_batch_goes_alone_until_one_is_stored_again() -> None:
+    line = Line()
+    line.send(1)
+    line.deliver("store")
+    line.send(1)
+    line.sequences.topic_unknown()
+    line.deliver("refuse for now")
+    line.send(1)  # the retry
+    line.send(1)
+    assert len(line.wire) == 1
+    line.deliver("store")
+    line.send(1)
+    line.send(1)
+    assert len(line.wire) == 2
+
+
 def test_a_batch_whose_answer_was_lost_keeps_its_numbers() -> None:
     line = Line()
     line.send(1)
