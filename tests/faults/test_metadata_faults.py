@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError
+from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, RecordError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -130,13 +130,114 @@ def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: MockCluster) 
     assert time.monotonic() - begun < 5
 
 
+# A row for a partition that is not known: the topic is asked about once more
+
+
+def delete(cluster: MockCluster, topic: str = "t") -> None:
+    with cluster.changed:
+        del cluster.topics[topic]
+
+
+def make_again(cluster: MockCluster, leaders: tuple[int, ...]) -> None:
+    """Delete the topic; the third question about it from now on finds it made anew."""
+    delete(cluster)
+    before = cluster.requests_of(ApiKey.METADATA)
+    cluster.on_request[ApiKey.METADATA] = lambda: (
+        cluster.requests_of(ApiKey.METADATA) == before + 3 and cluster.topic("t", leaders)
+    )
+
+
+def test_a_partition_that_was_added_is_found_by_asking(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        send(producer, numbers([0]))
+        cluster.topic("t", leaders=(0, 0, 0))
+        send(producer, numbers([1], partition=2))
+    assert cluster.values("t", 2) == [1]
+
+
 def test_a_partition_that_is_not_there_is_an_error_that_names_the_row(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        send(producer, numbers([0]))
+        asked = cluster.requests_of(ApiKey.METADATA)
+        with pytest.raises(RecordError, match=r"topic t: row 0 of 2: column partition is 2, but there are 1 partitions"):
+            send(producer, numbers([1, 2], partition=2))
+    assert cluster.requests_of(ApiKey.METADATA) == asked + 1
+    assert cluster.values() == [0]
+
+
+def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, producer.scope() as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        delete(cluster)
+        begun = time.monotonic()
+        with pytest.raises(MetadataTimeoutError, match=r"topic t: .*: UNKNOWN_TOPIC_OR_PARTITION.*\. Create the topic"):
+            scope.append("t", numbers([1], partition=2))
+        assert 0.29 < time.monotonic() - begun < 5
+        cluster.topic("t", leaders=(0, 0, 0))
+        scope.append("t", numbers([2], partition=2))
+        scope.flush(10)
+    assert (cluster.values("t", 0), cluster.values("t", 2)) == ([], [2])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
+def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: MockCluster, code: ErrorCode) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
-        cluster.topic("t", leaders=(0, 0, 0))
-        scope.append("t", numbers([1], partition=2))
         scope.flush(10)
+        with cluster.changed:
+            cluster.topics["t"].error = code
+        begun = time.monotonic()
+        with pytest.raises(BrokerError, match=f"topic t: {code.name}: ") as caught:
+            scope.append("t", numbers([1], partition=2))
+        assert time.monotonic() - begun < 5
+        assert caught.value.facts["error_code"] == code
+    assert cluster.values() == [0]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUEST])
+def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: MockCluster, code: ErrorCode) -> None:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=200) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        with cluster.changed:
+            cluster.topics["t"].error = code
+        begun = time.monotonic()
+        with pytest.raises(MetadataTimeoutError, match=f"topic t: no metadata within .*: {code.name} "):
+            scope.append("t", numbers([1], partition=2))
+        assert 0.19 < time.monotonic() - begun < 5
+
+
+def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        send(producer, numbers([0]))
+        make_again(cluster, leaders=(0, 0, 0))
+        assert send(producer, numbers([1], partition=2)) == 1
     assert cluster.values("t", 2) == [1]
+
+
+def test_a_topic_that_is_made_anew_without_the_partition_is_an_error_of_the_row(cluster: MockCluster) -> None:
+    cluster.topic("t", leaders=(0, 0))
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        send(producer, numbers([0], partition=1))
+        make_again(cluster, leaders=(0,))
+        with pytest.raises(RecordError, match="column partition is 2, but there are 1 partitions, 0 to 0"):
+            send(producer, numbers([1], partition=2))
+
+
+def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms(cluster: MockCluster) -> None:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        cluster.stop_reading()
+        begun = time.monotonic()
+        with pytest.raises(MetadataTimeoutError, match=r"topic t: no metadata within \d+ ms; nobody answered or refused yet"):
+            scope.append("t", numbers([1], partition=2))
+        assert 0.29 < time.monotonic() - begun < 5
+        cluster.go_on_reading()
+
+
+# Topics and brokers that come and go
 
 
 def test_a_topic_that_was_made_anew_takes_what_comes(cluster: MockCluster) -> None:
