@@ -76,7 +76,11 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         return DeliveryMessage(spark_partition(), report)
 
     def commit(self, messages: Messages) -> None:
-        check_complete(messages)
+        try:
+            check_complete(messages)
+        except UsageError:
+            self._feed.refused()
+            raise
         self._feed.committed(reports_of(messages))
 
     def abort(self, messages: Messages) -> None:

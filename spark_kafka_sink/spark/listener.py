@@ -1,4 +1,4 @@
-"""The loopback listener that brings committed reports from Spark's commit process to the driver program."""
+"""The loopback listener that tells the driver program what Spark's commit process did: committed reports, refused commits."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ _LENGTH = struct.Struct(">I")
 _TOKEN_BYTES = 32
 _DONE = b"\x01"
 
+# What a message says, in its first byte after the token.
+_COMMITTED = b"C"
+_REFUSED = b"R"
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
@@ -39,14 +43,16 @@ class ListenerAddress:
 
 
 class CommitListener:
-    """Hands each report that comes in with the right token to `on_report`.
+    """Hands each report that comes in with the right token to `on_report`, and calls `on_refusal` for each refused commit.
 
-    Threads: one daemon thread owns the sockets and calls `on_report`; `stop()` may be called from any thread and waits for it.
-    A message is length, token, JSON; the token is checked before the rest is read, and nothing is ever unpickled.
+    Threads: one daemon thread owns the sockets and calls both; `stop()` may be called from any thread and waits for it.
+    A message is length, token, kind and, for a report, its JSON; the token is checked before the rest is read, and nothing is
+    ever unpickled.
     """
 
-    def __init__(self, on_report: Callable[[DeliveryReport], None]) -> None:
+    def __init__(self, on_report: Callable[[DeliveryReport], None], on_refusal: Callable[[], None]) -> None:
         self._on_report = on_report
+        self._on_refusal = on_refusal
         self._server = socket.create_server((LOOPBACK, 0))
         self._stopper, self._stopped = socket.socketpair()
         self.address = ListenerAddress(self._server.getsockname()[1], secrets.token_hex(_TOKEN_BYTES // 2))
@@ -80,15 +86,33 @@ class CommitListener:
             raise ValueError(f"its length is {length}")
         if not hmac.compare_digest(_read(connection, _TOKEN_BYTES, deadline), self.address.token.encode()):
             raise ValueError("its token is wrong")
-        self._on_report(report_from_json(_read(connection, length - _TOKEN_BYTES, deadline)))
+        kind = _read(connection, len(_COMMITTED), deadline)
+        self._hand_over(kind, _read(connection, length - _TOKEN_BYTES - len(kind), deadline))
         connection.sendall(_DONE)
+
+    def _hand_over(self, kind: bytes, body: bytes) -> None:
+        if kind == _COMMITTED:
+            self._on_report(report_from_json(body))
+        elif kind == _REFUSED and not body:
+            self._on_refusal()
+        else:
+            raise ValueError(f"its kind is {kind!r}, with {len(body)} bytes")
 
 
 def send_report(address: ListenerAddress, report: DeliveryReport) -> None:
     """Bring a report to the listener. Raises OSError when it is not there, or does not say that it has it."""
-    body = address.token.encode() + report_to_json(report).encode()
+    _send(address, _COMMITTED, report_to_json(report).encode())
+
+
+def send_refusal(address: ListenerAddress) -> None:
+    """Tell the listener that a commit was refused. Raises OSError as `send_report` does."""
+    _send(address, _REFUSED, b"")
+
+
+def _send(address: ListenerAddress, kind: bytes, content: bytes) -> None:
+    body = address.token.encode() + kind + content
     if len(body) > MAX_MESSAGE_BYTES:
-        raise OSError(f"the report takes {len(body)} bytes, more than {MAX_MESSAGE_BYTES}")
+        raise OSError(f"the message takes {len(body)} bytes, more than {MAX_MESSAGE_BYTES}")
     deadline = time.monotonic() + SEND_TIMEOUT_S
     with socket.create_connection((LOOPBACK, address.port), timeout=SEND_TIMEOUT_S) as connection:
         connection.sendall(_LENGTH.pack(len(body)) + body)

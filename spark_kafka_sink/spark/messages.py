@@ -10,6 +10,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 
+NOT_WRITTEN = (
+    "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
+    " so nothing is written; use trigger(processingTime=...) or trigger(availableNow=True)"
+)
+
 
 @dataclass(slots=True)
 class DeliveryMessage(WriterCommitMessage):
@@ -30,10 +35,7 @@ def check_complete(messages: Sequence[WriterCommitMessage | None]) -> None:
     Spark accepts Trigger.Continuous for a Python sink, never calls write() and commits [None, ...]: a silent loss.
     """
     if any(message is None for message in messages):
-        raise UsageError(
-            "Spark commits a batch that no task of this sink wrote; continuous and real-time triggers are not supported:"
-            " use processingTime or availableNow"
-        )
+        raise UsageError(NOT_WRITTEN)
 
 
 def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:

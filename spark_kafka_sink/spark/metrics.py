@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.listener import CommitListener, ListenerAddress, send_report
+from spark_kafka_sink.spark.listener import CommitListener, ListenerAddress, send_refusal, send_report
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.report_text import summary
 
@@ -58,6 +58,15 @@ class Feed:
         except OSError as error:
             logger.warning("a commit's delivery report did not reach the driver program, so it counts too little: %s", error)
 
+    def refused(self) -> None:
+        """In Spark's commit process, of which Spark only logs the errors of continuous queries."""
+        if self.listener is None:
+            return
+        try:
+            send_refusal(self.listener)
+        except OSError as error:
+            logger.warning("the driver program could not be told of a refused commit; a continuous query goes on: %s", error)
+
 
 class DeliveryMetrics:
     """The driver's handle on what its sinks delivered. `register(spark)` makes one.
@@ -66,8 +75,11 @@ class DeliveryMetrics:
     thread replaces `live`.
     """
 
-    def __init__(self, context: SparkContext | None) -> None:
-        """`context` is None on Spark Connect, which has no accumulators: then reading a count is an error, never a false 0."""
+    def __init__(self, context: SparkContext | None, on_refusal: Callable[[], None] = lambda: None) -> None:
+        """`context` is None on Spark Connect, which has no accumulators: then reading a count is an error, never a false 0.
+
+        `on_refusal` is called in the listener's thread when a commit was refused because no task had written.
+        """
         self.closed = False
         self._lock = threading.Lock()
         self._committed: DeliveryReport | None = None
@@ -75,7 +87,7 @@ class DeliveryMetrics:
         self._listener: CommitListener | None = None
         if context is not None:
             self._accumulator = context.accumulator(None, DeliveryReportParam())
-            self._listener = CommitListener(self.add_committed)
+            self._listener = CommitListener(self.add_committed, on_refusal)
 
     @property
     def available(self) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.spark.continuous import end_continuous_queries
 from spark_kafka_sink.spark.data_source import reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 
@@ -24,7 +26,7 @@ def register(spark: SparkSession) -> DeliveryMetrics:
     """Make `format("kafka_sink")` of this session report to the handle that is returned.
 
     Called again, also with another session of the same SparkContext, it returns the same handle. Without it the format works as
-    well from Spark 4.1 on (package pyspark_kafka_sink), but nothing is counted.
+    well from Spark 4.1 on (package pyspark_kafka_sink), but nothing is counted, and no continuous query is ended with an error.
     Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and
     says DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes that active session.
     On Spark Connect the format is registered and the handle says that it cannot count.
@@ -53,7 +55,7 @@ def _metrics(spark: SparkSession) -> DeliveryMetrics:
             for old in _handles.values():
                 old.close()
             _handles.clear()
-            _handles[application] = DeliveryMetrics(context)
+            _handles[application] = DeliveryMetrics(context, partial(end_continuous_queries, spark))
         return _handles[application]
 
 

@@ -55,8 +55,22 @@ def test_batch_overwrite_is_refused() -> None:
 def test_a_commit_that_no_task_wrote_for_is_refused() -> None:
     """Trigger.Continuous never calls write() and commits [None, ...]."""
     writer = source().streamWriter(SCHEMA, False)
-    with pytest.raises(UsageError, match="continuous and real-time triggers are not supported"):
+    with pytest.raises(UsageError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
         writer.commit([None], 0)
+
+
+def test_a_refused_commit_is_told_to_the_driver_program_and_a_good_one_is_not() -> None:
+    refusals: list[None] = []
+    listener = CommitListener(lambda report: None, lambda: refusals.append(None))
+    try:
+        writer = through_spark(reporting_to(Feed(listener=listener.address))(options=OPTIONS).streamWriter(SCHEMA, False))
+        writer.commit(MESSAGES, 0)
+        assert len(refusals) == 0
+        with pytest.raises(UsageError):
+            writer.commit([None], 1)
+        assert len(refusals) == 1
+    finally:
+        listener.stop()
 
 
 def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,7 +82,7 @@ def test_an_abort_says_what_stays_in_kafka(caplog: pytest.LogCaptureFixture) -> 
 
 def test_a_commit_reports_to_the_handle_that_the_class_is_bound_to() -> None:
     received: list[DeliveryReport] = []
-    listener = CommitListener(received.append)
+    listener = CommitListener(received.append, lambda: None)
     try:
         bound = through_spark(reporting_to(Feed(listener=listener.address)))
         writer = through_spark(bound(options=OPTIONS).streamWriter(SCHEMA, False))

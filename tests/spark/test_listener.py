@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import listener as module
-from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, CommitListener, ListenerAddress, send_report
+from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, CommitListener, ListenerAddress, send_refusal, send_report
+from spark_kafka_sink.spark.report_json import report_to_json
 from tests.spark.reports import reports
 
 REPORT = DeliveryReport(records=5)
@@ -20,10 +21,18 @@ REPORT = DeliveryReport(records=5)
 
 @contextmanager
 def listening() -> Iterator[tuple[ListenerAddress, list[DeliveryReport]]]:
+    with listening_to_all() as (address, received, _):
+        yield address, received
+
+
+@contextmanager
+def listening_to_all() -> Iterator[tuple[ListenerAddress, list[DeliveryReport], list[None]]]:
+    """The third counts refusals."""
     received: list[DeliveryReport] = []
-    listener = CommitListener(received.append)
+    refusals: list[None] = []
+    listener = CommitListener(received.append, lambda: refusals.append(None))
     try:
-        yield listener.address, received
+        yield listener.address, received, refusals
     finally:
         listener.stop()
 
@@ -55,6 +64,40 @@ def test_a_report_with_the_wrong_token_is_refused_and_the_next_is_taken() -> Non
         assert received == [REPORT]
 
 
+def test_a_refusal_is_there_once_sending_has_returned_and_is_no_report() -> None:
+    with listening_to_all() as (address, received, refusals):
+        send_refusal(address)
+        assert (received, len(refusals)) == ([], 1)
+        send_report(address, REPORT)
+        assert (received, len(refusals)) == ([REPORT], 1)
+
+
+def test_a_refusal_with_the_wrong_token_is_refused() -> None:
+    with listening_to_all() as (address, _, refusals):
+        with pytest.raises(OSError):
+            send_refusal(replace(address, token="0" * 32))
+        assert refusals == []
+
+
+def test_a_refusal_comes_without_content() -> None:
+    with listening_to_all() as (address, received, refusals):
+        for content in (b"R", b"{}", b"\0" * 1000):
+            text = address.token.encode() + b"R" + content
+            assert send_raw(address, struct.pack(">I", len(text)) + text) == b""
+        send_refusal(address)
+        assert (received, len(refusals)) == ([], 1)
+
+
+@pytest.mark.parametrize("kind", [b"", b"c", b"r", b"\0", b"\xff", b"{"])
+def test_a_kind_that_is_not_known_is_refused_whatever_follows(kind: bytes) -> None:
+    with listening_to_all() as (address, received, refusals):
+        for content in (b"", report_to_json(REPORT).encode()):
+            text = address.token.encode() + kind + content
+            assert send_raw(address, struct.pack(">I", len(text)) + text) == b""
+        send_report(address, REPORT)
+        assert (received, refusals) == ([REPORT], [])
+
+
 @pytest.mark.parametrize("length", [0, 31, 32, MAX_MESSAGE_BYTES + 1, 2**32 - 1])
 def test_an_impossible_length_is_refused_before_anything_is_read(length: int) -> None:
     with listening() as (address, received):
@@ -71,7 +114,7 @@ def test_an_impossible_length_is_refused_before_anything_is_read(length: int) ->
 @pytest.mark.parametrize("body", [b"", b"{}", b"null", b"[1]", b"\xff\xff", b'{"records": "x"}', b"cos\nsystem\n(S'true'\ntR."])
 def test_anything_but_a_report_is_refused_even_with_the_token(body: bytes) -> None:
     with listening() as (address, received):
-        text = address.token.encode() + body
+        text = address.token.encode() + b"C" + body
         assert send_raw(address, struct.pack(">I", len(text)) + text) == b""
         send_report(address, REPORT)
         assert received == [REPORT]
@@ -79,7 +122,7 @@ def test_anything_but_a_report_is_refused_even_with_the_token(body: bytes) -> No
 
 def test_a_message_that_ends_early_is_refused() -> None:
     with listening() as (address, received):
-        assert send_raw(address, struct.pack(">I", 100) + address.token.encode() + b"{") == b""
+        assert send_raw(address, struct.pack(">I", 100) + address.token.encode() + b"C{") == b""
         assert received == []
 
 
@@ -107,6 +150,6 @@ def test_stop_closes_the_port_and_ends_the_thread() -> None:
 
 
 def test_stop_may_be_called_twice() -> None:
-    listener = CommitListener(lambda report: None)
+    listener = CommitListener(lambda report: None, lambda: None)
     listener.stop()
     listener.stop()

@@ -53,11 +53,12 @@ def test_a_feed_to_nowhere_takes_reports() -> None:
     feed = pickle.loads(pickle.dumps(Feed()))
     feed.task_done(DeliveryReport())
     feed.committed([DeliveryReport()])
+    feed.refused()
 
 
 def test_a_commit_reports_the_sum_of_its_tasks() -> None:
     received: list[DeliveryReport] = []
-    listener = CommitListener(received.append)
+    listener = CommitListener(received.append, lambda: None)
     try:
         Feed(listener=listener.address).committed([DeliveryReport(records=1), DeliveryReport(records=2)])
     finally:
@@ -66,9 +67,11 @@ def test_a_commit_reports_the_sum_of_its_tasks() -> None:
 
 
 def test_a_driver_program_that_is_gone_does_not_fail_the_commit_but_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    listener = CommitListener(lambda report: None)
+    listener = CommitListener(lambda report: None, lambda: None)
     listener.stop()
     address = ListenerAddress(listener.address.port, "secret" * 5 + "ab")
     Feed(listener=address).committed([DeliveryReport()])
     assert "did not reach the driver program" in caplog.text
+    Feed(listener=address).refused()
+    assert "could not be told of a refused commit" in caplog.text
     assert "secret" not in caplog.text
