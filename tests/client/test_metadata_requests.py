@@ -254,7 +254,10 @@ def test_a_broker_that_moved_is_connected_to_at_its_new_place(one: ScriptedBroke
         connection.close()
         rig.poll_until(lambda: rig.client.is_unavailable(1))
         rig.pass_ms(100)
-        rig.connected(two)
+        assert not rig.ready()
+        assert called(rig, one, two) is two
+        agreed(rig, two.connections[0])
+        assert rig.ready()
 
 
 def test_nobody_left_to_ask_is_waited_out_not_spun_on(one: ScriptedBroker) -> None:

@@ -1,0 +1,105 @@
+"""NetworkClient on its way to a broker: addresses, back-off, and an end to every attempt."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.client.addresses import Resolver
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.network.channel import Address
+from tests.client.exchange import send
+from tests.client.rig import Rig
+from tests.client.scripted_broker import ScriptedBroker
+from tests.network.black_hole import black_hole
+
+SETUP_TIMEOUT_MOST_MS = 12_000  # 10 s and a fifth
+
+
+def test_a_refused_connection_is_tried_again_after_its_back_off() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        broker.stop_listening()
+        rig.ready()
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        delay = rig.client.poll_delay_ms(1, rig.now_ms)
+        assert 0 < delay <= 60
+        rig.ready()
+        assert rig.client.is_unavailable(1)
+        rig.pass_ms(delay)
+        rig.ready()
+        assert not rig.client.is_unavailable(1)
+
+
+def test_a_host_whose_first_address_is_dead_is_reached_at_its_second() -> None:
+    with ScriptedBroker() as dead, ScriptedBroker() as broker:
+        dead.stop_listening()
+        resolved: list[tuple[str, int]] = []
+
+        def resolver(host: str, port: int) -> list[Address]:
+            resolved.append((host, port))
+            return [Address(socket.AF_INET, ("127.0.0.1", port)) for port in (dead.port, broker.port)]
+
+        with Rig(broker, resolver=resolver) as rig:
+            rig.ready()
+            rig.poll_until(lambda: rig.client.is_unavailable(1))
+            assert not broker.has_caller()
+            rig.pass_ms(100)
+            rig.connected(broker)
+            assert rig.ready()
+            assert resolved == [(broker.host, broker.port)]
+
+
+def test_a_name_that_does_not_resolve_is_a_failure_of_that_broker() -> None:
+    def no_such_name(host: str, port: int) -> list[Address]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with ScriptedBroker() as broker, Rig(broker, resolver=no_such_name) as rig:
+        rig.metadata.due_in_ms = 0
+        assert not rig.ready()
+        assert rig.client.is_unavailable(1)
+        error = f"could not connect to {broker.server}: Name or service not known"
+        assert rig.metadata.failures == [(f"broker 1 ({broker.server})", error)]
+
+
+@pytest.fixture
+def nowhere() -> Iterator[Resolver]:
+    """A resolver that leads every host into a black hole."""
+    with black_hole() as (host, port):
+        yield lambda *_: [Address(socket.AF_INET, (host, port))]
+
+
+def test_a_black_hole_is_given_up_after_the_setup_timeout_which_grows(nowhere: Resolver) -> None:
+    with ScriptedBroker() as broker, Rig(broker, resolver=nowhere) as rig:
+        rig.ready()
+        rig.pass_ms(7_999)
+        rig.poll()
+        assert not rig.client.is_unavailable(1)
+        rig.pass_ms(SETUP_TIMEOUT_MOST_MS - 7_999)
+        rig.poll()
+        assert rig.client.is_unavailable(1)
+        rig.pass_ms(1000)
+        rig.ready()
+        rig.pass_ms(15_999)
+        rig.poll()
+        assert not rig.client.is_unavailable(1)
+
+
+def test_a_poll_waits_no_longer_than_until_a_connection_is_given_up(nowhere: Resolver) -> None:
+    timeouts = {"socket.connection.setup.timeout.ms": "30", "socket.connection.setup.timeout.max.ms": "30"}
+    with ScriptedBroker() as broker, Rig(broker, resolver=nowhere, settings=timeouts) as rig:
+        rig.ready()
+        began = time.monotonic()
+        rig.poll(60_000)
+        assert time.monotonic() - began < 5
+
+
+def test_an_unknown_node_is_never_ready_and_asked_about_again_later() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        assert not rig.ready(99)
+        assert rig.client.poll_delay_ms(99, rig.now_ms) == 50
+        assert not rig.client.is_unavailable(99)
+        with pytest.raises(UsageError, match="broker 99 is not ready"):
+            send(rig, node_id=99)

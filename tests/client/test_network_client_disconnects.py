@@ -1,0 +1,167 @@
+"""NetworkClient when a connection ends: whoever ended it, all that is in flight on it fails, once and in order."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.errors import DisconnectedError, ProtocolError
+from spark_kafka_sink.protocol.headers import RequestHeader
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
+from spark_kafka_sink.protocol.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from tests.client.exchange import REQUEST_TIMEOUT_MS, answer, errors, send, sent
+from tests.client.rig import Rig
+from tests.client.scripted_broker import ScriptedBroker, answer_bytes, frame
+
+
+def test_what_is_in_flight_on_a_reset_connection_fails_in_order() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        sent(rig, 3)
+        connection.reset()
+        responses = rig.responses(3)
+        assert [r.tag for r in responses] == [0, 1, 2]
+        assert errors(responses) == {DisconnectedError}
+        assert rig.client.in_flight_count() == 0
+        assert rig.client.is_unavailable(1)
+        assert rig.metadata.requested == 1
+
+
+def test_answers_given_before_a_connection_was_closed_still_count() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        sent(rig, 2)
+        answer(connection)
+        connection.close()
+        first, second = rig.responses(2)
+        assert (first.error, type(second.error)) == (None, DisconnectedError)
+
+
+def poisons() -> list[Any]:
+    """What a broker must not send in place of an answer to InitProducerId (correlation id 1, the first after ApiVersions)."""
+    header = RequestHeader(INIT_PRODUCER_ID.key, INIT_PRODUCER_ID.max_version, 1, "")
+    good = answer_bytes(header, InitProducerIdResponse())
+    return [
+        pytest.param(answer_bytes(header, InitProducerIdResponse(), correlation_id=2), "correlation id 2 where 1", id="other id"),
+        pytest.param(frame(good[4:-1]), "INIT_PRODUCER_ID", id="truncated message"),
+        pytest.param(frame(good[4:] + b"\0"), "INIT_PRODUCER_ID", id="message too long"),
+        pytest.param(frame(b"\0"), "INIT_PRODUCER_ID", id="one byte"),
+        pytest.param(b"\0\0\0\0", "a frame of 0 bytes", id="zero size"),
+        pytest.param(b"\xff\xff\xff\xff", "a frame of -1 bytes", id="negative size"),
+        pytest.param(b"\x06\x40\0\1", "a frame of 104,857,601 bytes", id="over the limit"),
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP", id="http"),
+        pytest.param(b"\x15\x03\x03\0\x02\x02\x46", "TLS", id="tls alert"),
+    ]
+
+
+@pytest.mark.parametrize(("poison", "says"), poisons())
+def test_a_poisoned_connection_is_closed_and_everything_in_flight_on_it_fails(poison: bytes, says: str) -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        sent(rig, 3)
+        connection.send_bytes(poison)
+        responses = rig.responses(3)
+        assert [r.tag for r in responses] == [0, 1, 2]
+        assert errors(responses) == {ProtocolError}
+        assert says in str(responses[0].error)
+        assert broker.server in str(responses[0].error)
+        assert connection.is_closed_by_client()
+        assert rig.client.is_unavailable(1)
+
+
+@pytest.mark.parametrize(("poison", "says"), poisons())
+def test_a_stranger_that_answers_api_versions_with_such_is_told_as_a_failure(poison: bytes, says: str) -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        rig.metadata.due_in_ms = 0
+        connection = rig.connecting(broker)
+        connection.send_bytes(poison)
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert rig.metadata.failures[0][0] == f"broker 1 ({broker.server})"
+        assert rig.metadata.failures[0][1]
+
+
+def test_a_connection_that_is_poisoned_and_reset_at_once_ends_once() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=[bytes(20 << 20)])])
+        rig.client.send(1, PRODUCE, ProduceRequest(topic_data=[data]), rig.now_ms, max_version=9)
+        rig.poll()
+        connection.send_bytes(frame(b"\0\0\0\1"))
+        connection.reset()
+        assert errors(rig.responses()) == {ProtocolError}
+        assert rig.client.is_unavailable(1)
+        assert rig.metadata.requested == 1
+
+
+def test_idle_connections_may_be_closed_at_once() -> None:
+    with ScriptedBroker() as broker, Rig(broker, settings={"connections.max.idle.ms": 0}) as rig:
+        connection = rig.connected(broker)
+        rig.pass_ms(1)
+        rig.poll()
+        assert connection.is_closed_by_client()
+
+
+def test_an_answer_to_no_request_poisons_the_connection() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        connection.send_bytes(frame(b"\0\0\0\1"))
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert connection.is_closed_by_client()
+
+
+def test_a_request_not_answered_in_time_closes_its_connection_and_fails_all_on_it() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        send(rig, "first")
+        rig.pass_ms(REQUEST_TIMEOUT_MS - 1)
+        send(rig, "second")
+        assert rig.poll() == []
+        rig.pass_ms(1)
+        responses = rig.poll()
+        assert [r.tag for r in responses] == ["first", "second"]
+        assert errors(responses) == {DisconnectedError}
+        error = responses[0].error
+        assert error is not None
+        assert error.facts["timed_out"] is True
+        assert error.message == f"broker 1 ({broker.server}) did not answer INIT_PRODUCER_ID within 30,000 ms"
+        assert connection.is_closed_by_client()
+        assert rig.client.is_unavailable(1)
+
+
+def test_a_request_can_have_a_timeout_of_its_own_and_a_poll_waits_no_longer_than_that() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        rig.connected(broker)
+        send(rig, timeout_ms=40)
+        began = time.monotonic()
+        assert rig.poll(60_000) == []
+        assert time.monotonic() - began < 5
+        rig.pass_ms(40)
+        assert errors(rig.poll()) == {DisconnectedError}
+
+
+def test_an_idle_connection_is_closed_without_blame_and_can_be_made_again_at_once() -> None:
+    with ScriptedBroker() as broker, Rig(broker, settings={"connections.max.idle.ms": 1_000}) as rig:
+        connection = rig.connected(broker)
+        rig.pass_ms(1_001)
+        assert rig.poll() == []
+        assert connection.is_closed_by_client()
+        assert not rig.client.is_unavailable(1)
+        assert rig.metadata.requested == 0
+        assert rig.client.poll_delay_ms(1, rig.now_ms) == 0
+        rig.connected(broker)
+
+
+def test_closing_the_client_closes_its_connections() -> None:
+    with ScriptedBroker() as broker:
+        rig = Rig(broker)
+        connection = rig.connected(broker)
+        rig.client.close()
+        assert connection.is_closed_by_client()
+        rig.client.wakeup()
