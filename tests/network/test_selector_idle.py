@@ -1,0 +1,41 @@
+"""Selector closes connections on which nothing happens, and no others."""
+
+from __future__ import annotations
+
+import time
+
+from tests.network.ends import IDLE_MS, Ends, framed
+
+
+def test_a_connection_on_which_nothing_happens_is_closed_as_idle(ends: Ends) -> None:
+    ends.connected(1)
+    ends.clock.now_ms += 2_000
+    ends.connected(2)
+    ends.clock.now_ms += 3_000
+    assert ends.poll().disconnected == []
+    ends.clock.now_ms += 1
+    (lost,) = ends.poll().disconnected
+    assert (lost.connection_id, lost.idle) == (1, True)
+    assert "connections.max.idle.ms" in lost.error.message
+    assert ends.selector.can_send(2)
+
+
+def test_sending_and_receiving_keep_a_connection_from_being_idle(ends: Ends) -> None:
+    far = ends.connected()
+    ends.clock.now_ms += IDLE_MS - 1
+    ends.selector.send(1, [b"still here"])
+    ends.poll()
+    ends.clock.now_ms += IDLE_MS - 1
+    assert ends.poll().disconnected == []
+    far.sendall(framed(b"so am I"))
+    ends.until(lambda result: bool(result.received))
+    ends.clock.now_ms += IDLE_MS - 1
+    assert ends.poll().disconnected == []
+
+
+def test_a_poll_waits_no_longer_than_until_a_connection_is_idle(ends: Ends) -> None:
+    ends.connected()
+    ends.clock.now_ms += IDLE_MS - 10
+    began = time.monotonic()
+    ends.poll(60_000)
+    assert time.monotonic() - began < 5
