@@ -50,6 +50,7 @@ class GroupedRows:
     """Rows of one topic in partition order: run i, of partition partition_ids[i], is rows starts[i] to starts[i + 1].
 
     ends[j] is the number of bytes of the rows before j at most, shape (n + 1,). timestamps is in partition order too.
+    stay: the runs are long enough to be sent from where they were encoded; others are copied together.
     """
 
     topic: str
@@ -60,10 +61,16 @@ class GroupedRows:
     ends: NDArray[np.int64]
     timestamps: NDArray[np.int64] | None
     now: int
+    stay: bool
 
     @classmethod
-    def of(cls, topic: str, columns: RecordColumns, sizes: Sizes, partitions: Partitions, count: int) -> GroupedRows:
-        """Rows in the order of their partitions, of which there are `count`; those without a timestamp get the time of now."""
+    def of(
+        cls, topic: str, columns: RecordColumns, sizes: Sizes, partitions: Partitions, count: int, stay_from: int
+    ) -> GroupedRows:
+        """Rows in the order of their partitions, of which there are `count`; those without a timestamp get the time of now.
+
+        They stay where they are encoded if that is `stay_from` bytes a partition or more.
+        """
         groups = group(partitions, count)
         now = time.time_ns() // 1_000_000
         timestamps = columns.timestamp
@@ -74,10 +81,15 @@ class GroupedRows:
             timestamps = None if timestamps is None else timestamps[groups.order]
         ends = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=ends[1:])
-        return cls(topic, columns, groups.order, groups.partition_ids, groups.starts, ends, timestamps, now)
+        stay = int(ends[-1]) >= stay_from * len(groups.partition_ids)
+        return cls(topic, columns, groups.order, groups.partition_ids, groups.starts, ends, timestamps, now, stay)
 
     def timestamp(self, row: int) -> int:
         return self.now if self.timestamps is None else int(self.timestamps[row])
+
+    def room(self, batch: OpenBatch | None) -> int:
+        """Bytes that go into an open batch without a new chunk."""
+        return 0 if self.stay or batch is None else batch.memory.room
 
     def bytes_before(self, row: int) -> int:
         return int(self.ends[row])
@@ -101,7 +113,7 @@ class Planner:
         queues = self._accumulator.queues(rows.topic)
         batch_size, max_chunks, chunk_size = self._batch_size, self._max_chunks, self._chunk_size
         plan = Plan(start)
-        batches, full = plan.batches, plan.full
+        batches, full, stay = plan.batches, plan.full, rows.stay
         first = max(bisect_right(rows.starts, start) - 1, 0)
         sizes = np.diff(rows.ends[rows.starts[first:]]).tolist()
         sizes[0] -= rows.bytes_before(start) - rows.bytes_before(rows.starts[first])
@@ -113,8 +125,8 @@ class Planner:
                 self._accumulator.close_open(queue)
                 batch = None
             if batch is not None and (left := batch_size - batch.size - size) >= 0:
-                if size > batch.room:
-                    chunks = plan.chunks - (batch.room - size) // chunk_size
+                if size > (room := 0 if stay else batch.memory.room):
+                    chunks = plan.chunks - (room - size) // chunk_size
                     if chunks > max_chunks and batches:
                         break
                     plan.chunks = chunks
@@ -138,7 +150,7 @@ class Planner:
             end = min(end, stop)
             if end > start:
                 size = rows.bytes_before(end) - rows.bytes_before(start)
-                chunks = max(0, -(-(size - (batch.room if batch else 0)) // self._chunk_size))
+                chunks = max(0, -(-(size - rows.room(batch)) // self._chunk_size))
                 if plan.chunks + chunks > self._max_chunks and plan.starts:
                     return False
                 plan.add(queue, batch, start, end, full=end < stop or room - size < size // (end - start), chunks=chunks)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.producer.append_plan import GroupedRows, Partitions, Plan, Planner, Sizes
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
 from spark_kafka_sink.producer.producer_batch import OpenBatch
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.send_scope import SendScope
@@ -28,6 +29,8 @@ from spark_kafka_sink.records.sizes import size_upper_bounds
 MAX_ROWS = 10_000
 # Bytes encoded at once, so that large rows do not double the memory of an Arrow batch.
 MAX_BYTES = 4 * 1024 * 1024
+# Chunks that a partition's rows of one append must fill on average to be sent from where they were encoded.
+STAY_CHUNKS = 2
 # A record without key, value and headers: length, attributes, both deltas, key length, value length, header count.
 MIN_RECORD_SIZE = 7
 # More than any open batch's age: its records expire before (delivery.timeout.ms is at most 25 days).
@@ -46,6 +49,7 @@ class Appender:
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size, max_chunks)
         self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
         self._max_block_s = config.max_block_ms / 1000
+        self._checked = config.compression_type == "none"
         self._accumulator = accumulator
         self._pool = pool
         self._wakeup = wakeup
@@ -79,7 +83,8 @@ class Appender:
         for start, stop in parts(sizes):
             scope.raise_error()
             part = columns.slice(start, stop - start)
-            rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count)
+            stay_from = STAY_CHUNKS * self._pool.chunk_size
+            rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, stay_from)
             deadline = time.monotonic() + self._max_block_s
             with scope.appending:
                 done = 0
@@ -100,11 +105,9 @@ class Appender:
             raise UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
         return plan.stop
 
-    def _plan_with_memory(
-        self, start: int, scope: SendScope, rows: GroupedRows, deadline: float
-    ) -> tuple[Plan, list[memoryview]]:
+    def _plan_with_memory(self, start: int, scope: SendScope, rows: GroupedRows, deadline: float) -> tuple[Plan, list[Chunk]]:
         """Deal the rows to batches, with the memory it takes, and claim those batches for writing."""
-        memory: list[memoryview] = []
+        memory: list[Chunk] = []
         while True:
             with self._accumulator.lock:
                 plan = self._planner.plan(start, scope, rows)
@@ -130,12 +133,12 @@ class Appender:
         """The batch of each piece; the new ones are nobody's yet."""
         created_ms = time.monotonic_ns() // 1_000_000
         return [
-            batch or OpenBatch(queue, scope, created_ms, rows.timestamp(start))
+            batch or OpenBatch(queue, scope, created_ms, rows.timestamp(start), checked=self._checked)
             for queue, batch, start in zip(plan.queues, plan.batches, plan.starts, strict=True)
         ]
 
-    def _encode(self, rows: GroupedRows, plan: Plan, batches: list[OpenBatch], memory: list[memoryview]) -> None:
-        """Without a lock: encode all rows of the plan at once and copy each piece into its batch."""
+    def _encode(self, rows: GroupedRows, plan: Plan, batches: list[OpenBatch], memory: list[Chunk]) -> None:
+        """Without a lock: encode all rows of the plan at once and add each piece to its batch."""
         first, last = plan.starts[0], plan.stop
         starts = np.array(plan.starts, dtype=np.intp)
         counts = np.diff(starts, append=last)
@@ -146,14 +149,24 @@ class Appender:
         whole = rows.order is None and last - first == rows.columns.num_records
         order = None if whole else np.arange(first, last) if rows.order is None else rows.order[first:last]
         encoded = encode_records(rows.columns, order, offset_deltas, timestamp_deltas)
-        data = encoded.data
         bounds = encoded.offsets[np.append(starts - first, last - first)].tolist()
-        begin = 0
-        for batch, end, count, max_timestamp in zip(batches, bounds[1:], counts.tolist(), max_timestamps, strict=True):
-            batch.write(data[begin:end], memory)
+        pieces = [encoded.data[begin:end] for begin, end in pairwise(bounds)]
+        if rows.stay:
+            self._share(pieces, batches, memory)
+        else:
+            _copy(pieces, batches, memory)
+        for batch, count, max_timestamp in zip(batches, counts.tolist(), max_timestamps, strict=True):
             batch.record_count += count
             batch.max_timestamp = max(batch.max_timestamp, max_timestamp)
-            begin = end
+
+    def _share(self, pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
+        """The batches share the block that was encoded, which takes the place of as many chunks."""
+        block = SharedChunks()
+        for batch, piece in zip(batches, pieces, strict=True):
+            batch.share(piece, block)
+        needed = -(-sum(map(len, pieces)) // self._pool.chunk_size)
+        block.lend(memory[-needed:])
+        del memory[-needed:]
 
     def _publish(self, scope: SendScope, plan: Plan, batches: list[OpenBatch]) -> None:
         """Let the sender have what was written. New batches that got nothing, because encoding failed, are not added."""
@@ -185,6 +198,13 @@ def parts(sizes: Sizes) -> Iterator[tuple[int, int]]:
         stop = min(max(start + 1, min(by_bytes, start + MAX_ROWS)), len(sizes))
         yield start, stop
         start, done = stop, int(ends[stop - 1])
+
+
+def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
+    for chunk in memory:
+        _ = chunk.memory  # made before anything is written, so that no batch is left with half of a piece
+    for batch, piece in zip(batches, pieces, strict=True):
+        batch.copy(piece, memory)
 
 
 def _timestamp_deltas(

@@ -1,4 +1,5 @@
-"""The bound of buffer.memory: fixed chunks that batches are chains of, handed out first come first served."""
+"""The bound of buffer.memory: fixed chunks, handed out first come first served, that batches are chains of or that stand for
+other memory of theirs."""
 
 from __future__ import annotations
 
@@ -9,6 +10,42 @@ from collections import deque
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 
 
+class Chunk:
+    """Leave to hold `size` bytes: in memory of its own, made when it is first asked for, or in some other (`lend`)."""
+
+    __slots__ = ("_memory", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._memory: memoryview | None = None
+
+    @property
+    def memory(self) -> memoryview:
+        """Contents unspecified. Raises MemoryError."""
+        if self._memory is None:
+            self._memory = memoryview(bytearray(self.size))
+        return self._memory
+
+    def lend(self) -> None:
+        """Other memory takes the place of its own, which is let go."""
+        self._memory = None
+
+
+class SharedChunks:
+    """Chunks lent to a block that several batches lie in; the pool gets them back from the last of its `users`."""
+
+    __slots__ = ("chunks", "users")
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.users = 0
+
+    def lend(self, chunks: list[Chunk]) -> None:
+        for chunk in chunks:
+            chunk.lend()
+        self.chunks = chunks
+
+
 class _Waiter:
     """An allocation that waits; `chunks` is set, under the pool's lock, by whoever serves it, and `done` after that."""
 
@@ -16,16 +53,16 @@ class _Waiter:
 
     def __init__(self, needed: int) -> None:
         self.needed = needed
-        self.chunks: list[memoryview] | None = None
+        self.chunks: list[Chunk] | None = None
         self.done = threading.Event()
 
 
 class BufferPool:
     """`total` bytes of memory in chunks of `chunk_size` bytes (Kafka's BufferPool, whose one buffer per batch is a chunk here).
 
-    Chunks are made when first needed and kept in a free list. Any thread may call anything; `_lock` guards every attribute and is
-    never held while memory is made or a waiter waits. Freed chunks are handed to the waiters themselves, oldest first, so
-    nobody overtakes: not a newcomer, not a small request behind a large one.
+    Chunks are made when first needed and kept, with their memory, in a free list. Any thread may call anything; `_lock` guards
+    every attribute, and the users of shared chunks once there are two, and is never held while a waiter waits. Freed chunks are
+    handed to the waiters themselves, oldest first, so nobody overtakes: not a newcomer, not a small request behind a large one.
     """
 
     def __init__(self, total: int, chunk_size: int) -> None:
@@ -33,7 +70,7 @@ class BufferPool:
         self.chunk_size = chunk_size
         self.capacity = total // chunk_size  # in chunks
         self._lock = threading.Lock()
-        self._free: list[memoryview] = []
+        self._free: list[Chunk] = []
         self._made = 0  # chunks in the free list or with a caller
         self._waiters: deque[_Waiter] = deque()
         self._closed = False
@@ -42,24 +79,23 @@ class BufferPool:
     def available(self) -> int:
         """Bytes nobody holds, made or not."""
         with self._lock:
-            return self._available_chunks() * self.chunk_size
+            return max(self._available_chunks(), 0) * self.chunk_size
 
     def queued(self) -> int:
         """How many allocations wait for memory."""
         with self._lock:
             return len(self._waiters)
 
-    def try_allocate(self, n_chunks: int) -> list[memoryview] | None:
-        """`n_chunks` chunks at once, contents unspecified, or None when there are not as many or others wait for them.
+    def try_allocate(self, n_chunks: int) -> list[Chunk] | None:
+        """`n_chunks` chunks at once, or None when there are not as many or others wait for them.
 
         Raises RecordTooLargeError for more than the whole pool, UsageError after close.
         """
         self._check_fits(n_chunks)
         with self._lock:
-            chunks = self._take_now(n_chunks)
-        return None if chunks is None else self._fill(chunks, n_chunks)
+            return self._take_now(n_chunks)
 
-    def allocate(self, n_chunks: int, deadline_s: float) -> list[memoryview]:
+    def allocate(self, n_chunks: int, deadline_s: float) -> list[Chunk]:
         """`n_chunks` chunks, waiting for them until `deadline_s` on time.monotonic's clock.
 
         Raises as `try_allocate` does, UsageError when the pool is closed meanwhile, and BufferExhaustedError at the deadline.
@@ -68,19 +104,30 @@ class BufferPool:
         begun = time.monotonic()
         with self._lock:
             chunks = self._take_now(n_chunks)
-            if chunks is None:
-                waiter = _Waiter(n_chunks)
-                self._waiters.append(waiter)
-        if chunks is None:
-            chunks = self._wait(waiter, begun, deadline_s)
-        return self._fill(chunks, n_chunks)
+            if chunks is not None:
+                return chunks
+            waiter = _Waiter(n_chunks)
+            self._waiters.append(waiter)
+        return self._wait(waiter, begun, deadline_s)
 
-    def deallocate(self, chunks: list[memoryview]) -> None:
+    def overdraw(self, n_chunks: int) -> list[Chunk]:
+        """`n_chunks` chunks at once, whether they are there or not, for who is about to give back more than that."""
+        with self._lock:
+            return self._take(n_chunks)
+
+    def deallocate(self, chunks: list[Chunk]) -> None:
         """Give chunks back, each the very object that was allocated, and serve who waits. Harmless after close."""
         with self._lock:
             if len(self._free) + len(chunks) > self._made:
                 raise UsageError("buffer pool: more chunks were given back than were allocated")
             self._put_back(chunks)
+
+    def leave(self, shared: SharedChunks) -> None:
+        """One user less; the last one gives the chunks back."""
+        with self._lock:
+            shared.users -= 1
+            if shared.users == 0:
+                self._put_back(shared.chunks)
 
     def close(self) -> None:
         """Wakes every waiter with UsageError and lets the free memory go; chunks still held go when they are given back."""
@@ -95,37 +142,29 @@ class BufferPool:
     def _available_chunks(self) -> int:
         return self.capacity - self._made + len(self._free)
 
-    def _take_now(self, n_chunks: int) -> list[memoryview] | None:
+    def _take_now(self, n_chunks: int) -> list[Chunk] | None:
         self._check_open()
         if self._waiters or n_chunks > self._available_chunks():
             return None
         return self._take(n_chunks)
 
-    def _take(self, n_chunks: int) -> list[memoryview]:
-        """Free chunks (the latest freed: still cached), up to `n_chunks`; the rest is counted as made, for `_fill` to make."""
+    def _take(self, n_chunks: int) -> list[Chunk]:
+        """Free chunks, the latest freed, which are still cached; and new ones where there are not enough."""
         chunks = self._free[-n_chunks:] if n_chunks else []
         del self._free[len(self._free) - len(chunks) :]
-        self._made += n_chunks - len(chunks)
-        return chunks
+        new = n_chunks - len(chunks)
+        self._made += new
+        return chunks + [Chunk(self.chunk_size) for _ in range(new)]
 
-    def _fill(self, chunks: list[memoryview], n_chunks: int) -> list[memoryview]:
-        """Make the chunks that `_take` only counted."""
-        try:
-            while len(chunks) < n_chunks:
-                chunks.append(memoryview(bytearray(self.chunk_size)))
-        except MemoryError:
-            with self._lock:
-                self._made -= n_chunks - len(chunks)
-                self._put_back(chunks)
-            raise
-        return chunks
-
-    def _put_back(self, chunks: list[memoryview]) -> None:
+    def _put_back(self, chunks: list[Chunk]) -> None:
         if self._closed:
             self._made -= len(chunks)
-        else:
-            self._free.extend(chunks)
-            self._serve()
+            return
+        self._free.extend(chunks)
+        overdrawn = min(max(self._made - self.capacity, 0), len(self._free))
+        del self._free[:overdrawn]
+        self._made -= overdrawn
+        self._serve()
 
     def _serve(self) -> None:
         """Hand over to the oldest waiters what is there for them; stops at the first that must wait on."""
@@ -134,7 +173,7 @@ class BufferPool:
             waiter.chunks = self._take(waiter.needed)
             waiter.done.set()
 
-    def _wait(self, waiter: _Waiter, begun: float, deadline_s: float) -> list[memoryview]:
+    def _wait(self, waiter: _Waiter, begun: float, deadline_s: float) -> list[Chunk]:
         try:
             waiter.done.wait(min(max(deadline_s - begun, 0), threading.TIMEOUT_MAX))
         except BaseException:  # an interrupt must not keep the place in the queue, nor the memory
@@ -146,7 +185,7 @@ class BufferPool:
                 return waiter.chunks
             self._check_open()
             ahead = self._leave(waiter)
-            free = self._available_chunks() * self.chunk_size
+            free = max(self._available_chunks(), 0) * self.chunk_size
         raise BufferExhaustedError(
             f"buffer.memory: {waiter.needed * self.chunk_size} bytes did not become free within "
             f"{(time.monotonic() - begun) * 1000:.0f} ms ({free} of {self.total} bytes are free, {ahead} appends wait before); "
@@ -157,7 +196,6 @@ class BufferPool:
     def _leave(self, waiter: _Waiter) -> int:
         """Forget a waiter, whatever became of it meanwhile; returns how many stood before it."""
         if waiter.chunks is not None:
-            self._made -= waiter.needed - len(waiter.chunks)
             self._put_back(waiter.chunks)
             return 0
         if waiter not in self._waiters:  # closed

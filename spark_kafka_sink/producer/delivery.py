@@ -58,7 +58,7 @@ class Delivery:
             error = self._timeout_error(batch, now_ms)
             if isinstance(batch, OpenBatch):
                 self._report_failure(batch, error)
-                self._pool.deallocate(batch.chunks)
+                batch.memory.give_back(self._pool)
             elif batch.on_wire:
                 self._report_failure(batch, error)
                 batch.done = True
@@ -90,7 +90,7 @@ class Delivery:
             if isinstance(batch, OpenBatch) or not batch.done:
                 self._report_failure(batch, error)
             if not (isinstance(batch, OpenBatch) and batch.writing):
-                self._pool.deallocate(batch.chunks)
+                batch.memory.give_back(self._pool)
 
     def _acked(self, batch: SealedBatch, base_offset: int, now_ms: int) -> None:
         if batch.queue.sequences is not None:
@@ -128,7 +128,7 @@ class Delivery:
                 sequences.acked(batch)
             else:
                 sequences.dropped(batch)
-        self._pool.deallocate(batch.chunks)
+        batch.free(self._pool)
 
     def _drop(self, batch: SealedBatch, error: KafkaSinkError) -> None:
         if batch.queue.sequences is not None:
@@ -145,7 +145,7 @@ class Delivery:
     def _finish(self, batch: SealedBatch) -> None:
         batch.done = True
         self._accumulator.remove(batch)
-        self._pool.deallocate(batch.chunks)
+        batch.free(self._pool)
 
     def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse) -> KafkaSinkError:
         queue, code = batch.queue, answer.error_code

@@ -150,7 +150,7 @@ class Producer:
             return  # a fork may have copied a lock that a thread of the parent held
         with scope.appending:
             for batch in self._accumulator.discard(scope):
-                self._pool.deallocate(batch.chunks)
+                batch.memory.give_back(self._pool)
 
     def check_usable(self) -> None:
         """Raise what stands in the way of new records, if anything does."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
+from spark_kafka_sink.producer.batch_memory import BatchMemory
+from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec, compress
 from spark_kafka_sink.records.crc import Payload
@@ -20,72 +22,57 @@ Buffer = bytes | bytearray | memoryview
 
 
 class OpenBatch:
-    """Encoded records in a chain of pooled chunks, which may still grow.
+    """Encoded records that may still grow in number.
 
     It belongs to one send scope. While `writing` is set that scope's thread owns every field and the memory; otherwise the
     accumulator's lock guards them.
     """
 
     __slots__ = (
-        "chunks",
         "crc",
         "created_ms",
         "first_timestamp",
         "max_timestamp",
+        "memory",
         "queue",
         "queued",
         "record_count",
-        "room",
         "scope",
         "size",
         "writing",
     )
 
-    def __init__(self, queue: PartitionQueue, scope: SendScope, created_ms: int, first_timestamp: int) -> None:
+    def __init__(
+        self, queue: PartitionQueue, scope: SendScope, created_ms: int, first_timestamp: int, *, checked: bool = True
+    ) -> None:
         self.queue = queue
         self.scope = scope
         self.created_ms = created_ms
         self.first_timestamp = first_timestamp
         self.max_timestamp = first_timestamp
-        self.chunks: list[memoryview] = []
-        self.crc = 0  # of the records so far: here they are still in the processor's cache, at the time of sending no more
-        self.room = 0  # free bytes in the last chunk
+        self.memory = BatchMemory()
+        # Of the records so far: here they are still in the processor's cache, at the time of sending no more. None where it is
+        # the compressed bytes that will be checked.
+        self.crc: int | None = 0 if checked else None
         self.size = 0
         self.record_count = 0
         self.queued = False
         self.writing = False
 
-    def write(self, source: memoryview, fresh: list[memoryview]) -> None:
-        """Copy `source` to the end of the chain, taking chunks from `fresh` as they are needed."""
-        length = len(source)
-        self.crc = crc32c(source, self.crc)
-        room = self.room
-        if length < room:  # the common case with many partitions: one copy
-            self.chunks[-1][-room : length - room] = source
-            self.room = room - length
-            self.size += length
-            return
-        assert length - room <= len(fresh) * len(fresh[0] if fresh else b""), (
-            "planned with too small a bound of the records' sizes"
-        )
-        self.size += length
-        if room:
-            self.chunks[-1][-room:] = source[:room]
-            self.room = 0
-        position = room
-        while position < length:
-            chunk = fresh.pop()
-            taken = min(len(chunk), length - position)
-            chunk[:taken] = source[position : position + taken]
-            self.chunks.append(chunk)
-            self.room = len(chunk) - taken
-            position += taken
+    def copy(self, source: memoryview, fresh: list[Chunk]) -> None:
+        """Add encoded records, copied into chunks: those in use and, as they are needed, `fresh` ones."""
+        self.memory.copy(source, fresh)
+        self._added(source)
 
-    def payload(self) -> list[memoryview]:
-        """The encoded records as they lie in the chunks, the last one cut to what is filled."""
-        if not self.room:
-            return list(self.chunks)
-        return [*self.chunks[:-1], self.chunks[-1][: -self.room]]
+    def share(self, source: memoryview, block: SharedChunks) -> None:
+        """Add encoded records that stay where they are."""
+        self.memory.share(source, block)
+        self._added(source)
+
+    def _added(self, source: memoryview) -> None:
+        if self.crc is not None:
+            self.crc = crc32c(source, self.crc)
+        self.size += len(source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +90,13 @@ NO_SEQUENCE = -1
 class SealedBatch:
     """A batch as it goes over the wire, until it is acked or failed. Owned by the sender's thread.
 
-    `chunks` go back to the pool only after the request that carries them was answered or its connection closed, also when
+    Its memory goes back to the pool only after the request that carries them was answered or its connection closed, also when
     the batch expired meanwhile: KAFKA-19012, where a reused buffer went out under another batch's header.
     """
 
     __slots__ = (
         "_checked",
         "attempts",
-        "chunks",
         "codec",
         "created_ms",
         "done",
@@ -120,6 +106,7 @@ class SealedBatch:
         "header",
         "last_error",
         "max_timestamp",
+        "memory",
         "on_wire",
         "opened",
         "ordinal",
@@ -141,12 +128,13 @@ class SealedBatch:
         self.first_timestamp = batch.first_timestamp
         self.max_timestamp = batch.max_timestamp
         self.record_count = batch.record_count
-        self.chunks = batch.chunks
+        self.memory = batch.memory
         self.codec = codec
-        raw = batch.payload()
+        raw = batch.memory.pieces()
         self.raw_size = batch.size
         self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]
-        self._checked = Payload(batch.size, batch.crc) if codec is Codec.NONE else Payload.of(self.payload)
+        known = batch.crc if codec is Codec.NONE else None
+        self._checked = Payload.of(self.payload) if known is None else Payload(batch.size, known)
         self.size = HEADER_SIZE + self._checked.size
         self.header = b""
         self.first_record = NO_SEQUENCE  # records sent to the partition under its identity before this batch
@@ -158,6 +146,21 @@ class SealedBatch:
         self.on_wire = False
         self.refused = False  # the broker said that it did not store the last attempt
         self.done = False  # its scope has been told the outcome
+
+    def free_raw(self, pool: BufferPool) -> None:
+        """Of a compressed batch only the compressed bytes are needed from now on: the pool counts those instead."""
+        if self.codec is Codec.NONE:
+            return
+        compressed = pool.overdraw(-(-self._checked.size // pool.chunk_size))
+        for chunk in compressed:
+            chunk.lend()
+        self.memory.give_back(pool)
+        self.memory = BatchMemory(compressed)
+
+    def free(self, pool: BufferPool) -> None:
+        """The batch is finished, and nothing of it on the wire."""
+        self.payload = ()
+        self.memory.give_back(pool)
 
     def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
         """Write the header for this identity. The base sequence wraps to 0 after 2**31 - 1, as Java's incrementSequence does."""

@@ -200,6 +200,7 @@ class Sender:
                 queue.sequences = PartitionSequences(identity)
             queue.sequences.assign(sealed)
         self._accumulator.sealed(batch, sealed)
+        sealed.free_raw(self._pool)
         return sealed
 
     def _mark_sent(self, batch: SealedBatch, node: int, now_ms: int) -> None:

@@ -81,7 +81,7 @@ class _Owner:
 
     def discard_scope(self, scope: SendScope) -> None:
         for batch in self.parts.accumulator.discard(scope):
-            self.parts.pool.deallocate(batch.chunks)
+            batch.memory.give_back(self.parts.pool)
 
     def check_alive(self) -> None: ...
 

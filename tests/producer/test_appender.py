@@ -39,7 +39,7 @@ def by_partition(batches: list[OpenBatch]) -> dict[int, list[bytes | None]]:
 
 def give_back(parts: Parts, batches: list[OpenBatch]) -> None:
     for batch in batches:
-        parts.pool.deallocate(batch.chunks)
+        batch.memory.give_back(parts.pool)
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.binary(max_size=700))), min_size=1, max_size=60)
@@ -104,7 +104,7 @@ def test_more_rows_than_half_of_the_memory_go_in_rounds() -> None:
             for batch in parts.drain():
                 assert isinstance(batch, OpenBatch)
                 got.extend(record.value for record in decoded(batch))
-                parts.pool.deallocate(batch.chunks)
+                batch.memory.give_back(parts.pool)
 
     got: list[bytes | None] = []
     sender = threading.Thread(target=send)
@@ -126,6 +126,38 @@ def test_memory_that_stays_out_ends_at_max_block_ms_and_leaves_what_was_buffered
     assert parts.accumulator.memory_waiters == 0
     buffered = sum(batch.record_count for batch in parts.drain_all())
     assert 0 < buffered < 20
+
+
+def test_memory_that_cannot_be_made_is_not_lost_and_leaves_no_half_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = make_parts(chunk_size=256, buffer_memory=8 * 256)
+    scope = parts.scope()
+    parts.append(scope, [b"first" * 20], [0])
+
+    def out_of_memory(size: int) -> bytearray:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_kafka_sink.producer.buffer_pool.bytearray", out_of_memory, raising=False)
+        with pytest.raises(MemoryError):
+            parts.append(scope, [b"second" * 40], [0])
+    batches = parts.drain_all()
+    assert by_partition(batches) == {0: [b"first" * 20]}
+    give_back(parts, batches)
+    assert parts.pool.available == parts.pool.total
+
+
+def test_long_runs_of_rows_are_sent_from_where_they_were_encoded_and_count_in_the_pool_until_the_last_is_done() -> None:
+    parts = make_parts(chunk_size=256, buffer_memory=64 * 256)
+    parts.append(parts.scope(), [b"x" * 2000, b"y" * 3000], [0, 1])
+    first, second = parts.drain_all()
+    (piece,), (other,) = first.memory.pieces(), second.memory.pieces()
+    assert piece.obj is other.obj
+    in_use = parts.pool.total - parts.pool.available
+    assert first.size + second.size <= in_use < first.size + second.size + 256
+    first.memory.give_back(parts.pool)
+    assert parts.pool.total - parts.pool.available == in_use
+    second.memory.give_back(parts.pool)
+    assert parts.pool.available == parts.pool.total
 
 
 def test_a_record_over_max_request_size_is_rejected_with_its_row_before_anything_is_buffered() -> None:
