@@ -78,7 +78,7 @@ class Producer:
     def partitions_for(self, topic: str) -> int:
         """How many partitions a topic has; waits for its metadata at most max.block.ms."""
         self.check_usable()
-        count = self._cluster_with(topic).partition_count(topic)
+        count = self._cluster_with(topic, self._block_deadline()).partition_count(topic)
         assert count is not None
         return count
 
@@ -131,10 +131,11 @@ class Producer:
 
     def _append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         sizes = self._appender.sizes(scope, topic, columns)
-        cluster = self._cluster_with(topic)
+        deadline = self._block_deadline()  # one for all of its waits for metadata, as Java's waitOnMetadata
+        cluster = self._cluster_with(topic, deadline)
         if columns.partition is not None and int(columns.partition.max()) >= (cluster.partition_count(topic) or 0):
-            self._metadata.refresh_topic(topic, self._block_deadline(), self._sender.wakeup)  # some may have been added
-            cluster = self._cluster_with(topic)
+            self._metadata.refresh_topic(topic, deadline, self._sender.wakeup)  # some may have been added
+            cluster = self._cluster_with(topic, deadline)
         count = cluster.partition_count(topic)
         assert count is not None
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
@@ -172,13 +173,13 @@ class Producer:
 
     # Inside
 
-    def _cluster_with(self, topic: str) -> Cluster:
+    def _cluster_with(self, topic: str, deadline: float) -> Cluster:
         now_ms = time.monotonic_ns() // 1_000_000
         self._metadata.add(topic, now_ms)
         cluster = self._metadata.fetch()
         if cluster.partition_count(topic) is not None:
             return cluster
-        return self._metadata.wait_for_topic(topic, self._block_deadline(), self._sender.wakeup)
+        return self._metadata.wait_for_topic(topic, deadline, self._sender.wakeup)
 
     def _block_deadline(self) -> float:
         return time.monotonic() + self.config.max_block_ms / 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from confluent_kafka.admin import NewPartitions
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, RecordError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
@@ -293,6 +295,30 @@ def test_nobody_answers_for_the_topic_and_the_error_says_who_was_asked(cluster: 
         pytest.raises(MetadataTimeoutError, match=r"127\.0\.0\.1:1: could not connect"),
     ):
         scope.append("t", numbers([0]))
+
+
+def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_for_each_answer(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines: list[float] = []
+
+    def noted(wait: Callable[..., object]) -> Callable[..., object]:
+        def waits(self: ProducerMetadata, topic: str, deadline: float, wakeup: Callable[[], None]) -> object:
+            deadlines.append(deadline)
+            return wait(self, topic, deadline, wakeup)
+
+        return waits
+
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        delete(cluster)
+        for wait in ("refresh_topic", "wait_for_topic"):
+            monkeypatch.setattr(ProducerMetadata, wait, noted(getattr(ProducerMetadata, wait)))
+        with pytest.raises(MetadataTimeoutError):
+            scope.append("t", numbers([1], partition=2))
+    assert len(deadlines) == 2
+    assert len(set(deadlines)) == 1
 
 
 # Real Kafka
