@@ -49,7 +49,6 @@ class Appender:
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size, max_chunks)
         self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
         self._max_block_s = config.max_block_ms / 1000
-        self._checked = config.compression_type == "none"
         self._accumulator = accumulator
         self._pool = pool
         self._wakeup = wakeup
@@ -133,7 +132,7 @@ class Appender:
         """The batch of each piece; the new ones are nobody's yet."""
         created_ms = time.monotonic_ns() // 1_000_000
         return [
-            batch or OpenBatch(queue, scope, created_ms, rows.timestamp(start), checked=self._checked)
+            batch or OpenBatch(queue, scope, created_ms, rows.timestamp(start))
             for queue, batch, start in zip(plan.queues, plan.batches, plan.starts, strict=True)
         ]
 

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from spark_kafka_sink.producer.batch_memory import BatchMemory
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec, compress
-from spark_kafka_sink.records.crc import Payload
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.partition_queue import PartitionQueue
@@ -29,7 +26,6 @@ class OpenBatch:
     """
 
     __slots__ = (
-        "crc",
         "created_ms",
         "first_timestamp",
         "max_timestamp",
@@ -42,18 +38,13 @@ class OpenBatch:
         "writing",
     )
 
-    def __init__(
-        self, queue: PartitionQueue, scope: SendScope, created_ms: int, first_timestamp: int, *, checked: bool = True
-    ) -> None:
+    def __init__(self, queue: PartitionQueue, scope: SendScope, created_ms: int, first_timestamp: int) -> None:
         self.queue = queue
         self.scope = scope
         self.created_ms = created_ms
         self.first_timestamp = first_timestamp
         self.max_timestamp = first_timestamp
         self.memory = BatchMemory()
-        # Of the records so far: here they are still in the processor's cache, at the time of sending no more. None where it is
-        # the compressed bytes that will be checked.
-        self.crc: int | None = 0 if checked else None
         self.size = 0
         self.record_count = 0
         self.queued = False
@@ -62,16 +53,11 @@ class OpenBatch:
     def copy(self, source: memoryview, fresh: list[Chunk]) -> None:
         """Add encoded records, copied into chunks: those in use and, as they are needed, `fresh` ones."""
         self.memory.copy(source, fresh)
-        self._added(source)
+        self.size += len(source)
 
     def share(self, source: memoryview, block: SharedChunks) -> None:
         """Add encoded records that stay where they are."""
         self.memory.share(source, block)
-        self._added(source)
-
-    def _added(self, source: memoryview) -> None:
-        if self.crc is not None:
-            self.crc = crc32c(source, self.crc)
         self.size += len(source)
 
 
@@ -95,7 +81,6 @@ class SealedBatch:
     """
 
     __slots__ = (
-        "_checked",
         "attempts",
         "codec",
         "created_ms",
@@ -133,9 +118,7 @@ class SealedBatch:
         raw = batch.memory.pieces()
         self.raw_size = batch.size
         self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]
-        known = batch.crc if codec is Codec.NONE else None
-        self._checked = Payload.of(self.payload) if known is None else Payload(batch.size, known)
-        self.size = HEADER_SIZE + self._checked.size
+        self.size = HEADER_SIZE + sum(map(len, self.payload))
         self.header = b""
         self.first_record = NO_SEQUENCE  # records sent to the partition under its identity before this batch
         self.ordinal = 0  # batches numbered before this one under its identity
@@ -151,7 +134,7 @@ class SealedBatch:
         """Of a compressed batch only the compressed bytes are needed from now on: the pool counts those instead."""
         if self.codec is Codec.NONE:
             return
-        compressed = pool.overdraw(-(-self._checked.size // pool.chunk_size))
+        compressed = pool.overdraw(-(-self.size // pool.chunk_size))
         for chunk in compressed:
             chunk.lend()
         self.memory.give_back(pool)
@@ -170,7 +153,7 @@ class SealedBatch:
             first_timestamp=self.first_timestamp,
             max_timestamp=self.max_timestamp,
             codec=self.codec,
-            payload=self._checked,
+            payload=self.payload,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=NO_SEQUENCE if identity == NO_PRODUCER else first_record % 2**31,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
-from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.crc import Payload, crc_with
+from crc32c import crc32c
+
+from spark_kafka_sink.records.compression import Buffer, Codec
 
 HEADER_SIZE = 61
 # base offset, length, leader epoch, magic, CRC: the checksum is over all that follows it.
@@ -23,7 +25,7 @@ def batch_header(
     first_timestamp: int,
     max_timestamp: int,
     codec: Codec,
-    payload: Payload,
+    payload: Sequence[Buffer],
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
@@ -31,11 +33,18 @@ def batch_header(
 ) -> bytes:
     """The header for `payload` (the records as they will be sent: compressed already), its length and CRC-32C filled in.
 
+    The checksum reads every byte, just before they are sent. To take it while they are hot from encoding, and move it behind
+    the header's by arithmetic, cost as much: 44 us of cold Python a batch.
+
     Base offset 0 and leader epoch -1, which the broker sets; CreateTime. Timestamps in ms, deltas counted from `first_timestamp`.
     """
     attributes = codec | (_TRANSACTIONAL if transactional else 0)
     checked = CHECKED.pack(
         attributes, record_count - 1, first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count
     )
-    size = HEADER_SIZE + payload.size - SIZE_BEFORE_LENGTH
-    return UNCHECKED.pack(0, size, -1, MAGIC, crc_with(checked, payload)) + checked
+    size = HEADER_SIZE - SIZE_BEFORE_LENGTH
+    crc = crc32c(checked)
+    for buffer in payload:
+        size += len(buffer)
+        crc = crc32c(buffer, crc)
+    return UNCHECKED.pack(0, size, -1, MAGIC, crc) + checked

@@ -23,7 +23,6 @@ from spark_kafka_sink.protocol.produce import (
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.crc import Payload
 from spark_kafka_sink.records.encoder import encode_records
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -92,7 +91,7 @@ def produce_request(topic: str, values: list[bytes], acks: int) -> ProduceReques
     records = encode_records(columns, None, deltas, None).data
     now_ms = time.time_ns() // 1_000_000
     header = batch_header(
-        record_count=len(values), first_timestamp=now_ms, max_timestamp=now_ms, codec=Codec.NONE, payload=Payload.of([records])
+        record_count=len(values), first_timestamp=now_ms, max_timestamp=now_ms, codec=Codec.NONE, payload=[records]
     )
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=[header, records])])
     return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[data])

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec, compress
-from spark_kafka_sink.records.crc import Payload
 from spark_kafka_sink.records.encoder import EncodedRecords, encode_records
 from spark_kafka_sink.records.record_reader import Headers, Record
 
@@ -48,7 +47,7 @@ def batch_of(
         first_timestamp=int(timestamps[0]),
         max_timestamp=int(timestamps.max()),
         codec=codec,
-        payload=Payload.of([payload]),
+        payload=[payload],
         **producer,  # type: ignore[arg-type]
     )
     return header + payload

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec
-from spark_kafka_sink.records.crc import Payload
 from spark_kafka_sink.records.decoder import decode_batches
 
 
@@ -21,7 +20,7 @@ def test_every_field_is_where_kafka_reads_it() -> None:
         first_timestamp=1000,
         max_timestamp=2000,
         codec=Codec.LZ4,
-        payload=Payload.of([b"payload"]),
+        payload=[b"payload"],
         producer_id=42,
         producer_epoch=3,
         base_sequence=99,
@@ -33,7 +32,7 @@ def test_every_field_is_where_kafka_reads_it() -> None:
 
 
 def test_without_a_producer_state_the_batch_has_none() -> None:
-    header = batch_header(record_count=1, first_timestamp=0, max_timestamp=0, codec=Codec.NONE, payload=Payload.of([]))
+    header = batch_header(record_count=1, first_timestamp=0, max_timestamp=0, codec=Codec.NONE, payload=[])
     assert struct.unpack(">qhi", header[43:57]) == (-1, -1, -1)
     assert header[21:23] == b"\x00\x00"
 
@@ -41,7 +40,7 @@ def test_without_a_producer_state_the_batch_has_none() -> None:
 @given(st.lists(st.binary(max_size=40), max_size=6))
 def test_buffers_count_as_the_bytes_they_make_together(pieces: list[bytes]) -> None:
     def header(payload: list[bytes | memoryview]) -> bytes:
-        return batch_header(record_count=1, first_timestamp=5, max_timestamp=5, codec=Codec.NONE, payload=Payload.of(payload))
+        return batch_header(record_count=1, first_timestamp=5, max_timestamp=5, codec=Codec.NONE, payload=payload)
 
     whole = b"".join(pieces)
     assert header([memoryview(piece) for piece in pieces]) == header([whole])
@@ -51,5 +50,5 @@ def test_buffers_count_as_the_bytes_they_make_together(pieces: list[bytes]) -> N
 
 @pytest.mark.parametrize("codec", Codec)
 def test_the_codec_is_the_lowest_bits_of_the_attributes(codec: Codec) -> None:
-    header = batch_header(record_count=1, first_timestamp=0, max_timestamp=0, codec=codec, payload=Payload.of([]))
+    header = batch_header(record_count=1, first_timestamp=0, max_timestamp=0, codec=codec, payload=[])
     assert header[21:23] == bytes([0, codec])
