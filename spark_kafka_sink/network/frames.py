@@ -89,15 +89,15 @@ class FrameReader:
 class FrameWriter:
     """One frame on its way out: its size and the message's buffers, which are sent from where they are.
 
-    The buffers belong to the frame until it `is_done` or its connection is closed.
+    The buffers, memoryviews of single bytes among them, belong to the frame until it `is_done` or its connection is closed.
     """
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
-        views = [view for buffer in buffers if len(view := memoryview(buffer).cast("B"))]
+        views = list(filter(len, buffers))
         self._size = sum(map(len, views))
         if self._size > MAX_FRAME_SIZE:
             raise UsageError(f"a message of {self._size:,} bytes does not fit in a frame, which takes {MAX_FRAME_SIZE:,}")
-        self._views = [memoryview(_SIZE.pack(self._size)), *views]
+        self._views: list[Buffer] = [_SIZE.pack(self._size), *views]
         self._next = 0
         self._left = self._size + _SIZE.size
 
@@ -121,4 +121,4 @@ class FrameWriter:
             sent -= len(views[self._next])
             self._next += 1
         if sent:
-            views[self._next] = views[self._next][sent:]
+            views[self._next] = memoryview(views[self._next])[sent:]

@@ -203,6 +203,13 @@ class RecordAccumulator:
         with self.lock:
             self._incomplete.pop(batch if isinstance(batch, OpenBatch) else batch.opened, None)
 
+    def acked(self, batches: Iterable[SealedBatch]) -> None:
+        """These are finished, and what they held back may go on: `remove` and `answered` for each, under one lock."""
+        with self.lock:
+            for batch in batches:
+                self._incomplete.pop(batch.opened, None)
+                self._ready.mark_if_due(batch.queue)
+
     def expired(self, now_ms: int) -> list[Batch]:
         """Batches older than delivery.timeout.ms, taken out of their queues; those on the wire stay where they are."""
         gone: list[Batch] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from threading import Condition, Lock
 from types import TracebackType
@@ -143,28 +143,37 @@ class SendScope:
             self._report.errors[error_name] = self._report.errors.get(error_name, 0) + 1
             self._report.retries += again
 
-    def batch_acked(self, batch: SealedBatch, base_offset: int, now_ms: int) -> None:
-        queue = batch.queue
-        last = NO_OFFSET if base_offset < 0 else base_offset + batch.record_count - 1
-        partition = PartitionReport(batch.record_count, batch.raw_size, base_offset if base_offset >= 0 else NO_OFFSET, last)
+    def batches_acked(self, acks: Iterable[tuple[SealedBatch, int]], now_ms: int) -> None:
+        """Batches that one answer acked, each with its base offset (negative: not known)."""
         with self._changed:
-            report = self._report
-            report.records += batch.record_count
-            report.bytes += batch.raw_size
-            report.compressed_bytes += batch.size
-            report.batches += 1
-            report.partitions.setdefault((queue.topic, queue.partition), PartitionReport()).add(partition)
-            histogram = report.ack_latency.setdefault(queue.topic, [0] * LATENCY_BUCKETS)
-            histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
-            self._finished()
+            for batch, base_offset in acks:
+                self._count(batch, base_offset, now_ms)
+                self._batches -= 1
+            self._changed.notify_all()
+
+    def _count(self, batch: SealedBatch, base_offset: int, now_ms: int) -> None:
+        queue, report = batch.queue, self._report
+        report.records += batch.record_count
+        report.bytes += batch.raw_size
+        report.compressed_bytes += batch.size
+        report.batches += 1
+        known = base_offset >= 0
+        first, last = (base_offset, base_offset + batch.record_count - 1) if known else (NO_OFFSET, NO_OFFSET)
+        partition = PartitionReport(batch.record_count, batch.raw_size, first, last)
+        of_partition = report.partitions.get((queue.topic, queue.partition))
+        if of_partition is None:
+            report.partitions[queue.topic, queue.partition] = partition
+        else:
+            of_partition.add(partition)
+        histogram = report.ack_latency.get(queue.topic)
+        if histogram is None:
+            histogram = report.ack_latency[queue.topic] = [0] * LATENCY_BUCKETS
+        histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
 
     def batch_failed(self, record_count: int, error: KafkaSinkError) -> None:
         with self._changed:
             self._failed_records += record_count
             if self._error is None:
                 self._error = error
-            self._finished()
-
-    def _finished(self) -> None:
-        self._batches -= 1
-        self._changed.notify_all()
+            self._batches -= 1
+            self._changed.notify_all()

@@ -220,28 +220,28 @@ class Sender:
             return
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
         refused: Counter[str] = Counter()
-        for batch, answer in answers(response, batches):
-            if self._settle(batch, answer, now_ms) is not Action.DELIVERED:
+        for batch, answer, action in self._delivery.answered(answers(response, batches), now_ms):
+            self._look_beyond(answer, action)
+            if action is not Action.DELIVERED:
                 refused[batch.last_error] += 1
         for error, count in refused.items():
             log.warning("broker %d: %d of %d batches refused: %s", response.node_id, count, len(batches), error)
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
-
-    def _settle(self, batch: SealedBatch, answer: PartitionProduceResponse, now_ms: int) -> Action:
-        action = self._delivery.answered(batch, answer, now_ms)
-        queue = batch.queue
         if self._config.max_in_flight == 1:
-            self._accumulator.unmute(queue)
+            for batch in batches:
+                self._accumulator.unmute(batch.queue)
+
+    def _look_beyond(self, answer: PartitionProduceResponse, action: Action) -> None:
+        """What an error says of more than its batch: of the leaders, or of this whole producer."""
         if not answer.error_code:
-            return action
+            return
         facts = error_facts(answer.error_code)
         if facts.refreshes_metadata:
             self._metadata.request_update()
         if action is Action.FATAL:
             text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
             self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
-        return action
 
 
 def _now_ms() -> int:

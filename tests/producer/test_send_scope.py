@@ -31,9 +31,8 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
 
 def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
     answer = PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
-    Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request").answered(
-        batch, answer, parts.clock()
-    )
+    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request")
+    delivery.answered([(batch, answer)], parts.clock())
 
 
 def test_a_report_counts_what_was_acked_by_partition_with_its_offsets() -> None:
