@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 import spark_kafka_sink as sks
 from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK
 from spark_kafka_sink.config import OPTIONS
+from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,8 @@ def our_settings(partitions: int) -> dict[str, object]:
     (Lz4BlockOutputStream's constructor). Memory: Java takes a whole batch.size for each open batch. With 32 MB for 1,000
     partitions batches went out with a few rows, and some partition's turn never came within delivery.timeout.ms.
     """
-    ours = {name: OPTIONS[name].default for name in ("batch.size", "linger.ms", "compression.zstd.level")}
+    ours: dict[str, object] = {name: OPTIONS[name].default for name in ("batch.size", "compression.zstd.level")}
+    ours["linger.ms"] = TASK_LINGER_MS
     return ours | {"buffer.memory": max(32 * 2**20, 2 * partitions * int(str(ours["batch.size"])))}
 
 

@@ -20,6 +20,9 @@ from benchmarks.data import KEY_BYTES
 from benchmarks.results import CONFLUENT, SINK, Run
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.spark.columns import TopicRecords
+from spark_kafka_sink.spark.gathering import Gatherer
+from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
 # As many different records as are prepared; a run goes over them again and again.
 PREPARED = 500_000
@@ -38,15 +41,18 @@ def _column(rows: NDArray[np.uint8]) -> pa.Array:
 
 
 def sink_loop(target: Target) -> Callable[[str, int], None]:
-    """Writes so many rows to a topic through this project's producer, from columns that are ready."""
-    producer = Producer({"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec})
+    """Writes so many rows to a topic through this project's producer, as a Spark task does, from Arrow batches that are ready."""
+    settings = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, "linger.ms": TASK_LINGER_MS}
+    producer = Producer(settings)
     columns = RecordColumns(PREPARED, value=_column(_digits(VALUE_BYTES)), key=_column(_digits(KEY_BYTES)))
     batches = [columns.slice(start, BATCH_ROWS) for start in range(0, PREPARED, BATCH_ROWS)]
 
     def run(topic: str, rows: int) -> None:
         with producer.scope() as scope:
+            gatherer = Gatherer(scope)
             for number in range(rows // BATCH_ROWS):
-                scope.append(topic, batches[number % len(batches)])
+                gatherer.add(TopicRecords(topic, batches[number % len(batches)]), number * BATCH_ROWS)
+            gatherer.finish()
             scope.flush()
 
     return run

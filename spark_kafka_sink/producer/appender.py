@@ -27,6 +27,9 @@ from spark_kafka_sink.records.sizes import size_upper_bounds
 
 # Rows encoded at once: above 10,000 page faults take over (60 to 100 ns a row), below 5,000 the fixed cost of a call does.
 MAX_ROWS = 10_000
+# But where there are many partitions: a piece of a partition costs 4 to 5 us, however few rows it has. 40,000 rows at once over
+# 1,000 partitions take 0.43 us a row, 10,000 take 0.73.
+ROWS_PER_PARTITION = 40
 # Bytes encoded at once, so that large rows do not double the memory of an Arrow batch.
 MAX_BYTES = 4 * 1024 * 1024
 # Chunks that a partition's rows of one append must fill on average to be sent from where they were encoded.
@@ -79,7 +82,7 @@ class Appender:
         sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out for
         max.block.ms: a slow broker that does take rows may be waited for longer in all.
         """
-        for start, stop in parts(sizes):
+        for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):
             scope.raise_error()
             part = columns.slice(start, stop - start)
             stay_from = STAY_CHUNKS * self._pool.chunk_size
@@ -188,13 +191,13 @@ class Appender:
             self._wakeup()
 
 
-def parts(sizes: Sizes) -> Iterator[tuple[int, int]]:
-    """First and last row of parts of at most MAX_ROWS rows and, but for a single larger row, MAX_BYTES bytes."""
+def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
+    """First and last row of parts of at most so many rows and, but for a single larger row, MAX_BYTES bytes."""
     ends = np.cumsum(sizes)
     start = done = 0
     while start < len(sizes):
         by_bytes = int(np.searchsorted(ends, done + MAX_BYTES, side="right"))
-        stop = min(max(start + 1, min(by_bytes, start + MAX_ROWS)), len(sizes))
+        stop = min(max(start + 1, min(by_bytes, start + max_rows)), len(sizes))
         yield start, stop
         start, done = stop, int(ends[stop - 1])
 

@@ -12,7 +12,7 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
-from spark_kafka_sink.producer.appender import Appender
+from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.partitioners import DefaultPartitioner
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -140,6 +140,9 @@ class Producer:
         assert count is not None
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
         self._appender.append(scope, topic, columns, sizes, partitions, count)
+
+    def rows_per_append(self, topic: str) -> int:
+        return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0)
 
     def flush_scope(self, scope: SendScope) -> None:
         self.check_alive()

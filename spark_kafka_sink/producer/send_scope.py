@@ -23,6 +23,8 @@ class ScopeOwner(Protocol):
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None: ...
 
+    def rows_per_append(self, topic: str) -> int: ...
+
     def flush_scope(self, scope: SendScope) -> None: ...
 
     def discard_scope(self, scope: SendScope) -> None: ...
@@ -63,6 +65,10 @@ class SendScope:
         if self.discarded or self._closed:
             raise UsageError(f"append to a send scope that was {'discarded' if self.discarded else 'closed'}")
         self._owner.append(self, topic, columns)
+
+    def rows_per_append(self, topic: str) -> int:
+        """From how many rows on an append to this topic costs little a row: 40 a partition. 0 while the topic is not known."""
+        return self._owner.rows_per_append(topic)
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send what is waiting and return once all of it is acked. DeliveryError at the first that failed.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,3 +49,40 @@ class RecordColumns:
             timestamp=None if self.timestamp is None else self.timestamp[offset:end],
             partition=None if self.partition is None else self.partition[offset:end],
         )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of these rows in memory, about."""
+        return sum(column.nbytes for column in self._columns() if column is not None)
+
+    def is_like(self, other: RecordColumns) -> bool:
+        """Whether both have the same columns, of the same types, and so can be one after the other (`concatenated`)."""
+        return _types(self) == _types(other)
+
+    def _columns(self) -> tuple[Any, ...]:
+        return self.value, self.key, self.headers, self.timestamp, self.partition
+
+
+def concatenated(parts: Sequence[RecordColumns]) -> RecordColumns:
+    """The rows of each part after those of the one before, copied unless there is only one. All must be alike."""
+    if len(parts) == 1:
+        return parts[0]
+    value, key, headers, timestamp, partition = zip(*(part._columns() for part in parts), strict=True)
+    return RecordColumns(
+        num_records=sum(part.num_records for part in parts),
+        value=_joined(value),
+        key=_joined(key),
+        headers=_joined(headers),
+        timestamp=None if timestamp[0] is None else np.concatenate(timestamp),
+        partition=None if partition[0] is None else np.concatenate(partition),
+    )
+
+
+def _joined(columns: Sequence[pa.Array | None]) -> pa.Array | None:
+    return None if columns[0] is None else pa.concat_arrays(columns)
+
+
+def _types(columns: RecordColumns) -> list[object]:
+    return [
+        None if column is None else column.type if isinstance(column, pa.Array) else column.dtype for column in columns._columns()
+    ]

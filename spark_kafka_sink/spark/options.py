@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
 from spark_kafka_sink.errors import OptionError
@@ -17,6 +17,10 @@ KAFKA_PREFIX = "kafka."
 TOPIC = "topic"
 GUARANTEE = "delivery.guarantee"
 AT_LEAST_ONCE = "at-least-once"
+
+# A task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions outlasts it:
+# 17,000 to 58,000 batches a million rows; with 100 ms 10,000, with 300 ms and more 4,300, and half of the sender's CPU.
+TASK_LINGER_MS = 1000
 
 # Spark puts these among a sink's options itself: DataStreamWriter.queryName, start(path), save(path), asynchronous progress.
 SPARK_OWN = frozenset(
@@ -104,11 +108,14 @@ def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
         else:
             _refuse_or_warn(name, value)
     try:
-        return producer_config(known)
+        config = producer_config(known)
     except OptionError as error:
         option = error.facts["option"]
         text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
         raise OptionError(text, option=KAFKA_PREFIX + option) from None
+    if "linger.ms" in known:
+        return config
+    return replace(config, linger_ms=min(TASK_LINGER_MS, config.delivery_timeout_ms - config.request_timeout_ms))
 
 
 def _refuse_or_warn(name: str, value: object) -> None:

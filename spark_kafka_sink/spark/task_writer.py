@@ -8,10 +8,10 @@ from itertools import chain
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.send_scope import SendScope
-from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
+from spark_kafka_sink.spark.columns import records_by_topic
+from spark_kafka_sink.spark.gathering import Gatherer
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import cache
@@ -52,22 +52,13 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
 
 
 def _append(batches: Iterable[SchemaAndBatch], topic: str | None, scope: SendScope) -> None:
+    gatherer = Gatherer(scope)
     first_row = 0
     for schema, batch in batches:
         for records in records_by_topic(batch, schema, topic, first_row=first_row):
-            _append_records(records, scope, first_row)
+            gatherer.add(records, first_row)
         first_row += batch.num_rows
-
-
-def _append_records(records: TopicRecords, scope: SendScope, first_row: int) -> None:
-    try:
-        scope.append(records.topic, records.columns)
-    except RecordError as error:
-        # The producer counts the rows that it was given; people count those of the task.
-        row = error.facts.get("row")
-        if row is not None:
-            error.add_note(f"That is row {first_row + records.row_in_batch(row)} of the task, counted from 0.")
-        raise
+    gatherer.finish()
 
 
 def _what_is_known(report: DeliveryReport) -> str:

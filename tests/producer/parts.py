@@ -76,6 +76,9 @@ class _Owner:
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.parts.append_columns(scope, columns, [0] * columns.num_records, topic)
 
+    def rows_per_append(self, topic: str) -> int:
+        return 0
+
     def flush_scope(self, scope: SendScope) -> None:
         self.parts.accumulator.flush(scope)
 

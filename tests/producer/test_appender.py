@@ -191,7 +191,7 @@ def test_another_scopes_records_never_share_a_batch() -> None:
     ],
 )
 def test_large_arrow_batches_are_cut_by_rows_and_by_bytes(rows: int, size: int, lengths: list[int]) -> None:
-    cuts = list(parts_of(np.full(rows, size)))
+    cuts = list(parts_of(np.full(rows, size), 10_000))
     assert [stop - start for start, stop in cuts] == lengths
     assert [start for start, _ in cuts] == [0, *[stop for _, stop in cuts[:-1]]]
 

@@ -27,6 +27,12 @@ def test_kafka_options_become_the_producers_settings() -> None:
     assert options.topic == "events"
 
 
+def test_a_batch_lingers_for_a_second_in_a_task_and_never_longer_than_the_delivery_timeout_allows() -> None:
+    assert sink_options(SERVERS).producer.linger_ms == 1000
+    short = sink_options({**SERVERS, "kafka.request.timeout.ms": "400", "kafka.delivery.timeout.ms": "500"})
+    assert short.producer.linger_ms == 100
+
+
 def test_keys_are_taken_in_any_case() -> None:
     assert sink_options({"KAFKA.Bootstrap.Servers": "a:1", "Topic": "T"}).topic == "T"
 

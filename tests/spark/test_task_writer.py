@@ -90,3 +90,14 @@ def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka,
 
 def test_outside_of_spark_there_is_no_partition() -> None:
     assert spark_partition() == -1
+
+
+def test_over_many_partitions_small_batches_are_put_together_and_every_row_arrives_once(
+    kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(300)
+    rows = [Row(value=str(number), partition=number % 300) for number in range(2000)]
+    report = write_task(batches_of_rows(rows, topic), sink_options(options(kafka, topic=topic)), Feed())
+    assert report.records == 2000
+    assert report.batches < 2000
+    assert sorted(read_values(kafka, topic)) == list(range(2000))
