@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.batch_memory import BatchMemory
@@ -16,6 +16,7 @@ def chunks_for(size: int) -> int:
     return -(-size // CHUNK)
 
 
+@settings(deadline=None)
 @given(PIECES)
 def test_copied_and_shared_pieces_come_out_in_order_and_their_memory_goes_back(pieces: list[tuple[bool, bytes]]) -> None:
     pool = BufferPool(200 * CHUNK, CHUNK)

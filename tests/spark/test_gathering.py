@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import RecordError
@@ -92,6 +92,7 @@ def test_a_refused_row_is_named_as_the_tasks_row() -> None:
     assert caught.value.__notes__ == ["That is row 9 of the task, counted from 0."]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("tu"), st.lists(st.binary(max_size=3), min_size=1, max_size=5))), st.integers(0, 12))
 def test_each_topics_rows_are_appended_once_and_in_order(batches: list[tuple[str, list[bytes]]], wanted: int) -> None:
     owner = Owner(wanted)
