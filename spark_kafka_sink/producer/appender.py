@@ -193,6 +193,9 @@ class Appender:
 
 def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
     """First and last row of parts of at most so many rows and, but for a single larger row, MAX_BYTES bytes."""
+    if len(sizes) <= max_rows and int(sizes.sum()) <= MAX_BYTES:
+        yield 0, len(sizes)
+        return
     ends = np.cumsum(sizes)
     start = done = 0
     while start < len(sizes):

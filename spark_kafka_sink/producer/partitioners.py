@@ -48,19 +48,26 @@ class DefaultPartitioner:
         partitions, keyless = self._by_key(columns, count)
         if columns.partition is not None:
             partitions = np.where(asked, columns.partition, partitions)
-            keyless &= ~asked
+            keyless = None if keyless is None else keyless & ~asked
+        if keyless is None:
+            return partitions
         if keyless.all():
             return self._sticky.partition(topic, sizes, cluster)
         partitions[keyless] = self._sticky.partition(topic, sizes[keyless], cluster)
         return partitions
 
-    def _by_key(self, columns: RecordColumns, count: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Partitions by key, and which rows have none to hash (their partition is unspecified)."""
+    def _by_key(self, columns: RecordColumns, count: int) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
+        """Partitions by key, and which rows have none to hash (their partition is unspecified); None: each has one."""
         n, key = columns.num_records, columns.key
         if key is None or self._ignore_keys or key.null_count == n:
             return np.zeros(n, np.int32), np.ones(n, np.bool_)
-        nulls = key.is_null().to_numpy(zero_copy_only=False) if key.null_count else np.zeros(n, np.bool_)
-        return to_positive(murmur2(key)) % np.int32(count), nulls
+        nulls = key.is_null().to_numpy(zero_copy_only=False) if key.null_count else None
+        return _remainder(to_positive(murmur2(key)), count), nulls
+
+
+def _remainder(numbers: NDArray[np.int32], divisor: int) -> NDArray[np.int32]:
+    """`numbers % divisor`: numpy divides by one number four times as fast as it takes remainders."""
+    return numbers - numbers // np.int32(divisor) * np.int32(divisor)
 
 
 def _asked(topic: str, columns: RecordColumns, count: int) -> NDArray[np.bool_]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from spark_kafka_sink.records.views import ByteLengths, byte_lengths
 
 NO_TIMESTAMP = -1  # the time of append is used; Kafka's RecordBatch.NO_TIMESTAMP
 NO_PARTITION = -1  # the partitioner decides
@@ -31,6 +33,17 @@ class RecordColumns:
     headers: pa.Array | None = None
     timestamp: NDArray[np.int64] | None = None
     partition: NDArray[np.int32] | None = None
+    _lengths: dict[str, ByteLengths] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def lengths(self, name: str) -> ByteLengths | None:
+        """Bytes of each row of `key` or `value`; None where there is no such column. Counted once, and looked at three times."""
+        column = getattr(self, name)
+        if column is None:
+            return None
+        known = self._lengths.get(name)
+        if known is None:
+            known = self._lengths[name] = byte_lengths(column)
+        return known
 
     def slice(self, offset: int, length: int) -> RecordColumns:
         """Rows `offset` to `offset + length`, without a copy."""

@@ -41,7 +41,7 @@ def encode_records(
     rows = _check_rows(columns, order, offset_deltas, timestamp_deltas)
     if rows == 0:
         return EncodedRecords(memoryview(b""), np.zeros(1, np.int64))
-    key, value = _views(columns.key, order), _views(columns.value, order)
+    key, value = _views(columns, "key", order), _views(columns, "value", order)
     counts, headers = _headers(columns.headers, order)
     before_key = [
         ZERO_BYTE,  # attributes
@@ -85,8 +85,9 @@ def _check_rows(
     return rows
 
 
-def _views(column: pa.Array | None, order: Order) -> Views | None:
-    return None if column is None else column_views(column, order)
+def _views(columns: RecordColumns, name: str, order: Order) -> Views | None:
+    lengths = columns.lengths(name)
+    return None if lengths is None else column_views(getattr(columns, name), lengths, order)
 
 
 def _headers(headers: pa.Array | None, order: Order) -> tuple[Lengths, Views | None]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.records.joining import joined
 from spark_kafka_sink.records.varints import varint_sizes, varints
-from spark_kafka_sink.records.views import Order, Views, column_views, lengths_of, offsets_of, valid_mask
+from spark_kafka_sink.records.views import Order, Views, byte_lengths, column_views, offsets_of, valid_mask
 
 
 def header_counts(headers: pa.Array) -> NDArray[np.int64]:
@@ -37,12 +37,13 @@ def header_views(headers: pa.Array, order: Order) -> Views:
     starts = _starts(headers, keys, values)
     data = None
     if len(keys):
-        key, value = column_views(keys, None), column_views(values, None)
+        key, value = column_views(keys, byte_lengths(keys), None), column_views(values, byte_lengths(values), None)
         data = joined(len(keys), [*varints(key.lengths), key, *varints(value.lengths), value], int(starts[-1]))
     # Arrow lets a null list own elements: they are encoded too, and nothing names them.
     valid = valid_mask(headers)
     bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return column_views(pa.Array.from_buffers(pa.large_binary(), len(headers), [bitmap, pa.py_buffer(starts), data]), order)
+    encoded = pa.Array.from_buffers(pa.large_binary(), len(headers), [bitmap, pa.py_buffer(starts), data])
+    return column_views(encoded, byte_lengths(encoded), order)
 
 
 def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -55,7 +56,7 @@ def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _starts(headers: pa.Array, keys: pa.Array, values: pa.Array) -> NDArray[np.int64]:
     """Where each row's headers begin among all encoded ones (n+1 numbers)."""
-    key_lengths, value_lengths = lengths_of(keys), lengths_of(values)
+    key_lengths, value_lengths = byte_lengths(keys).rows, byte_lengths(values).rows
     ends: NDArray[np.int64] = np.zeros(len(keys) + 1, np.int64)
     sizes = varint_sizes(key_lengths) + varint_sizes(value_lengths) + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
     np.cumsum(sizes, out=ends[1:])

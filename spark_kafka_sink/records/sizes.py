@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.headers import header_counts, header_sizes
 from spark_kafka_sink.records.varints import varint_sizes
-from spark_kafka_sink.records.views import lengths_of
+from spark_kafka_sink.records.views import ByteLengths, Lengths
 
 # DefaultRecord.MAX_RECORD_OVERHEAD: length 5, attributes 1, timestamp delta 10, offset delta 5.
 _MAX_LENGTH, _ATTRIBUTES, _MAX_TIMESTAMP_DELTA, _MAX_OFFSET_DELTA = 5, 1, 10, 5
@@ -25,19 +24,22 @@ def size_upper_bounds(
     """
     timestamp = _MAX_TIMESTAMP_DELTA if timestamp_range is None else varint_sizes(-timestamp_range - 1)
     offset = _MAX_OFFSET_DELTA if max_offset_delta is None else varint_sizes(max_offset_delta)
-    sizes = np.full(columns.num_records, _ATTRIBUTES + timestamp + offset, np.int64)
-    for column in (columns.key, columns.value):
-        sizes += 1 if column is None else _with_length(column)
+    size: Lengths = _ATTRIBUTES + timestamp + offset
+    size = size + _with_length(columns.lengths("key"))
+    size = size + _with_length(columns.lengths("value"))
     if columns.headers is None:
-        sizes += 1
+        size = size + 1
     else:
-        sizes += varint_sizes(header_counts(columns.headers))
-        sizes += header_sizes(columns.headers)
+        size = size + varint_sizes(header_counts(columns.headers)) + header_sizes(columns.headers)
     tight = timestamp_range is not None or max_offset_delta is not None
-    sizes += varint_sizes(sizes) if tight else _MAX_LENGTH
-    return sizes
+    size = size + (varint_sizes(size) if tight else _MAX_LENGTH)
+    return np.full(columns.num_records, size, np.int64) if isinstance(size, int) else size
 
 
-def _with_length(column: pa.Array) -> NDArray[np.int64]:
-    lengths = lengths_of(column)
-    return varint_sizes(lengths) + (lengths if column.null_count == 0 else np.maximum(lengths, 0))
+def _with_length(lengths: ByteLengths | None) -> Lengths:
+    """Of a column's values with the varint before each; a number where it is the same for all."""
+    if lengths is None:
+        return 1
+    if lengths.is_constant:
+        return varint_sizes(lengths.longest) + max(lengths.longest, 0)
+    return varint_sizes(lengths.rows) + (lengths.rows if lengths.shortest >= 0 else np.maximum(lengths.rows, 0))

@@ -75,27 +75,37 @@ def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
     return np.unpackbits(packed, count=skip + len(array), bitorder="little")[skip:].view(np.bool_)
 
 
-def lengths_of(array: pa.Array) -> NDArray[np.int64]:
-    """Bytes of each row, -1 for null."""
+@dataclass(frozen=True, slots=True)
+class ByteLengths:
+    """Bytes of each row of a column, -1 for null, and the least and the most of them (0 without rows)."""
+
+    rows: NDArray[np.int64]
+    shortest: int
+    longest: int
+
+    @property
+    def is_constant(self) -> bool:
+        return self.shortest == self.longest
+
+
+def byte_lengths(array: pa.Array) -> ByteLengths:
     offsets = offsets_of(array)
     lengths: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
     valid = valid_mask(array)
     if valid is not None:
         lengths[~valid] = -1
-    return lengths
+    return ByteLengths(lengths, int(lengths.min()), int(lengths.max())) if len(lengths) else ByteLengths(lengths, 0, 0)
 
 
-def column_views(array: pa.Array, order: Order) -> Views:
-    """Views of a binary, string, large_binary or large_string column, sliced or not."""
-    array = byte_column(array)
-    lengths = lengths_of(array)
-    shortest, longest = int(lengths.min()), int(lengths.max())
+def column_views(array: pa.Array, lengths: ByteLengths, order: Order) -> Views:
+    """Views of a binary, string, large_binary or large_string column, sliced or not, with its lengths."""
+    shortest, longest = lengths.shortest, lengths.longest
     if longest > INT32_MAX:
         raise RecordTooLargeError(f"a value of {longest} bytes is over {INT32_MAX}, the most Kafka can hold", size=longest)
-    structs, buffers = _structs(array)
-    if shortest == longest:
+    structs, buffers = _structs(byte_column(array))
+    if lengths.is_constant:
         return Views(structs, buffers, longest, longest, longest < 0, order)
-    return Views(structs, buffers, lengths if order is None else lengths[order], longest, shortest < 0, order)
+    return Views(structs, buffers, lengths.rows if order is None else lengths.rows[order], longest, shortest < 0, order)
 
 
 def _structs(array: pa.Array) -> tuple[NDArray[np.complex128], list[Any]]:
