@@ -20,6 +20,7 @@ from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, ProducerIdAndE
 from spark_kafka_sink.producer.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.refusal_log import RefusalLog
 from spark_kafka_sink.producer.sequences import PartitionSequences
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.produce import (
@@ -62,6 +63,7 @@ class Sender:
         self._idle_since_ms = idle_since_ms
         self._identity = ProducerIdentity(config, client)
         self._delivery = Delivery(config, accumulator, pool, self._why_unsent)
+        self._refusals = RefusalLog()
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._closing = False
@@ -224,8 +226,7 @@ class Sender:
             self._look_beyond(answer, action)
             if action is not Action.DELIVERED:
                 refused[batch.last_error] += 1
-        for error, count in refused.items():
-            log.warning("broker %d: %d of %d batches refused: %s", response.node_id, count, len(batches), error)
+        self._refusals.add(response.node_id, refused, now_ms)
         if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
             self._metadata.update_leaders(hints, response.body.node_endpoints)
         if self._config.max_in_flight == 1:
