@@ -10,8 +10,8 @@ from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns, concatenated
 from spark_kafka_sink.spark.columns import TopicRecords
 
-# What one append encodes at once (appender.MAX_BYTES): to hold back more gains nothing.
-MAX_BYTES = 4 * 1024 * 1024
+# 40,000 rows of 100 bytes, with room to spare.
+MAX_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
