@@ -116,26 +116,29 @@ class RecordAccumulator:
                 break
             return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
 
-    def drain(self, node: int, max_size: int) -> list[Batch]:
-        """One batch per partition led by `node`, up to `max_size` bytes in all but at least one batch.
+    def drain(self, node: int, max_size: int, compression_ratio: float = 1.0) -> list[Batch]:
+        """One batch per partition led by `node`, up to `max_size` bytes in all but at least one batch. Batches that are still to
+        be compressed count as the ratio tells.
 
         A queue that cannot be drained now leaves the ready set; what holds it back puts it in again: the end of the append
         that writes to the batch, an answer for the batches before it.
         """
         taken: list[Batch] = []
-        size = deferred = 0
+        size = 0.0
+        deferred = 0
         with self.lock:
             ready = self._ready.of_node(node)
             for _ in range(len(ready)):
                 queue = next(iter(ready))
                 head = queue.head()
-                if head is not None and taken and size + head.size > max_size:
+                next_size = 0 if head is None else head.size * compression_ratio if isinstance(head, OpenBatch) else head.size
+                if taken and size + next_size > max_size:
                     break
                 del ready[queue]
                 batch = self._take(queue) if head is not None else None
                 if batch is not None:
                     taken.append(batch)
-                    size += batch.size
+                    size += next_size
                     self._ready.mark_if_due(queue)
                 elif isinstance(head, OpenBatch) and head.writing:
                     deferred += 1

@@ -31,7 +31,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from spark_kafka_sink.records.compression import codec_of
+from spark_kafka_sink.records.compression import Codec, codec_of
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +66,9 @@ class Sender:
         self._refusals = RefusalLog()
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
+        # Bytes of a sealed batch for each of an open one, as the last ones had it: so a request is filled with compressed
+        # batches (Java's CompressionRatioEstimator). A request costs the same 0.5 ms, be its batches large or small.
+        self._compression_ratio = 1.0
         self._closing = False
         self._force = False
         self.failure: KafkaSinkError | None = None
@@ -166,7 +169,7 @@ class Sender:
 
     def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> bool:
         """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
-        drained = self._accumulator.drain(node, self._config.max_request_size)
+        drained = self._accumulator.drain(node, self._config.max_request_size, self._compression_ratio)
         if not drained:
             return False
         batches = [self._sealed(batch, identity) for batch in drained]
@@ -194,6 +197,7 @@ class Sender:
         if isinstance(batch, SealedBatch):
             return batch
         sealed = SealedBatch(batch, self._codec, self._level)
+        self._compression_ratio = compression_ratio(self._compression_ratio, sealed)
         queue = batch.queue
         if identity == NO_PRODUCER:
             sealed.number(NO_PRODUCER, 0)
@@ -247,6 +251,14 @@ class Sender:
 
 def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+def compression_ratio(before: float, batch: SealedBatch) -> float:
+    """Up at once, down by and by: a request that turns out smaller than it could be harms nobody."""
+    if batch.codec is Codec.NONE:
+        return 1.0
+    ratio = batch.size / batch.raw_size
+    return max(ratio, 0.9 * before + 0.1 * ratio)
 
 
 def _level(config: ProducerConfig) -> int:

@@ -115,6 +115,13 @@ def test_a_drain_takes_one_batch_per_partition_up_to_the_request_size_and_goes_o
     assert partitions(parts.drain(max_size=500)) == [1, 2]
 
 
+def test_batches_that_are_still_to_be_compressed_count_as_much_as_the_last_ones_had_when_they_were() -> None:
+    parts = make_parts(linger_ms=0, batch_size=300)
+    parts.append(parts.scope(), [b"x" * 200] * 4, [0, 1, 2, 3])
+    parts.ready_nodes()
+    assert partitions(parts.accumulator.drain(0, 500, 0.7)) == [0, 1, 2]
+
+
 def test_a_batch_over_the_request_size_goes_alone() -> None:
     parts = make_parts(linger_ms=0)
     parts.append(parts.scope(), [b"x" * 5000, b"y"], [0, 1])
