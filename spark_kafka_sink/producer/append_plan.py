@@ -25,11 +25,12 @@ class Plan:
     """Pieces: consecutive rows, in partition order, that go to one batch each; parallel lists, one entry a piece.
 
     A batch is None until the memory for a new one is there. full: no more rows come to it. Piece i ends where the next begins,
-    the last one at `stop`. chunks: what it all takes at most. With 1,000 partitions there are 1,000 pieces an Arrow batch, so
+    the last one at `stop`. chunks: what it all takes at most. stay: the pieces are sent from where they are encoded. With 1,000 partitions there are 1,000 pieces an Arrow batch, so
     each list costs 30 ns a piece where an object a piece took 300.
     """
 
     stop: int
+    stay: bool = False
     queues: list[PartitionQueue] = field(default_factory=list)
     batches: list[OpenBatch | None] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
@@ -50,7 +51,7 @@ class GroupedRows:
     """Rows of one topic in partition order: run i, of partition partition_ids[i], is rows starts[i] to starts[i + 1].
 
     ends[j] is the number of bytes of the rows before j at most, shape (n + 1,). timestamps is in partition order too.
-    stay: the runs are long enough to be sent from where they were encoded; others are copied together.
+    long_runs: the runs are long enough to be sent from where they are encoded; others are better copied together.
     """
 
     topic: str
@@ -61,15 +62,15 @@ class GroupedRows:
     ends: NDArray[np.int64]
     timestamps: NDArray[np.int64] | None
     now: int
-    stay: bool
+    long_runs: bool
 
     @classmethod
     def of(
-        cls, topic: str, columns: RecordColumns, sizes: Sizes, partitions: Partitions, count: int, stay_from: int
+        cls, topic: str, columns: RecordColumns, sizes: Sizes, partitions: Partitions, count: int, long_from: int
     ) -> GroupedRows:
         """Rows in the order of their partitions, of which there are `count`; those without a timestamp get the time of now.
 
-        They stay where they are encoded if that is `stay_from` bytes a partition or more.
+        A long run has `long_from` bytes, as the average goes.
         """
         groups = group(partitions, count)
         now = time.time_ns() // 1_000_000
@@ -81,15 +82,11 @@ class GroupedRows:
             timestamps = None if timestamps is None else timestamps[groups.order]
         ends = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=ends[1:])
-        stay = int(ends[-1]) >= stay_from * len(groups.partition_ids)
-        return cls(topic, columns, groups.order, groups.partition_ids, groups.starts, ends, timestamps, now, stay)
+        long_runs = int(ends[-1]) >= long_from * len(groups.partition_ids)
+        return cls(topic, columns, groups.order, groups.partition_ids, groups.starts, ends, timestamps, now, long_runs)
 
     def timestamp(self, row: int) -> int:
         return self.now if self.timestamps is None else int(self.timestamps[row])
-
-    def room(self, batch: OpenBatch | None) -> int:
-        """Bytes that go into an open batch without a new chunk."""
-        return 0 if self.stay or batch is None else batch.memory.room
 
     def bytes_before(self, row: int) -> int:
         return int(self.ends[row])
@@ -98,22 +95,23 @@ class GroupedRows:
 class Planner:
     """Deals rows to batches, for an append that holds the accumulator's lock.
 
-    batch_size, chunk_size: bytes. max_chunks: as many a plan may take, but for a first piece that needs more.
+    batch_size, chunk_size: bytes.
     """
 
-    def __init__(self, accumulator: RecordAccumulator, batch_size: int, chunk_size: int, max_chunks: int) -> None:
+    def __init__(self, accumulator: RecordAccumulator, batch_size: int, chunk_size: int) -> None:
         self._accumulator = accumulator
         self._batch_size = batch_size
         self._chunk_size = chunk_size
-        self._max_chunks = max_chunks
 
-    def plan(self, start: int, scope: SendScope, rows: GroupedRows) -> Plan:
-        """Runs that fit into an open batch are the common case: its lines stand here and not in a call, for the sake of the runs
+    def plan(self, start: int, scope: SendScope, rows: GroupedRows, max_chunks: int, *, stay: bool) -> Plan:
+        """The rows from `start` on, in at most `max_chunks`, but for a first piece that needs more.
+
+        Runs that fit into an open batch are the common case: its lines stand here and not in a call, for the sake of the runs
         of 1,000 partitions."""
         queues = self._accumulator.queues(rows.topic)
-        batch_size, max_chunks, chunk_size = self._batch_size, self._max_chunks, self._chunk_size
-        plan = Plan(start)
-        batches, full, stay = plan.batches, plan.full, rows.stay
+        batch_size, chunk_size = self._batch_size, self._chunk_size
+        plan = Plan(start, stay)
+        batches, full = plan.batches, plan.full
         first = max(bisect_right(rows.starts, start) - 1, 0)
         sizes = np.diff(rows.ends[rows.starts[first:]]).tolist()
         sizes[0] -= rows.bytes_before(start) - rows.bytes_before(rows.starts[first])
@@ -135,12 +133,21 @@ class Planner:
                 plan.starts.append(position)
                 full.append(left < size // (stop - position))  # no room for another row
                 plan.stop = stop
-            elif not self._cut(plan, queue, batch, rows, position, stop):
+            elif not self._cut(plan, queue, batch, rows, position, stop, max_chunks):
                 break
             position = stop
         return plan
 
-    def _cut(self, plan: Plan, queue: PartitionQueue, batch: OpenBatch | None, rows: GroupedRows, start: int, stop: int) -> bool:
+    def _cut(
+        self,
+        plan: Plan,
+        queue: PartitionQueue,
+        batch: OpenBatch | None,
+        rows: GroupedRows,
+        start: int,
+        stop: int,
+        max_chunks: int,
+    ) -> bool:
         """Deal a run that does not fit into one open batch. False when the memory of this round is dealt."""
         while start < stop:
             room = self._batch_size - (batch.size if batch else 0)
@@ -150,8 +157,9 @@ class Planner:
             end = min(end, stop)
             if end > start:
                 size = rows.bytes_before(end) - rows.bytes_before(start)
-                chunks = max(0, -(-(size - rows.room(batch)) // self._chunk_size))
-                if plan.chunks + chunks > self._max_chunks and plan.starts:
+                free = 0 if plan.stay or batch is None else batch.memory.room
+                chunks = max(0, -(-(size - free) // self._chunk_size))
+                if plan.chunks + chunks > max_chunks and plan.starts:
                     return False
                 plan.add(queue, batch, start, end, full=end < stop or room - size < size // (end - start), chunks=chunks)
             elif batch is not None:

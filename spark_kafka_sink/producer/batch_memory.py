@@ -62,6 +62,17 @@ class BatchMemory:
             return list(self._pieces)
         return [*self._pieces[:-1], self._pieces[-1][: -self._room]]
 
+    def cut(self, size: int) -> None:
+        """Keep the first `size` bytes only: what is behind them was not finished. The memory goes with the rest."""
+        pieces = self.pieces()
+        excess = sum(map(len, pieces)) - size
+        while excess > 0:
+            piece = pieces.pop()
+            excess -= len(piece)
+            if excess < 0:
+                pieces.append(piece[:-excess])
+        self._pieces, self._room = pieces, 0
+
     def give_back(self, pool: BufferPool) -> None:
         """Let all of it go. Once more does nothing."""
         chunks, self._chunks = self._chunks, []

@@ -81,6 +81,12 @@ class BufferPool:
         with self._lock:
             return max(self._available_chunks(), 0) * self.chunk_size
 
+    @property
+    def free_chunks(self) -> int:
+        """Chunks nobody holds, made or not; negative while it is overdrawn."""
+        with self._lock:
+            return self._available_chunks()
+
     def queued(self) -> int:
         """How many allocations wait for memory."""
         with self._lock:
@@ -111,7 +117,8 @@ class BufferPool:
         return self._wait(waiter, begun, deadline_s)
 
     def overdraw(self, n_chunks: int) -> list[Chunk]:
-        """`n_chunks` chunks at once, whether they are there or not, for who is about to give back more than that."""
+        """`n_chunks` chunks at once, whether they are there or not, for who lets go of as many: at once, or when the other users
+        of the same block do so too."""
         with self._lock:
             return self._take(n_chunks)
 

@@ -43,14 +43,15 @@ class Delivery:
             action = self._action(batch, answer)
             if action is Action.DELIVERED and not batch.done:
                 acks.append((batch, answer.base_offset))
-                continue
-            others.append((batch, answer, action))
+            else:
+                others.append((batch, answer, action))
+        self._acked(acks, now_ms)  # first: a failure wakes the task, and its error says how much was acked
+        for batch, answer, action in others:
             if batch.done:  # it expired while in flight; only the sequence numbers still care
                 self._settle_expired(batch, action)
             else:
                 self._refused(batch, answer, action, now_ms)
             self._settled(batch.queue)
-        self._acked(acks, now_ms)
         return others
 
     def _action(self, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:

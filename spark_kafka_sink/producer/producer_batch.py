@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.producer.batch_memory import BatchMemory
-from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
+from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec, compress
 
@@ -50,15 +50,15 @@ class OpenBatch:
         self.queued = False
         self.writing = False
 
-    def copy(self, source: memoryview, fresh: list[Chunk]) -> None:
-        """Add encoded records, copied into chunks: those in use and, as they are needed, `fresh` ones."""
-        self.memory.copy(source, fresh)
-        self.size += len(source)
+    def added(self, size: int, count: int, max_timestamp: int) -> None:
+        """So many bytes of whole records lie in the memory now."""
+        latest = max(self.max_timestamp, max_timestamp)
+        # In one go, without a call in between in which a signal's handler could raise.
+        self.size, self.record_count, self.max_timestamp = self.size + size, self.record_count + count, latest
 
-    def share(self, source: memoryview, block: SharedChunks) -> None:
-        """Add encoded records that stay where they are."""
-        self.memory.share(source, block)
-        self.size += len(source)
+    def drop_unfinished(self) -> None:
+        """An append failed: what it had written and not `added` goes."""
+        self.memory.cut(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ NO_SEQUENCE = -1
 class SealedBatch:
     """A batch as it goes over the wire, until it is acked or failed. Owned by the sender's thread.
 
-    Its memory goes back to the pool only after the request that carries them was answered or its connection closed, also when
+    Its memory goes back to the pool only after the request that carries it was answered or its connection closed, also when
     the batch expired meanwhile: KAFKA-19012, where a reused buffer went out under another batch's header.
     """
 

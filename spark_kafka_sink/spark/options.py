@@ -101,7 +101,8 @@ def _topic(value: object) -> str | None:
 
 
 def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
-    known: dict[str, object] = {}
+    # Where delivery.timeout.ms is not given either it is raised to what both need.
+    known: dict[str, object] = {} if kafka.keys() & {"linger.ms", "delivery.timeout.ms"} else {"linger.ms": TASK_LINGER_MS}
     for name, value in kafka.items():
         if name in OPTIONS:
             known[name] = value

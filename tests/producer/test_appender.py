@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -158,6 +159,59 @@ def test_long_runs_of_rows_are_sent_from_where_they_were_encoded_and_count_in_th
     assert parts.pool.total - parts.pool.available == in_use
     second.memory.give_back(parts.pool)
     assert parts.pool.available == parts.pool.total
+
+
+def rounds_until_memory_is_out(parts: Parts, values: list[bytes | None], partitions: list[int], stuck: int) -> int:
+    """Appends the rows again and again, at most 100 times; everything goes out at once but what is for the `stuck` partition."""
+    scope = parts.scope()
+    parts.append(scope, values, partitions)
+    parts.accumulator.mute(parts.accumulator.queues("t")[stuck])
+    for number in range(100):
+        parts.accumulator.flush(scope)
+        while batches := parts.drain():
+            give_back(parts, [batch for batch in batches if isinstance(batch, OpenBatch)])
+        try:
+            parts.append(scope, values, partitions)
+        except BufferExhaustedError:
+            return number
+    return 100
+
+
+def test_a_partition_that_cannot_send_stops_the_others_only_when_its_own_rows_fill_a_good_part_of_the_memory() -> None:
+    """Blocks that it shares with others would hold eight times as much as its rows."""
+    parts = make_parts(chunk_size=256, buffer_memory=128 * 256, batch_size=4096, max_block_ms=1, linger_ms=0)
+    partitions = list(range(8))
+    assert rounds_until_memory_is_out(parts, [b"x" * 600] * 8, partitions, stuck=0) < 100
+    held = sum(batch.size for batch in parts.accumulator.queues("t")[0].batches)
+    assert held > parts.pool.total / 4
+
+
+def test_small_batches_that_linger_beside_a_large_partition_do_not_fill_the_memory_with_its_blocks() -> None:
+    parts = make_parts(chunk_size=256, buffer_memory=512 * 256, batch_size=16_384, max_block_ms=1)
+    values: list[bytes | None] = [*[b"x" * 600] * 40, b"y"]
+    assert rounds_until_memory_is_out(parts, values, [*[0] * 40, 1], stuck=1) == 100
+
+
+def test_an_append_that_is_interrupted_leaves_no_bytes_without_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chunk_size in (256, 4096):  # shared and copied
+        parts = make_parts(chunk_size=chunk_size, buffer_memory=64 * 4096)
+        scope = parts.scope()
+        parts.append(scope, [b"a" * 600, b"b" * 600], [0, 1])
+        added = OpenBatch.added
+
+        def interrupted(batch: OpenBatch, size: int, count: int, latest: int, added: Any = added) -> None:
+            if batch.queue.partition == 1:
+                raise KeyboardInterrupt
+            added(batch, size, count, latest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(OpenBatch, "added", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                parts.append(scope, [b"c" * 600, b"d" * 600, b"e" * 600], [0, 1, 2])
+        batches = parts.drain_all()
+        assert by_partition(batches) == {0: [b"a" * 600, b"c" * 600], 1: [b"b" * 600]}
+        give_back(parts, batches)
+        assert parts.pool.available == parts.pool.total
 
 
 def test_a_record_over_max_request_size_is_rejected_with_its_row_before_anything_is_buffered() -> None:

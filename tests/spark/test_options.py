@@ -31,6 +31,8 @@ def test_a_batch_lingers_for_a_second_in_a_task_and_never_longer_than_the_delive
     assert sink_options(SERVERS).producer.linger_ms == 1000
     short = sink_options({**SERVERS, "kafka.request.timeout.ms": "400", "kafka.delivery.timeout.ms": "500"})
     assert short.producer.linger_ms == 100
+    slow = sink_options({**SERVERS, "kafka.request.timeout.ms": "120000"})
+    assert (slow.producer.linger_ms, slow.producer.delivery_timeout_ms) == (1000, 121_000)
 
 
 def test_keys_are_taken_in_any_case() -> None:
