@@ -76,6 +76,9 @@ def _servers(value: object) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
     servers = tuple(str(part).strip() for part in parts if str(part).strip())
     for server in servers:
+        if ":" not in server or server.endswith((":", "]")):
+            text = f"option bootstrap.servers: {server!r} has no port: write {server.rstrip(':')}:9092"
+            raise OptionError(text, option="bootstrap.servers")
         host, _, port = server.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError

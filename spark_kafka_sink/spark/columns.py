@@ -120,7 +120,9 @@ def _check_headers(headers: pa.Array, first_row: int) -> None:
 def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> Iterator[TopicRecords]:
     if topics is None or topics.null_count:
         row = 0 if topics is None else topics.is_null().index(True).as_py()
-        raise _bad_row("topic", "is null, and the option topic is not set", first_row + row)
+        raise _bad_row(
+            "topic", "is null, and the option topic is not set (set the option topic or filter the rows)", first_row + row
+        )
     encoded = topics.dictionary_encode()
     names: list[str] = encoded.dictionary.to_pylist()
     if len(names) == 1:

@@ -17,6 +17,7 @@ KAFKA_PREFIX = "kafka."
 TOPIC = "topic"
 GUARANTEE = "delivery.guarantee"
 AT_LEAST_ONCE = "at-least-once"
+INCLUDE_HEADERS = "includeheaders"  # Spark's own Kafka connector has it
 
 # A task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions outlasts it:
 # 17,000 to 58,000 batches a million rows; with 100 ms 10,000, with 300 ms and more 4,300, and half of the sender's CPU.
@@ -61,6 +62,7 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
         if not name.startswith(KAFKA_PREFIX):
             _check_sink_option(name)
     _check_guarantee(by_name.get(GUARANTEE, AT_LEAST_ONCE))
+    _check_include_headers(by_name.get(INCLUDE_HEADERS, True))
     return SinkOptions(producer=_producer_config(kafka), topic=_topic(by_name.get(TOPIC)))
 
 
@@ -75,7 +77,7 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _check_sink_option(name: str) -> None:
-    if name in SPARK_OWN or name in (TOPIC, GUARANTEE):
+    if name in SPARK_OWN or name in (TOPIC, GUARANTEE, INCLUDE_HEADERS):
         return
     if name in OPTIONS or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
@@ -87,6 +89,15 @@ def _check_guarantee(value: object) -> None:
     if value != AT_LEAST_ONCE:
         raise OptionError(
             f"option {GUARANTEE}: {value!r} is not available; only {AT_LEAST_ONCE} is built so far", option=GUARANTEE
+        )
+
+
+def _check_include_headers(value: object) -> None:
+    if str(value).strip().lower() != "true":
+        raise OptionError(
+            f"option includeHeaders: {value!r} is not available: the column headers is written whenever it is there;"
+            " drop the column to write none",
+            option="includeHeaders",
         )
 
 

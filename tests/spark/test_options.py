@@ -48,6 +48,17 @@ def test_options_that_spark_adds_itself_are_fine(name: str) -> None:
     assert sink_options({**SERVERS, name: "x"}) == sink_options(SERVERS)
 
 
+@pytest.mark.parametrize("value", ["true", "TRUE", True])
+def test_headers_are_always_included_so_the_option_of_sparks_own_sink_may_say_so(value: object) -> None:
+    assert sink_options({**SERVERS, "includeHeaders": value}) == sink_options(SERVERS)
+
+
+def test_headers_are_left_out_by_dropping_their_column() -> None:
+    text = refused(includeHeaders="false")
+    assert text.startswith("[OPTION] option includeHeaders: 'false' is not available")
+    assert text.endswith("drop the column to write none")
+
+
 def test_settings_are_hashable_and_pickle() -> None:
     options = sink_options({**SERVERS, "topic": "t"})
     assert {options: 1}[pickle.loads(pickle.dumps(options))] == 1
@@ -60,6 +71,10 @@ def test_missing_servers_are_named_as_the_user_writes_them() -> None:
 
 def test_an_ill_typed_value_is_named_with_its_prefix() -> None:
     assert "option kafka.linger.ms: 'soon' is not a whole number" in refused(kafka__linger__ms="soon")
+
+
+def test_a_missing_port_is_told_with_the_options_prefix() -> None:
+    assert "option kafka.bootstrap.servers: 'localhost' has no port" in refused(kafka__bootstrap__servers="localhost")
 
 
 def test_settings_that_exclude_each_other_are_refused() -> None:
