@@ -14,12 +14,14 @@ from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitPro
 
 log = logging.getLogger(__name__)
 
+WARN_EVERY_MS = 5000  # a broker that has just started refuses for a moment: COORDINATOR_LOAD_IN_PROGRESS
+
 
 class ProducerIdentity:
     """Who this producer is to the brokers. Used by the sender's thread only.
 
     Without idempotence it is NO_PRODUCER from the start. Passing errors are asked again after retry.backoff.ms, for as long
-    as there are records that need it: they end with delivery.timeout.ms.
+    as there are records that need it: they end with delivery.timeout.ms. Those that last are warned of.
     """
 
     def __init__(self, config: ProducerConfig, client: NetworkClient) -> None:
@@ -28,6 +30,7 @@ class ProducerIdentity:
         self._current: ProducerIdAndEpoch | None = None if config.enable_idempotence else NO_PRODUCER
         self._asked = False
         self._not_before_ms = 0
+        self._quiet_until_ms: int | None = None  # None: the last answer was none that refused
         self.last_error = "no broker could be asked"
 
     @property
@@ -58,20 +61,24 @@ class ProducerIdentity:
         self._asked = False
         self._not_before_ms = now_ms + self._back_off_ms
         if response.error is not None:
-            self._ask_again(response, str(response.error))
+            self._ask_again(response, str(response.error), now_ms)
             return None
         body = response.body
         assert isinstance(body, InitProducerIdResponse)
         if body.error_code == 0:
             self._current = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+            self._quiet_until_ms = None
             return None
         name = error_facts(body.error_code).name
         if action_for(body.error_code, idempotent=True) is Action.RETRY:
-            self._ask_again(response, name)
+            self._ask_again(response, name, now_ms)
             return None
         advice = ADVICE.get(body.error_code, "set enable.idempotence=false to do without")
         return BrokerError(f"InitProducerId refused: {name}; {advice}", error_code=body.error_code, error=name)
 
-    def _ask_again(self, response: ClientResponse, error: str) -> None:
+    def _ask_again(self, response: ClientResponse, error: str, now_ms: int) -> None:
         self.last_error = f"InitProducerId at broker {response.node_id}: {error}"
-        log.warning("%s", self.last_error)
+        lasts = self._quiet_until_ms is not None and now_ms >= self._quiet_until_ms
+        if lasts or self._quiet_until_ms is None:
+            self._quiet_until_ms = now_ms + WARN_EVERY_MS
+        log.log(logging.WARNING if lasts else logging.INFO, "%s", self.last_error)
