@@ -85,6 +85,17 @@ def test_memory_comes_back_once_batches_are_acked_failed_or_discarded(cluster: M
     assert set(range(60)) - set(cluster.values()) <= {3, 31, 44, 45}
 
 
+def test_a_compressed_batch_without_an_answer_holds_its_compressed_bytes_only(cluster: MockCluster) -> None:
+    cluster.script = held
+    with producer_on(cluster.bootstrap_servers, compression_type="zstd") as producer, producer.scope() as scope:
+        scope.append("t", numbers([1], width=20 * CHUNK_SIZE))
+        cluster.wait_for(lambda: bool(cluster.received), "the batch")
+        assert 0 < producer._pool.total - producer._pool.available <= CHUNK_SIZE
+        cluster.release()
+        scope.flush(10)
+    assert cluster.values() == [1]
+
+
 def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(cluster: MockCluster) -> None:
     """KAFKA-19012: a buffer that was given to another batch went out under the first one's header.
 

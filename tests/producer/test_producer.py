@@ -8,6 +8,8 @@ import random
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,8 @@ from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataT
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from spark_kafka_sink.records.encoder import encode_records
+from tests.faults.mock_cluster import MockCluster
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -39,6 +43,14 @@ def send(producer: Producer, topic: str, columns: RecordColumns) -> None:
     with producer.scope() as scope:
         scope.append(topic, columns)
         scope.flush()
+
+
+@pytest.fixture
+def many_partitions() -> Iterator[str]:
+    """The address of a broker in this process that has a topic `t` of 300 partitions."""
+    with MockCluster() as cluster:
+        cluster.topic("t", [0] * 300)
+        yield cluster.bootstrap_servers
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -171,6 +183,25 @@ def test_a_little_memory_is_enough_for_any_amount(kafka: Kafka, new_topic: NewTo
         assert scope.report().records == 100_000
     read = sorted(int(record.value or b"") for record in read_topic(kafka.bootstrap_servers, topic))
     assert read == list(range(100_000))
+
+
+def test_a_scope_asks_for_rows_by_the_partitions_of_a_known_topic(many_partitions: str) -> None:
+    with Producer({"bootstrap.servers": many_partitions}) as producer, producer.scope() as scope:
+        assert scope.rows_per_append("t") == 0
+        assert producer.partitions_for("t") == 300
+        assert scope.rows_per_append("t") == 40 * 300
+
+
+def test_as_many_rows_as_a_scope_asks_for_are_encoded_at_once(many_partitions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = Mock(wraps=encode_records)
+    monkeypatch.setattr("spark_kafka_sink.producer.appender.encode_records", rounds)
+    rows = 40 * 300
+    partitions = np.arange(rows, dtype=np.int32) % 300
+    with Producer({"bootstrap.servers": many_partitions}) as producer, producer.scope() as scope:
+        scope.append("t", RecordColumns(rows, value=numbered(rows).value, partition=partitions))
+        scope.flush()
+        assert scope.report().records == rows
+    assert rounds.call_count == 1
 
 
 def test_an_unknown_topic_ends_at_max_block_ms_with_what_was_asked(kafka: Kafka) -> None:

@@ -224,6 +224,22 @@ def test_the_first_batch_of_an_identity_goes_alone() -> None:
     assert len(line.wire) == 2
 
 
+def test_the_first_batch_of_a_new_epoch_goes_alone_though_the_old_epoch_was_known() -> None:
+    line = Line()
+    line.send(1)
+    line.deliver("store")
+    line.send(1)
+    line.deliver("refuse for good")
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+    line.send(1)
+    line.send(1)
+    assert len(line.wire) == 1
+    line.deliver("store")
+    line.send(1)
+    line.send(1)
+    assert len(line.wire) == 2
+
+
 def test_after_its_topic_was_unknown_a_batch_goes_alone_until_one_is_stored_again() -> None:
     line = Line()
     line.send(1)

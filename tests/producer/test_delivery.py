@@ -1,0 +1,93 @@
+"""What an answer does to batches, to the scope that they belong to, and to what waits behind them; no broker, no thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, KafkaSinkError
+from spark_kafka_sink.producer.delivery import Delivery
+from spark_kafka_sink.producer.produce_answers import BatchAnswer
+from spark_kafka_sink.producer.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.sequences import PartitionSequences
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.records.compression import Codec
+from tests.producer.parts import Parts, make_parts
+
+IDENTITY = ProducerIdAndEpoch(7, 0)
+STORED = ErrorCode.NONE
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.fixture
+def parts() -> Parts:
+    """Each record is a batch, and a retry may go at once."""
+    return make_parts(batch_size=1, retry_backoff_ms=0, retry_backoff_max_ms=0)
+
+
+def delivery_of(parts: Parts) -> Delivery:
+    return Delivery(parts.config, parts.accumulator, parts.pool, lambda node: "")
+
+
+def sent(parts: Parts) -> list[SealedBatch]:
+    """What Sender does for one request with all that may go now."""
+    parts.accumulator.flush(None)
+    batches = [drained if isinstance(drained, SealedBatch) else numbered(parts, drained) for drained in parts.drain()]
+    for batch in batches:
+        batch.attempts += 1
+        batch.sent_to, batch.on_wire, batch.refused = 0, True, False
+    return batches
+
+
+def numbered(parts: Parts, opened: OpenBatch) -> SealedBatch:
+    batch = SealedBatch(opened, Codec.NONE, 0)
+    batch.queue.sequences = batch.queue.sequences or PartitionSequences(IDENTITY)
+    batch.queue.sequences.assign(batch)
+    parts.accumulator.sealed(opened, batch)
+    return batch
+
+
+def said(batch: SealedBatch, code: ErrorCode) -> BatchAnswer:
+    base_offset = 0 if code is STORED else -1
+    return batch, PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
+
+
+def test_a_failure_is_told_after_the_acks_of_its_answer_are_counted(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0", b"1", b"2", b"3"], [0, 1, 2, 3])
+    refused, *others = sent(parts)
+    assert len(others) == 3
+    acked_when_told: list[int] = []
+    batch_failed = scope.batch_failed
+
+    def told(record_count: int, error: KafkaSinkError) -> None:
+        batch_failed(record_count, error)
+        acked_when_told.append(scope.report().records)
+        with pytest.raises(DeliveryError, match=r"1 records failed, 3 were acked: .*INVALID_RECORD"):
+            scope.raise_error()
+
+    monkeypatch.setattr(scope, "batch_failed", told)
+    answers = [said(refused, ErrorCode.INVALID_RECORD), *(said(batch, STORED) for batch in others)]
+    delivery.answered(answers, parts.clock())
+    assert acked_when_told == [3]
+
+
+@pytest.mark.parametrize("codes", [(STORED, STORED), (STORED, OUT_OF_ORDER), (OUT_OF_ORDER, OUT_OF_ORDER)])
+def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_is_answered(
+    parts: Parts, codes: tuple[ErrorCode, ErrorCode]
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0", b"1", b"2", b"3", b"4"], [0] * 5)
+    (first,) = sent(parts)
+    delivery.answered([said(first, STORED)], parts.clock())
+    (failing,), (second,), (third,) = sent(parts), sent(parts), sent(parts)
+    delivery.answered([said(failing, ErrorCode.INVALID_RECORD)], parts.clock())
+    for batch, code in zip((second, third), codes, strict=True):
+        delivery.resolve_gaps(IDENTITY)
+        assert not sent(parts), "what comes next has to wait for what is in flight"
+        delivery.answered([said(batch, code)], parts.clock())
+    delivery.resolve_gaps(IDENTITY)
+    while batches := sent(parts):
+        delivery.answered([said(batch, STORED) for batch in batches], parts.clock())
+    assert scope.report().records == 4
+    assert not parts.accumulator.has_incomplete()
