@@ -49,7 +49,7 @@ def sink_loop(target: Target) -> Callable[[str, int], None]:
 
     def run(topic: str, rows: int) -> None:
         with producer.scope() as scope:
-            gatherer = Gatherer(scope)
+            gatherer = Gatherer(scope, TASK_LINGER_MS)
             for number in range(rows // BATCH_ROWS):
                 gatherer.add(TopicRecords(topic, batches[number % len(batches)]), number * BATCH_ROWS)
             gatherer.finish()

@@ -109,8 +109,6 @@ class Delivery:
             sequences = batch.queue.sequences
             if sequences is not None:
                 sequences.acked(batch)
-                if sequences.gap:
-                    self._gaps.add(batch.queue)
             scope = batch.scope  # read once: a discard in the task's thread sets it to None
             if scope is not None:
                 by_scope.setdefault(scope, []).append((batch, base_offset))

@@ -91,6 +91,11 @@ def concatenated(parts: Sequence[RecordColumns]) -> RecordColumns:
     )
 
 
+def copied(columns: RecordColumns) -> RecordColumns:
+    """The same rows in memory of their own, which keeps nothing else alive."""
+    return concatenated([columns, columns.slice(0, 0)])
+
+
 def _joined(columns: Sequence[pa.Array | None]) -> pa.Array | None:
     return None if columns[0] is None else pa.concat_arrays(columns)
 

@@ -43,7 +43,7 @@ def write_task(batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Fe
 def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
     with cache.scope(options.producer) as scope:
         try:
-            _append(batches, options.topic, scope)
+            _append(batches, options, scope)
             scope.flush()
         except Exception as error:
             error.add_note(_what_is_known(scope.report()))
@@ -51,11 +51,11 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
         return scope.report()
 
 
-def _append(batches: Iterable[SchemaAndBatch], topic: str | None, scope: SendScope) -> None:
-    gatherer = Gatherer(scope)
+def _append(batches: Iterable[SchemaAndBatch], options: SinkOptions, scope: SendScope) -> None:
+    gatherer = Gatherer(scope, options.producer.linger_ms)
     first_row = 0
     for schema, batch in batches:
-        for records in records_by_topic(batch, schema, topic, first_row=first_row):
+        for records in records_by_topic(batch, schema, options.topic, first_row=first_row):
             gatherer.add(records, first_row)
         first_row += batch.num_rows
     gatherer.finish()

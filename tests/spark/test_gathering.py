@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -39,8 +41,8 @@ class Owner:
     def check_alive(self) -> None: ...
 
 
-def gatherer(owner: Owner) -> Gatherer:
-    return Gatherer(SendScope(owner, lambda scope: None))
+def gatherer(owner: Owner, linger_ms: int = 3_600_000, clock: Callable[[], float] = lambda: 0.0) -> Gatherer:
+    return Gatherer(SendScope(owner, lambda scope: None), linger_ms, clock)
 
 
 def records(*values: bytes, topic: str = "t", large: bool = False) -> TopicRecords:
@@ -65,11 +67,49 @@ def test_with_many_partitions_batches_are_put_together_until_there_are_enough_ro
     assert owner.appends[1:] == [("t", [b"d"])]
 
 
-def test_enough_bytes_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_appended_as_it_is_after_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "MAX_BYTES", 100)
     owner = Owner(wanted=1000)
-    gatherer(owner).add(records(b"x" * 200), 0)
-    assert len(owner.appends) == 1
+    gathered = gatherer(owner)
+    gathered.add(records(b"a"), 0)
+    gathered.add(records(b"x" * 200), 1)
+    assert owner.appends == [("t", [b"a"]), ("t", [b"x" * 200])]
+
+
+def test_all_topics_together_hold_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "MAX_BYTES", 100)
+    owner = Owner(wanted=1000)
+    gathered = gatherer(owner)
+    for number in range(3):
+        gathered.add(records(b"x" * 40, topic=f"t{number}"), number)
+    assert [topic for topic, _ in owner.appends] == ["t0", "t1", "t2"]
+
+
+def test_nothing_is_held_longer_than_the_linger_time_once_something_comes() -> None:
+    owner = Owner(wanted=1000)
+    times = iter([0.0, 0.0, 0.9, 0.9, 1.0, 1.0])
+    gathered = gatherer(owner, linger_ms=1000, clock=lambda: next(times))
+    for number in range(2):
+        gathered.add(records(b"a", topic=f"t{number}"), number)
+    assert owner.appends == []
+    gathered.add(records(b"a", topic="t2"), 2)
+    assert [topic for topic, _ in owner.appends] == ["t0", "t1", "t2"]
+
+
+def test_without_linger_nothing_is_held() -> None:
+    owner = Owner(wanted=1000)
+    gatherer(owner, linger_ms=0).add(records(b"a"), 0)
+    assert owner.appends == [("t", [b"a"])]
+
+
+def test_what_is_held_keeps_the_batch_that_it_was_cut_from_no_longer_alive() -> None:
+    before = pa.total_allocated_bytes()
+    gathered = gatherer(Owner(wanted=1000))
+    for number in range(10):
+        whole = pa.array([b"x" * 1000] * 1000, pa.binary())
+        gathered.add(TopicRecords("t", RecordColumns(2, value=whole.slice(5, 2))), number)
+    del whole
+    assert pa.total_allocated_bytes() - before < 100_000
 
 
 def test_columns_of_another_type_are_not_put_together_with_those_before() -> None:

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
+from spark_kafka_sink.producer.send_scope import SendScope
+from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import rows as rows_module
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import sink_options
@@ -93,11 +95,21 @@ def test_outside_of_spark_there_is_no_partition() -> None:
 
 
 def test_over_many_partitions_small_batches_are_put_together_and_every_row_arrives_once(
-    kafka: Kafka, new_topic: NewTopic
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = new_topic(300)
-    rows = [Row(value=str(number), partition=number % 300) for number in range(2000)]
-    report = write_task(batches_of_rows(rows, topic), sink_options(options(kafka, topic=topic)), Feed())
-    assert report.records == 2000
-    assert report.batches < 2000
-    assert sorted(read_values(kafka, topic)) == list(range(2000))
+    appended: list[int] = []
+    append = SendScope.append
+
+    def counted(scope: SendScope, topic: str, columns: RecordColumns) -> None:
+        appended.append(columns.num_records)
+        append(scope, topic, columns)
+
+    monkeypatch.setattr(SendScope, "append", counted)
+    topic = new_topic(50)
+    rows = [Row(value=str(number), partition=number % 50) for number in range(4050)]
+    settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
+    report = write_task(batches_of_rows(rows, topic), settings, Feed())
+    # The first ten go out before the topic's partitions are known; then 40 rows for each of them.
+    assert appended == [10, 2000, 2000, 40]
+    assert report.records == 4050
+    assert sorted(read_values(kafka, topic)) == list(range(4050))
