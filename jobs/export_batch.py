@@ -27,9 +27,11 @@ def _export(line: CommandLine) -> ExitCode:
     sink_options(options)  # before Spark starts, which takes seconds
     spark = spark_session(settings, "export_batch")
     try:
-        print(sks.publish(batch_records(spark, settings), options=options), flush=True)
+        report = sks.publish(batch_records(spark, settings), options=options)
     finally:
         spark.stop()
+    # Here, as it would drown among the lines that Spark prints while it stops.
+    print(report, flush=True)
     return ExitCode.OK
 
 

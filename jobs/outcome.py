@@ -21,11 +21,13 @@ class ExitCode(IntEnum):
     KAFKA = 3  # not reached, or not everything delivered or read: worth a retry
     DIFFERENCE = 4  # the topic does not hold what the source does
     INTERRUPTED = 130  # Ctrl-C, as shells have it
+    TERMINATED = 143  # SIGTERM, as shells have it
 
 
 HELP = """\
 exit codes: 0 done; 1 failed for another reason (source, Spark); 2 command line, settings, options or columns are wrong;
-3 Kafka was not reached, or not everything was delivered or read back; 4 differences found; 130 interrupted.
+3 Kafka was not reached, or not everything was delivered or read back; 4 differences found; 130 interrupted (Ctrl-C);
+143 ended by SIGTERM: publish_stream stops its query and prints its report first, the others end at once.
 spark-submit passes them on in client mode."""
 
 

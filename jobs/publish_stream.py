@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import spark_kafka_sink as sks
 from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
+from jobs.sigterm import sigterm_noticed
 from jobs.sources import stream_records
 from spark_kafka_sink.spark.data_source import NAME
 from spark_kafka_sink.spark.options import sink_options
@@ -22,6 +25,7 @@ from spark_kafka_sink.spark.report_text import summary, table
 
 PROGRESS_EACH_S = 10
 AVAILABLE_NOW = "availableNow"
+POLL_S = 1  # how soon SIGTERM is noticed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,15 +38,23 @@ def _publish(line: CommandLine) -> ExitCode:
     sink_options(settings.texts("sink"))  # before Spark starts, which takes seconds
     checkpoint = settings.required("query", "checkpoint")
     spark = spark_session(settings, settings.text("query", "name") or "publish_stream")
+    metrics = None
     try:
         metrics = sks.register(spark)
+        terminated = sigterm_noticed(spark)
         query = _start(stream_records(spark, settings), settings, checkpoint)
         try:
-            _follow(query, metrics)
+            _follow(query, metrics, terminated)
         finally:
             query.stop()
     finally:
         spark.stop()
+        # Here, as it would drown among the lines that Spark prints while it stops.
+        if metrics is not None:
+            _print_all(metrics)
+    if terminated.is_set():
+        print("stopped by SIGTERM; the next run goes on from the checkpoint", flush=True)
+        return ExitCode.TERMINATED
     return ExitCode.OK
 
 
@@ -60,15 +72,19 @@ def _start(records: Any, settings: Settings, checkpoint: str) -> StreamingQuery:
     return query
 
 
-def _follow(query: StreamingQuery, metrics: sks.DeliveryMetrics) -> None:
-    """Says what is delivered each PROGRESS_EACH_S, and all of it at the end. A query that failed raises here."""
-    try:
-        while not query.awaitTermination(PROGRESS_EACH_S):
+def _follow(query: StreamingQuery, metrics: sks.DeliveryMetrics, terminated: threading.Event) -> None:
+    """Until the query ends or SIGTERM came; says what is delivered each PROGRESS_EACH_S. A query that failed raises here."""
+    next_progress = time.monotonic() + PROGRESS_EACH_S
+    while not (terminated.is_set() or query.awaitTermination(POLL_S)):
+        if time.monotonic() >= next_progress:
+            next_progress += PROGRESS_EACH_S
             print(_delivered(metrics), flush=True)
-    finally:
-        print(_delivered(metrics))
-        if metrics.committed:
-            print(table(metrics.committed), flush=True)
+
+
+def _print_all(metrics: sks.DeliveryMetrics) -> None:
+    print(_delivered(metrics))
+    if metrics.committed:
+        print(table(metrics.committed), flush=True)
 
 
 def _delivered(metrics: sks.DeliveryMetrics) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.outcome import ExitCode
-from tests.jobs.job_process import CHECKOUT, Ended, JobProcess
+from tests.jobs.job_process import CHECKOUT, Ended, JobProcess, environment, spark_arguments
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
@@ -92,3 +95,33 @@ def test_records_of_one_topic_go_to_another_as_they_are(stream: Stream, new_topi
     assert (made.code, copied.code) == (ExitCode.OK, ExitCode.OK), copied.err
     assert stream.read(target) == stream.read(source)
     assert len(stream.read(target)) == 80
+
+
+def test_sigterm_stops_the_query_and_the_report_comes_last(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
+    topic = new_topic(1)
+    submit = [str(Path(sys.executable).with_name("spark-submit")), *spark_arguments()]
+    job = [str(CHECKOUT / "jobs" / "publish_stream.py"), str(CHECKOUT / "conf" / "publish_rate.toml")]
+    sets = [f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}", f"sink.topic={topic}", "query.trigger=500 milliseconds"]
+    with subprocess.Popen(
+        [*submit, *job, *(argument for override in sets for argument in ("--set", override))],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            running = next(line for line in process.stdout if line.startswith("committed so far: ") and " records" in line)
+            process.terminate()
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+    assert process.returncode == ExitCode.TERMINATED, running + out
+    committed = re.search(r"^committed so far: ([0-9,]+) records", out, re.MULTILINE)
+    assert committed
+    # A micro-batch that was being written is not committed, and comes again.
+    assert 0 < int(committed[1].replace(",", "")) <= len(read_topic(kafka.bootstrap_servers, topic))
+    assert topic in out[committed.end() :]
+    assert out.endswith("stopped by SIGTERM; the next run goes on from the checkpoint\n")
