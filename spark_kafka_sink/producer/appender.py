@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import RecordTooLargeError, UsageError
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 from spark_kafka_sink.producer.append_plan import GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
 from spark_kafka_sink.producer.producer_batch import OpenBatch
@@ -37,8 +37,9 @@ MAX_BYTES = 12 * 1024 * 1024
 # seventh (100 bytes) to a quarter (1 KB) less CPU than to copy them.
 STAY_CHUNKS = 2
 # A block that was encoded is held by the slowest of its partitions. This part of the pool is never blocks, so that a partition
-# without a leader does not hold up the others; and an append takes no less than half of that part at once.
+# without a leader does not hold up the others; an append that has waited so long asks for no more than half of that part.
 KEPT_FROM_BLOCKS = 4
+PATIENCE_S = 0.1
 # A record without key, value and headers: length, attributes, both deltas, key length, value length, header count.
 MIN_RECORD_SIZE = 7
 # More than any open batch's age: its records expire before (delivery.timeout.ms is at most 25 days).
@@ -122,11 +123,12 @@ class Appender:
     def _plan_with_memory(self, start: int, scope: SendScope, rows: GroupedRows, deadline: float) -> tuple[Plan, list[Chunk]]:
         """Deal the rows to batches, with the memory it takes, and claim those batches for writing."""
         memory: list[Chunk] = []
+        patient = True
         while True:
             with self._accumulator.lock:
                 free = self._pool.free_chunks + len(memory)
                 # After a wait what was waited for is what there is: to ask for more might be to wait for ever.
-                most = len(memory) or min(max(free, self._min_chunks), self._max_chunks)
+                most = len(memory) or (self._max_chunks if patient else min(max(free, self._min_chunks), self._max_chunks))
                 plan = self._planner.plan(start, scope, rows, most, stay=self._may_stay(rows, start, free))
                 if len(memory) < plan.chunks:
                     more = self._pool.try_allocate(plan.chunks - len(memory))
@@ -139,9 +141,14 @@ class Appender:
                 self._accumulator.memory_waiters += 1
             # What is held is given back first: two appends that each hold a part of what the other needs would wait for ever.
             self._pool.deallocate(memory)
+            memory = []
             try:
                 self._wakeup()
-                memory = self._pool.allocate(plan.chunks, deadline)
+                memory = self._pool.allocate(plan.chunks, min(deadline, time.monotonic() + PATIENCE_S) if patient else deadline)
+            except BufferExhaustedError:
+                if not patient:
+                    raise
+                patient = False
             finally:
                 with self._accumulator.lock:
                     self._accumulator.memory_waiters -= 1
