@@ -101,13 +101,14 @@ class BufferPool:
         with self._lock:
             return self._take_now(n_chunks)
 
-    def allocate(self, n_chunks: int, deadline_s: float) -> list[Chunk]:
-        """`n_chunks` chunks, waiting for them until `deadline_s` on time.monotonic's clock.
+    def allocate(self, n_chunks: int, deadline_s: float, begun_s: float | None = None) -> list[Chunk]:
+        """`n_chunks` chunks, waiting for them until `deadline_s` on time.monotonic's clock. An error counts from `begun_s` on, if
+        that is not now.
 
         Raises as `try_allocate` does, UsageError when the pool is closed meanwhile, and BufferExhaustedError at the deadline.
         """
         self._check_fits(n_chunks)
-        begun = time.monotonic()
+        begun = time.monotonic() if begun_s is None else begun_s
         with self._lock:
             chunks = self._take_now(n_chunks)
             if chunks is not None:
@@ -182,7 +183,7 @@ class BufferPool:
 
     def _wait(self, waiter: _Waiter, begun: float, deadline_s: float) -> list[Chunk]:
         try:
-            waiter.done.wait(min(max(deadline_s - begun, 0), threading.TIMEOUT_MAX))
+            waiter.done.wait(min(max(deadline_s - time.monotonic(), 0), threading.TIMEOUT_MAX))
         except BaseException:  # an interrupt must not keep the place in the queue, nor the memory
             with self._lock:
                 self._leave(waiter)

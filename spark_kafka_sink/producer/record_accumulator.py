@@ -57,6 +57,12 @@ class RecordAccumulator:
         queue = self._queues[topic][partition] = PartitionQueue(topic, partition, leader)
         return queue
 
+    def oldest_age_ms(self, now_ms: int) -> int:
+        """How long ago the first batch that is not finished was begun; 0 without any."""
+        for batch in self._incomplete.values():
+            return now_ms - batch.created_ms
+        return 0
+
     def close_open(self, queue: PartitionQueue) -> None:
         """No more records for the queue's open batch: it is full, or another scope's records come next."""
         batch = queue.open
