@@ -33,6 +33,9 @@ ROWS_PER_PARTITION = 40
 # Bytes encoded at once, so that large rows do not double the memory of an Arrow batch. A call has a fixed cost of some 0.5 ms
 # (its Python, cold in the processor's caches), so 10,000 rows of 1 KB in three calls of 4 MB took 0.78 us a row and in one 0.50.
 MAX_BYTES = 12 * 1024 * 1024
+# Of rows larger than this a call has few anyway: 12 MB of rows of 100 KB took 46 MB more of memory than 4 MB.
+LARGE_ROW = 8 * 1024
+MAX_BYTES_OF_LARGE_ROWS = 4 * 1024 * 1024
 # Chunks that a partition's rows of one append must fill on average to be sent from where they were encoded, which takes a
 # seventh (100 bytes) to a quarter (1 KB) less CPU than to copy them.
 STAY_CHUNKS = 2
@@ -225,14 +228,16 @@ class Appender:
 
 
 def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
-    """First and last row of parts of at most so many rows and, but for a single larger row, MAX_BYTES bytes."""
-    if len(sizes) <= max_rows and int(sizes.sum()) <= MAX_BYTES:
+    """First and last row of parts of at most so many rows and, but for a single larger row, so many bytes."""
+    total = int(sizes.sum())
+    max_bytes = MAX_BYTES if total <= LARGE_ROW * len(sizes) else MAX_BYTES_OF_LARGE_ROWS
+    if len(sizes) <= max_rows and total <= max_bytes:
         yield 0, len(sizes)
         return
     ends = np.cumsum(sizes)
     start = done = 0
     while start < len(sizes):
-        by_bytes = int(np.searchsorted(ends, done + MAX_BYTES, side="right"))
+        by_bytes = int(np.searchsorted(ends, done + max_bytes, side="right"))
         stop = min(max(start + 1, min(by_bytes, start + max_rows)), len(sizes))
         yield start, stop
         start, done = stop, int(ends[stop - 1])
