@@ -20,6 +20,11 @@ Sizes = NDArray[np.int64]
 Partitions = NDArray[np.int32]
 
 
+# Bytes. Larger rows are always copied together: blocks of them, freed by another thread than the one that made them, stayed with
+# Arrow's allocator, which took 45 MB more than the chunks.
+LARGE_ROW = 8 * 1024
+
+
 @dataclass(slots=True)
 class Plan:
     """Pieces: consecutive rows, in partition order, that go to one batch each; parallel lists, one entry a piece.
@@ -51,7 +56,7 @@ class GroupedRows:
     """Rows of one topic in partition order: run i, of partition partition_ids[i], is rows starts[i] to starts[i + 1].
 
     ends[j] is the number of bytes of the rows before j at most, shape (n + 1,). timestamps is in partition order too.
-    long_runs: the runs are long enough to be sent from where they are encoded; others are better copied together.
+    long_runs: the runs are long enough, of small enough rows, to be sent from where they are encoded; others are better copied.
     """
 
     topic: str
@@ -82,7 +87,7 @@ class GroupedRows:
             timestamps = None if timestamps is None else timestamps[groups.order]
         ends = np.zeros(len(sizes) + 1, dtype=np.int64)
         np.cumsum(sizes, out=ends[1:])
-        long_runs = int(ends[-1]) >= long_from * len(groups.partition_ids)
+        long_runs = long_from * len(groups.partition_ids) <= int(ends[-1]) <= LARGE_ROW * len(sizes)
         return cls(topic, columns, groups.order, groups.partition_ids, groups.starts, ends, timestamps, now, long_runs)
 
     def timestamp(self, row: int) -> int:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
-from spark_kafka_sink.producer.append_plan import GroupedRows, Partitions, Plan, Planner, Sizes
+from spark_kafka_sink.producer.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
 from spark_kafka_sink.producer.producer_batch import OpenBatch
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
@@ -33,8 +33,7 @@ ROWS_PER_PARTITION = 40
 # Bytes encoded at once, so that large rows do not double the memory of an Arrow batch. A call has a fixed cost of some 0.5 ms
 # (its Python, cold in the processor's caches), so 10,000 rows of 1 KB in three calls of 4 MB took 0.78 us a row and in one 0.50.
 MAX_BYTES = 12 * 1024 * 1024
-# Of rows larger than this a call has few anyway: 12 MB of rows of 100 KB took 46 MB more of memory than 4 MB.
-LARGE_ROW = 8 * 1024
+# Of large rows a call has few anyway.
 MAX_BYTES_OF_LARGE_ROWS = 4 * 1024 * 1024
 # Chunks that a partition's rows of one append must fill on average to be sent from where they were encoded, which takes a
 # seventh (100 bytes) to a quarter (1 KB) less CPU than to copy them.

@@ -162,6 +162,15 @@ def test_long_runs_of_rows_are_sent_from_where_they_were_encoded_and_count_in_th
     assert parts.pool.available == parts.pool.total
 
 
+def test_large_rows_are_copied() -> None:
+    parts = make_parts()
+    parts.append(parts.scope(), [b"x" * 100_000, b"y" * 100_000], [0, 1])
+    first, second = parts.drain_all()
+    blocks = [{id(piece.obj) for piece in batch.memory.pieces()} for batch in (first, second)]
+    assert not blocks[0] & blocks[1]
+    give_back(parts, [first, second])
+
+
 def rounds_until_memory_is_out(parts: Parts, values: list[bytes | None], partitions: list[int], stuck: int) -> int:
     """Appends the rows again and again, at most 100 times; everything goes out at once but what is for the `stuck` partition."""
     scope = parts.scope()
