@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, Consumer, K
 
 REQUEST_TIMEOUT_S = 10.0
 CONSUME_AT_ONCE = 10_000
+LEADER_NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 class Witnessed(NamedTuple):
@@ -39,7 +40,7 @@ def read_topic(
     deadline = time.monotonic() + deadline_s
     with _consumer(bootstrap_servers, isolation_level) as consumer:
         wanted = sorted(partitions if partitions is not None else _partitions(consumer, topic))
-        ends = {partition: _high_watermark(consumer, topic, partition) for partition in wanted}
+        ends = {partition: _high_watermark(consumer, topic, partition, deadline) for partition in wanted}
         found: dict[int, list[Witnessed]] = {partition: [] for partition in wanted}
         for message in _messages(consumer, topic, ends, deadline):
             record = _witnessed(message)
@@ -75,11 +76,18 @@ def _partitions(consumer: Consumer, topic: str) -> list[int]:
     return list(description.partitions)
 
 
-def _high_watermark(consumer: Consumer, topic: str, partition: int) -> int:
-    watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
-    if watermarks is None:
-        raise TimeoutError(f"no leader of {topic}-{partition} told its high watermark within {REQUEST_TIMEOUT_S:g} s")
-    return watermarks[1]
+def _high_watermark(consumer: Consumer, topic: str, partition: int, deadline: float) -> int:
+    while True:
+        try:
+            watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            # Metadata name a leader before it has opened the log of a partition that has just been made.
+            if error.args[0].code() not in LEADER_NOT_YET or time.monotonic() > deadline:
+                raise
+            continue
+        if watermarks is None:
+            raise TimeoutError(f"no leader of {topic}-{partition} told its high watermark within {REQUEST_TIMEOUT_S:g} s")
+        return watermarks[1]
 
 
 def _messages(consumer: Consumer, topic: str, ends: dict[int, int], deadline: float) -> Iterator[Message]:
