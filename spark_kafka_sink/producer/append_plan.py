@@ -30,12 +30,14 @@ class Plan:
     """Pieces: consecutive rows, in partition order, that go to one batch each; parallel lists, one entry a piece.
 
     A batch is None until the memory for a new one is there. full: no more rows come to it. Piece i ends where the next begins,
-    the last one at `stop`. chunks: what it all takes at most. stay: the pieces are sent from where they are encoded.
-    With 1,000 partitions there are 1,000 pieces an append, so each list costs 30 ns a piece where an object a piece took 300.
+    the last one at `stop`. chunks: what it all takes at most; no more than max_chunks, but for a first piece that needs more.
+    stay: the pieces are sent from where they are encoded. With 1,000 partitions there are 1,000 pieces an append, so each list
+    costs 30 ns a piece where an object a piece took 300.
     """
 
     stop: int
-    stay: bool = False
+    max_chunks: int
+    stay: bool
     queues: list[PartitionQueue] = field(default_factory=list)
     batches: list[OpenBatch | None] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
@@ -115,7 +117,7 @@ class Planner:
         of 1,000 partitions."""
         queues = self._accumulator.queues(rows.topic)
         batch_size, chunk_size = self._batch_size, self._chunk_size
-        plan = Plan(start, stay)
+        plan = Plan(start, max_chunks, stay)
         batches, full = plan.batches, plan.full
         first = max(bisect_right(rows.starts, start) - 1, 0)
         sizes = np.diff(rows.ends[rows.starts[first:]]).tolist()
@@ -138,21 +140,12 @@ class Planner:
                 plan.starts.append(position)
                 full.append(left < size // (stop - position))  # no room for another row
                 plan.stop = stop
-            elif not self._cut(plan, queue, batch, rows, position, stop, max_chunks):
+            elif not self._cut(plan, queue, batch, rows, position, stop):
                 break
             position = stop
         return plan
 
-    def _cut(
-        self,
-        plan: Plan,
-        queue: PartitionQueue,
-        batch: OpenBatch | None,
-        rows: GroupedRows,
-        start: int,
-        stop: int,
-        max_chunks: int,
-    ) -> bool:
+    def _cut(self, plan: Plan, queue: PartitionQueue, batch: OpenBatch | None, rows: GroupedRows, start: int, stop: int) -> bool:
         """Deal a run that does not fit into one open batch. False when the memory of this round is dealt."""
         while start < stop:
             room = self._batch_size - (batch.size if batch else 0)
@@ -164,7 +157,7 @@ class Planner:
                 size = rows.bytes_before(end) - rows.bytes_before(start)
                 free = 0 if plan.stay or batch is None else batch.memory.room
                 chunks = max(0, -(-(size - free) // self._chunk_size))
-                if plan.chunks + chunks > max_chunks and plan.starts:
+                if plan.chunks + chunks > plan.max_chunks and plan.starts:
                     return False
                 plan.add(queue, batch, start, end, full=end < stop or room - size < size // (end - start), chunks=chunks)
             elif batch is not None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
 from spark_kafka_sink.producer.producer_batch import OpenBatch
@@ -60,7 +61,7 @@ class Appender:
         self._max_chunks = max(pool.capacity // 2, 1)
         self._batch_size = min(config.batch_size, config.max_request_size - HEADER_SIZE, self._max_chunks * pool.chunk_size)
         # Room for two batches at least, so that there is always a next one.
-        self._kept_from_blocks = max(pool.capacity // KEPT_FROM_BLOCKS, 2 * -(-self._batch_size // pool.chunk_size))
+        self._kept_from_blocks = max(pool.capacity // KEPT_FROM_BLOCKS, 2 * pool.chunks_for(self._batch_size))
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size)
         self._max_record_size = min(config.max_request_size, pool.capacity * pool.chunk_size)
         self._max_block_s = config.max_block_ms / 1000
@@ -165,11 +166,11 @@ class Appender:
     def _may_stay(self, rows: GroupedRows, start: int, free_chunks: int) -> bool:
         needed = (rows.bytes_before(-1) - rows.bytes_before(start)) // self._pool.chunk_size + 1
         enough = free_chunks - needed >= self._kept_from_blocks
-        return rows.long_runs and enough and self._accumulator.oldest_age_ms(_now_ms()) <= STUCK_MS
+        return rows.long_runs and enough and self._accumulator.oldest_age_ms(monotonic_ms()) <= STUCK_MS
 
     def _batches(self, scope: SendScope, rows: GroupedRows, plan: Plan) -> list[OpenBatch]:
         """The batch of each piece; the new ones are nobody's yet."""
-        created_ms = _now_ms()
+        created_ms = monotonic_ms()
         return [
             batch or OpenBatch(queue, scope, created_ms, rows.timestamp(start))
             for queue, batch, start in zip(plan.queues, plan.batches, plan.starts, strict=True)
@@ -201,7 +202,7 @@ class Appender:
         block = SharedChunks()
         for batch, piece in zip(batches, pieces, strict=True):
             batch.memory.share(piece, block)
-        needed = -(-sum(map(len, pieces)) // self._pool.chunk_size)
+        needed = self._pool.chunks_for(sum(map(len, pieces)))
         block.lend(memory[-needed:])
         del memory[-needed:]
 
@@ -240,10 +241,6 @@ def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
         stop = min(max(start + 1, min(by_bytes, start + max_rows)), len(sizes))
         yield start, stop
         start, done = stop, int(ends[stop - 1])
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:

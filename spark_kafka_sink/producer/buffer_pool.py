@@ -81,6 +81,10 @@ class BufferPool:
         with self._lock:
             return max(self._available_chunks(), 0) * self.chunk_size
 
+    def chunks_for(self, size: int) -> int:
+        """How many chunks hold so many bytes."""
+        return -(-size // self.chunk_size)
+
     @property
     def free_chunks(self) -> int:
         """Chunks nobody holds, made or not; negative while it is overdrawn."""

@@ -12,6 +12,7 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.partitioners import DefaultPartitioner
@@ -44,7 +45,7 @@ class Producer:
         self._lock = Lock()
         self._scopes = 0
         self._idle_close_ms = idle_close_ms
-        self._idle_since_ms = time.monotonic_ns() // 1_000_000
+        self._idle_since_ms = monotonic_ms()
         self._closed = False
         self._pool = BufferPool(self.config.buffer_memory, min(CHUNK_SIZE, max(self.config.buffer_memory, 1)))
         self._metadata = ProducerMetadata(self.config)
@@ -177,7 +178,7 @@ class Producer:
     # Inside
 
     def _cluster_with(self, topic: str, deadline: float) -> Cluster:
-        now_ms = time.monotonic_ns() // 1_000_000
+        now_ms = monotonic_ms()
         self._metadata.add(topic, now_ms)
         cluster = self._metadata.fetch()
         if cluster.partition_count(topic) is not None:
@@ -192,7 +193,7 @@ class Producer:
             return
         with self._lock:
             self._scopes -= 1
-            self._idle_since_ms = time.monotonic_ns() // 1_000_000
+            self._idle_since_ms = monotonic_ms()
         self._sender.wakeup()
 
     def _ms_until_idle_close(self, now_ms: int) -> int | None:

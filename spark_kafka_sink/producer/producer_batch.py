@@ -134,7 +134,7 @@ class SealedBatch:
         """Of a compressed batch only the compressed bytes are needed from now on: the pool counts those instead."""
         if self.codec is Codec.NONE:
             return
-        compressed = pool.overdraw(-(-self.size // pool.chunk_size))
+        compressed = pool.overdraw(pool.chunks_for(self.size))
         for chunk in compressed:
             chunk.lend()
         self.memory.give_back(pool)

@@ -10,6 +10,7 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 # Answers about a topic that waiting does not change, and what to do about them (Java's maybeThrowExceptionForTopic). All others
@@ -57,7 +58,7 @@ class ProducerMetadata(Metadata):
         while True:
             with self._changed:
                 self._check_open(topic)
-                self.add(topic, time.monotonic_ns() // 1_000_000)
+                self.add(topic, monotonic_ms())
                 if self._cluster.partition_count(topic) is not None:
                     return self._cluster
             self._ask(topic, begun, mark, deadline, wakeup)

@@ -166,14 +166,8 @@ class SendScope:
         known = base_offset >= 0
         first, last = (base_offset, base_offset + batch.record_count - 1) if known else (NO_OFFSET, NO_OFFSET)
         partition = PartitionReport(batch.record_count, batch.raw_size, first, last)
-        of_partition = report.partitions.get((queue.topic, queue.partition))
-        if of_partition is None:
-            report.partitions[queue.topic, queue.partition] = partition
-        else:
-            of_partition.add(partition)
-        histogram = report.ack_latency.get(queue.topic)
-        if histogram is None:
-            histogram = report.ack_latency[queue.topic] = [0] * LATENCY_BUCKETS
+        report.partitions.setdefault((queue.topic, queue.partition), PartitionReport()).add(partition)
+        histogram = report.ack_latency.setdefault(queue.topic, [0] * LATENCY_BUCKETS)
         histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
 
     def batch_failed(self, record_count: int, error: KafkaSinkError) -> None:

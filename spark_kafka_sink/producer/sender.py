@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,6 +11,7 @@ from contextlib import ExitStack
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UsageError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.delivery import Delivery
 from spark_kafka_sink.producer.error_policy import Action
@@ -105,7 +105,7 @@ class Sender:
     def _run(self) -> None:
         try:
             while not self._ended():
-                self._run_once(_now_ms())
+                self._run_once(monotonic_ms())
         except Exception as error:  # whatever it is, nobody may wait for an answer that will not come
             log.exception("the sender's thread failed")
             self.failure = KafkaSinkError(f"the sender's thread failed: {type(error).__name__}: {error}")
@@ -125,7 +125,7 @@ class Sender:
             return True
         if self._accumulator.has_incomplete():
             return False
-        return self._closing or self._idle_since_ms(_now_ms()) is None
+        return self._closing or self._idle_since_ms(monotonic_ms()) is None
 
     def _run_once(self, now_ms: int) -> None:
         self._delivery.expire(now_ms)
@@ -133,7 +133,7 @@ class Sender:
             self._identity.renew()
         timeout = min(self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
         for response in self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
-            self._answered(response, _now_ms())
+            self._answered(response, monotonic_ms())
 
     def _why_unsent(self, node: int | None) -> str:
         if node is None:
@@ -247,10 +247,6 @@ class Sender:
         if action is Action.FATAL:
             text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
             self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def compression_ratio(before: float, batch: SealedBatch) -> float:

@@ -213,8 +213,7 @@ def test_after_one_of_five_fails_for_good_the_others_are_renumbered_under_a_new_
     assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
 
 
-def test_the_first_batch_of_an_identity_goes_alone() -> None:
-    line = Line()
+def assert_one_goes_alone_until_it_is_stored(line: Line) -> None:
     line.send(1)
     line.send(1)
     assert len(line.wire) == 1
@@ -222,6 +221,11 @@ def test_the_first_batch_of_an_identity_goes_alone() -> None:
     line.send(1)
     line.send(1)
     assert len(line.wire) == 2
+
+
+def test_the_first_batch_of_an_identity_goes_alone() -> None:
+    line = Line()
+    assert_one_goes_alone_until_it_is_stored(line)
 
 
 def test_the_first_batch_of_a_new_epoch_goes_alone_though_the_old_epoch_was_known() -> None:
@@ -231,13 +235,7 @@ def test_the_first_batch_of_a_new_epoch_goes_alone_though_the_old_epoch_was_know
     line.send(1)
     line.deliver("refuse for good")
     assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
-    line.send(1)
-    line.send(1)
-    assert len(line.wire) == 1
-    line.deliver("store")
-    line.send(1)
-    line.send(1)
-    assert len(line.wire) == 2
+    assert_one_goes_alone_until_it_is_stored(line)
 
 
 def test_after_its_topic_was_unknown_a_batch_goes_alone_until_one_is_stored_again() -> None:
@@ -247,13 +245,7 @@ def test_after_its_topic_was_unknown_a_batch_goes_alone_until_one_is_stored_agai
     line.send(1)
     line.sequences.topic_unknown()
     line.deliver("refuse for now")
-    line.send(1)  # the retry
-    line.send(1)
-    assert len(line.wire) == 1
-    line.deliver("store")
-    line.send(1)
-    line.send(1)
-    assert len(line.wire) == 2
+    assert_one_goes_alone_until_it_is_stored(line)  # the retry
 
 
 def test_a_batch_whose_answer_was_lost_keeps_its_numbers() -> None:

@@ -153,3 +153,5 @@ def test_stop_may_be_called_twice() -> None:
     listener = CommitListener(lambda report: None, lambda: None)
     listener.stop()
     listener.stop()
+    with pytest.raises(OSError):
+        send_refusal(listener.address)

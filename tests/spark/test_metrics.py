@@ -54,6 +54,7 @@ def test_a_feed_to_nowhere_takes_reports() -> None:
     feed.task_done(DeliveryReport())
     feed.committed([DeliveryReport()])
     feed.refused()
+    assert feed == Feed()
 
 
 def test_a_commit_reports_the_sum_of_its_tasks() -> None:

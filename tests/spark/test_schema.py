@@ -44,8 +44,9 @@ def test_the_topic_option_wins_over_a_topic_column_of_any_type() -> None:
 
 def test_bigint_timestamps_and_void_columns_are_accepted() -> None:
     void = t.NullType()
-    sink_schema(struct(value=t.StringType(), timestamp=t.LongType()), "events")
-    sink_schema(struct(value=void, key=void, headers=void, topic=void, partition=void, timestamp=void), None)
+    assert sink_schema(struct(value=t.StringType(), timestamp=t.LongType()), "events").timestamp == 1
+    of_void = sink_schema(struct(value=void, key=void, headers=void, topic=void, partition=void, timestamp=void), None)
+    assert (of_void.value, of_void.key, of_void.timestamp) == (0, 1, 5)
 
 
 def test_headers_are_compared_without_nullability() -> None:
