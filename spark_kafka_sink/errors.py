@@ -47,6 +47,12 @@ class UsageError(LocalError):
     code = "USAGE"
 
 
+class SerializationError(LocalError):
+    """A serializer cannot make bytes of a key or value, or of a column; names which, its type and what is wanted."""
+
+    code = "SERIALIZATION"
+
+
 class RecordError(LocalError):
     """One record cannot be written: a null topic, a partition out of range, a null header key. Names the row."""
 

@@ -10,14 +10,8 @@ HARMLESS: Mapping[str, str] = {
     "client.dns.lookup": "every address of a name is tried in turn",
     "config.providers.automatic": "no configuration providers exist here",
     "enable.metrics.push": "no client metrics are pushed to brokers",
-    "metadata.recovery.rebootstrap.trigger.ms": "bootstrap servers are asked again when no known broker can be reached",
-    "metadata.recovery.strategy": "bootstrap servers are asked again when no known broker can be reached",
     "metric.reporters": "register(spark) returns the metrics",
-    "metrics.num.samples": "register(spark) returns the metrics",
     "metrics.recording.level": "register(spark) returns the metrics",
-    "metrics.sample.window.ms": "register(spark) returns the metrics",
-    "partitioner.adaptive.partitioning.enable": "partitions of slow brokers are chosen like any other",
-    "partitioner.availability.timeout.ms": "partitions of slow brokers are chosen like any other",
     "transaction.timeout.ms": "there are no transactions yet",
 }
 

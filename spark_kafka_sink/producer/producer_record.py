@@ -1,0 +1,43 @@
+"""One record as a user hands it over, and what is known of it once it was acked (Java's classes of the same names)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRecord:
+    """What `Producer.send` is given. value, key: what their serializers take. timestamp: ms since the epoch, None: now.
+
+    partition: None lets the partitioner decide.
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers = ()
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was stored. partition, offset: -1 where that is not known (acks=0; a duplicate; a record that failed).
+
+    timestamp: ms since the epoch, the broker's where the topic is set to LogAppendTime; -1 for a record that failed.
+    serialized sizes: bytes; -1 for null.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+    @property
+    def has_offset(self) -> bool:
+        return self.offset >= 0
