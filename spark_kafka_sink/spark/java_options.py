@@ -18,14 +18,9 @@ HARMLESS: Mapping[str, str] = {
 # Ignoring one of these would send other bytes, to another place, or in another way than was asked for.
 REFUSED: Mapping[str, str] = {
     "config.providers": "configuration providers are not supported: give the values themselves",
-    "interceptor.classes": "Java interceptors cannot run here; change the columns of the DataFrame instead",
-    "partitioner.class": "Java partitioners cannot run here; give a partition column instead",
     "security.providers": "Java security providers cannot run here",
     "transaction.two.phase.commit.enable": "transactions are not supported yet",
     "transactional.id": "transactions are not supported yet",
-    "value.serializer": "values are written as the bytes that the value column holds; cast the column instead",
-    # Spark's own sink refuses this one too: KafkaSourceProvider.kafkaParamsForProducer.
-    "key.serializer": "keys are written as the bytes that the key column holds; cast the column instead",
 }
 
 REFUSED_PREFIXES: Mapping[str, str] = {

@@ -125,6 +125,11 @@ def test_no_value_of_a_refused_option_is_ever_printed(name: str) -> None:
     assert "hunter2" not in refused(**{f"kafka.{name}": "hunter2"})
 
 
+def test_plugins_are_taken_as_the_producer_takes_them() -> None:
+    producer = sink_options({**SERVERS, "kafka.key.serializer": "long", "kafka.interceptor.classes": "a.B, a.C"}).producer
+    assert (producer.key_serializer, producer.interceptor_classes) == ("long", ("a.B", "a.C"))
+
+
 @pytest.mark.parametrize("name", HARMLESS)
 def test_an_option_of_javas_producer_that_changes_nothing_here_is_ignored_with_one_warning(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
