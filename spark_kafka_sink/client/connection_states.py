@@ -135,6 +135,10 @@ class ClusterConnectionStates:
         """Whether it was tried or connected, and is not now."""
         return self.state(node_id) is S.DISCONNECTED
 
+    def open_nodes(self) -> list[int]:
+        """The nodes that there is a connection to, or one being made."""
+        return [node_id for node_id, node in self._nodes.items() if node.state is not S.DISCONNECTED]
+
     def is_preparing(self, node_id: int) -> bool:
         return self.state(node_id) in (S.CONNECTING, S.CHECKING_API_VERSIONS)
 

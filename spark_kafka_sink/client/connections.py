@@ -271,6 +271,13 @@ class Connections:
         happened.outcomes.extend(Outcome(request, None, error) for request in failed)
         happened.lost.append(Lost(self.label(node_id), error, idle))
 
+    def close_all(self, error: PeerError, now_ms: int) -> list[Outcome]:
+        """End every connection, made or being made; what was in flight fails with `error`."""
+        happened = Happened()
+        for node_id in self.states.open_nodes():
+            self._disconnect(node_id, error, now_ms, happened)
+        return happened.outcomes
+
     def _handle_timeouts(self, now_ms: int, happened: Happened) -> None:
         for node_id, deadline_ms in self.states.setup_deadlines().items():
             if deadline_ms <= now_ms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from spark_kafka_sink.client.cluster import Cluster, Node, TopicMetadata
 from spark_kafka_sink.client.leader_epochs import is_newer, merge_partitions, with_leader
 from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -41,6 +42,9 @@ class Metadata:
         self._changed = threading.Condition(threading.RLock())
         self._cluster = Cluster()
         self._seen: dict[str, TopicMetadata] = {}  # each topic's last partitions and newest epochs, kept through errors
+        # Ids under which a topic was deleted. A broker that has not heard of that yet would bring the dead topic back (Java takes
+        # whichever id came last): epochs do not tell, as each topic counts its own.
+        self._gone_ids: dict[str, set[uuid.UUID | None]] = {}
         self._max_age_ms = config.metadata_max_age_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._version = self._full_version = 1  # nothing is known yet: an update is wanted
@@ -140,21 +144,24 @@ class Metadata:
 
             return MetadataRequestAndVersion(body, self._version, partial)
 
-    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> None:
+    def asking(self, node_label: str, doing: str) -> None:
+        with self._changed:
+            self._answers.asking(node_label, doing)
+
+    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
         with self._changed:
             if self._closed:
-                return
-            if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102: these brokers are no longer to be asked
-                self._cluster = replace(self._cluster, nodes={})
+                return True
             if response.error_code or not response.brokers:
                 # A broker that has just started may know of no brokers, not even of itself.
                 reason = error_facts(response.error_code).name if response.error_code else "it knows of no brokers yet"
                 self.failed_attempt(node_label, reason, now_ms)
-                return
+                return False
             self._count_answer(request, now_ms)
             self._take(response, request.partial, node_label, now_ms)
             self._unchanged_until_ms = now_ms + (self._backoff.backoff_ms(self._unchanged - 1) if self._unchanged else 0)
             self._changed.notify_all()
+            return True
 
     def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
         with self._changed:
@@ -162,6 +169,12 @@ class Metadata:
             self._unchanged = 0
             self._not_before_ms = now_ms + self._backoff.backoff_ms(self._failures - 1)
             self._answers.failed(node_label, error)
+
+    def rebootstrap(self) -> None:
+        """Java's Metadata.rebootstrap, which forgets the topics as well: every append would wait for one of them again."""
+        with self._changed:
+            self._cluster = replace(self._cluster, nodes={})
+            self.request_update()
 
     # Inside (the lock is held).
 
@@ -187,10 +200,11 @@ class Metadata:
                 topics[name] = self._merge(name, answer)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self._cluster = Cluster(nodes, topics, response.cluster_id)
-        self._answers.answered(node_label, {name: known.error for name, known in topics.items() if name in answers})
+        self._answers.answered(node_label, {name: _trouble(known) for name, known in topics.items() if name in answers})
         self._answered_topics(answers)
         for name in [name for name in self._seen if not self._retains(name, now_ms)]:
             del self._seen[name]
+            self._gone_ids.pop(name, None)
 
     def _merge(self, name: str, answer: MetadataResponseTopic) -> TopicMetadata:
         topic_id = None if answer.topic_id == ZERO_UUID else answer.topic_id
@@ -200,9 +214,20 @@ class Metadata:
         seen = self._seen.get(name)
         if answer.error_code:
             return TopicMetadata(topic_id, answer.error_code)
+        if seen is not None and topic_id in self._gone_ids.get(name, ()):
+            return seen
+        if seen is not None and topic_id is not None and seen.topic_id not in (None, topic_id):
+            self._gone_ids.setdefault(name, set()).add(seen.topic_id)
         reliable = self._spoken_version >= FIRST_VERSION_WITH_RELIABLE_EPOCHS
         merged = merge_partitions(answer.partitions, topic_id, seen, reliable_epochs=reliable)
         if merged != seen:
             self._unchanged = 0
         self._seen[name] = merged
         return merged
+
+
+def _trouble(topic: TopicMetadata) -> str | None:
+    """What keeps records from going to a topic that was answered about."""
+    if topic.error:
+        return error_facts(topic.error).name
+    return None if topic.leaders else "the topic has no partitions"

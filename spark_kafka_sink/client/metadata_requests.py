@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 
 from spark_kafka_sink.client.addresses import bootstrap_nodes
 from spark_kafka_sink.client.cluster import Node
@@ -10,12 +11,25 @@ from spark_kafka_sink.client.connection_states import FOREVER_MS
 from spark_kafka_sink.client.connections import Connections, Lost, Outcome
 from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion, MetadataUpdater
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import PeerError, UnsupportedVersionError
+from spark_kafka_sink.errors import DisconnectedError, PeerError, UnsupportedVersionError
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
+
+log = logging.getLogger(__name__)
 
 
 class MetadataRequests:
-    """One request at a time, to whichever broker owes least. Belongs to the thread that polls."""
+    """One request at a time, to whichever broker owes least. Belongs to the thread that polls.
+
+    What to do when the known brokers are of no use is metadata.recovery.strategy's to say:
+
+    - `none`: they are asked for ever.
+    - `rebootstrap`, as many attempts have failed as brokers are known: bootstrap.servers are asked as well. Java drops the known
+      ones instead, as soon as none of them is connected or may be connected to now (KIP-899), and with them all it knew. In a
+      rolling restart that cuts connections which had just come back, so here they stay in the choice.
+    - `rebootstrap`, no answer for metadata.recovery.rebootstrap.trigger.ms, or one that says REBOOTSTRAP_REQUIRED (KIP-1102):
+      connections to the known ones are closed, and only bootstrap.servers are asked. As in Java.
+    """
 
     def __init__(self, config: ProducerConfig, metadata: MetadataUpdater, connections: Connections) -> None:
         self._metadata = metadata
@@ -23,19 +37,31 @@ class MetadataRequests:
         self._bootstrap = bootstrap_nodes(config.bootstrap_servers)
         # At least 1 ms, or a back-off of 0 would turn the wait for a node into a spin.
         self._retry_ms = max(1, config.reconnect_backoff_ms)
+        self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
+        self._trigger_ms = config.metadata_recovery_trigger_ms
         self._in_flight: MetadataRequestAndVersion | None = None
-        self._failures = 0
+        self._failures = 0  # since the last answer that was of use
+        self._wanted_since_ms: int | None = None  # when an update was due first since then
+        self._told_to_rebootstrap = False
 
     def node(self, node_id: int) -> Node | None:
         return self._bootstrap.get(node_id) if node_id < 0 else self._metadata.nodes().get(node_id)
 
     def candidates(self) -> Mapping[int, Node]:
-        """Who may be asked. The bootstrap servers come in again once as many attempts have failed as brokers are known: all of
-        those may be gone (KIP-899), or be there and not answer (KIP-1102)."""
+        """Who may be asked."""
         known = self._metadata.nodes()
-        if known and self._failures < len(known):
-            return known
-        return {**known, **self._bootstrap}
+        if not known:
+            return self._bootstrap
+        return {**known, **self._bootstrap} if self._may_rebootstrap and self._known_failed() else known
+
+    def why_stuck(self) -> str | None:
+        """Why nobody else is asked although the known brokers do not answer; None unless that is so."""
+        if self._may_rebootstrap or not self._metadata.nodes() or not self._known_failed():
+            return None
+        return "bootstrap.servers are not asked again: metadata.recovery.strategy is none"
+
+    def _known_failed(self) -> bool:
+        return self._failures >= len(self._metadata.nodes())
 
     def is_due(self, now_ms: int) -> bool:
         return self._in_flight is None and self._metadata.time_to_next_update_ms(now_ms) <= 0
@@ -43,10 +69,15 @@ class MetadataRequests:
     def maybe_ask(self, now_ms: int) -> int:
         """Ask, or connect to whom to ask, if that is due; for how many ms there is nothing to do here after that."""
         if self._in_flight is not None:
-            return FOREVER_MS
+            return self._until_rebootstrap_ms(now_ms)
         wait_ms = self._metadata.time_to_next_update_ms(now_ms)
         if wait_ms > 0:
             return wait_ms
+        if self._wanted_since_ms is None:
+            self._wanted_since_ms = now_ms
+        return min(self._try(now_ms), self._until_rebootstrap_ms(now_ms))
+
+    def _try(self, now_ms: int) -> int:
         node_id = self._connections.least_loaded(self.candidates(), now_ms)
         if node_id is None:
             return self._retry_ms
@@ -54,22 +85,26 @@ class MetadataRequests:
             return self._ask(node_id, now_ms)
         if self._connections.states.can_connect(node_id, now_ms):
             return self._connect(node_id, now_ms)
-        return FOREVER_MS  # it is being connected to: one attempt at a time
+        self._metadata.asking(self._connections.label(node_id), "being connected to")
+        return FOREVER_MS  # one attempt at a time
 
     def _connect(self, node_id: int, now_ms: int) -> int:
         lost = self._connections.connect(self.candidates()[node_id], now_ms)
         if lost is None:
+            self._metadata.asking(self._connections.label(node_id), "being connected to")
             return FOREVER_MS
         self.lost(lost, now_ms)
         return self._retry_ms
 
     def _ask(self, node_id: int, now_ms: int) -> int:
+        label = self._connections.label(node_id)
         request = self._in_flight = self._metadata.next_request(now_ms)
         try:
             self._connections.send(node_id, METADATA, request.body, now_ms, tag=request)
         except UnsupportedVersionError as error:
-            self._failed(self._connections.label(node_id), error, now_ms)
+            self._failed(label, error, now_ms)
             return self._retry_ms
+        self._metadata.asking(label, "no answer yet")
         return FOREVER_MS
 
     def is_mine(self, outcome: Outcome) -> bool:
@@ -83,9 +118,13 @@ class MetadataRequests:
             self._failed(label, outcome.error, now_ms)
             return
         assert isinstance(outcome.body, MetadataResponse)
-        self._failures = 0
         self._in_flight = None
-        self._metadata.update(request, outcome.body, label, now_ms)
+        if self._metadata.update(request, outcome.body, label, now_ms):
+            self._failures = 0
+            self._wanted_since_ms = None
+        else:
+            self._failures += 1
+            self._told_to_rebootstrap = outcome.body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
 
     def lost(self, lost: Lost, now_ms: int) -> None:
         """A connection ended. Not an idle one: that says nothing of the cluster."""
@@ -99,3 +138,24 @@ class MetadataRequests:
         self._in_flight = None
         self._failures += 1
         self._metadata.failed_attempt(label, error.message, now_ms)
+
+    # Beginning again with bootstrap.servers
+
+    def _until_rebootstrap_ms(self, now_ms: int) -> int:
+        if not self._may_rebootstrap or self._wanted_since_ms is None:
+            return FOREVER_MS
+        return max(0, self._wanted_since_ms + self._trigger_ms + 1 - now_ms)
+
+    def maybe_rebootstrap(self, now_ms: int) -> Sequence[Outcome]:
+        """Begin again, if it is time to (Java's NetworkClient.handleRebootstrap). Returns what was in flight of others."""
+        if not self._may_rebootstrap or not (self._told_to_rebootstrap or self._until_rebootstrap_ms(now_ms) == 0):
+            return ()
+        cause = "a broker asked for it" if self._told_to_rebootstrap else f"no metadata for {self._trigger_ms:,} ms"
+        log.warning("beginning again with bootstrap.servers: %s", cause)
+        ended = self._connections.close_all(DisconnectedError(f"begun again with bootstrap.servers: {cause}"), now_ms)
+        others = [outcome for outcome in ended if not self.is_mine(outcome)]
+        self._in_flight = None
+        self._told_to_rebootstrap = False
+        self._wanted_since_ms = now_ms
+        self._metadata.rebootstrap()
+        return others

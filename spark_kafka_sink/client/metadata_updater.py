@@ -42,12 +42,21 @@ class MetadataUpdater(Protocol):
         """What to ask now. Until `update` or `failed_attempt` follows, no other request is made."""
         ...
 
-    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> None:
-        """The answer to `request`, as it came: it may have no brokers, or an error code for every topic."""
+    def asking(self, node_label: str, doing: str) -> None:
+        """A broker is being asked now, or connected to for that; `doing` is for error texts. The next call here ends it."""
+        ...
+
+    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
+        """The answer to `request`, as it came: it may have no brokers, or an error code for every topic. False: it is of no use
+        (an error of the whole answer, or no brokers) and counts as a failed attempt."""
         ...
 
     def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
         """A broker could not be reached while an update was due, or a request for metadata came to nothing."""
+        ...
+
+    def rebootstrap(self) -> None:
+        """Forget the brokers: bootstrap.servers are to be asked again, as at the start. What is known of topics stays."""
         ...
 
     def request_update(self) -> int:

@@ -77,7 +77,10 @@ class NetworkClient:
     def why_not_ready(self, node_id: int) -> str | None:
         """Why the last connection to a node ended or could not be made; None while nothing is known against it."""
         failure = self._connections.failures.get(node_id)
-        return None if failure is None else f"{self._connections.label(node_id)}: {failure}"
+        if failure is None:
+            return None
+        stuck = self._metadata.why_stuck()
+        return f"{self._connections.label(node_id)}: {failure}" + (f" ({stuck})" if stuck else "")
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
         """How long it makes no sense to ask `ready` again, unless a poll returns earlier."""
@@ -145,6 +148,7 @@ class NetworkClient:
                 responses.append(_response(outcome, now_ms))
         for lost in happened.lost:
             self._metadata.lost(lost, now_ms)
+        responses += [_response(outcome, now_ms) for outcome in self._metadata.maybe_rebootstrap(now_ms)]
         return responses
 
     def wakeup(self) -> None:

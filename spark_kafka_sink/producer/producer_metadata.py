@@ -30,6 +30,7 @@ class ProducerMetadata(Metadata):
     def __init__(self, config: ProducerConfig) -> None:
         super().__init__(config)
         self._bootstrap_servers = config.bootstrap_servers
+        self._recovers = config.metadata_recovery_strategy == "rebootstrap"
         self._max_idle_ms = config.metadata_max_idle_ms
         self._expiry_ms: dict[str, int] = {}
         self._new_topics: set[str] = set()  # added, but in no answer yet
@@ -94,14 +95,32 @@ class ProducerMetadata(Metadata):
 
     def _timeout(self, topic: str, begun: float, mark: int) -> MetadataTimeoutError:
         code = self._cluster.topic_error(topic)
-        unreached = f"nobody answered or refused yet, of bootstrap.servers {','.join(self._bootstrap_servers)}"
-        said = self._answers.about(topic, mark)
         waited_ms = round((time.monotonic() - begun) * 1000)
         return MetadataTimeoutError(
-            f"topic {topic}: no metadata within {waited_ms} ms; {f'asked {said}' if said else unreached}. {_advice(code)}",
+            f"topic {topic}: no metadata within {waited_ms} ms; {self._what_was_said(topic, mark)}. {self._advice(code)}",
             topic=topic,
             error=error_facts(code).name if code else None,
         )
+
+    def _what_was_said(self, topic: str, mark: int) -> str:
+        if said := self._answers.about(topic, mark):
+            return f"asked {said}"
+        # All are in their reconnect.backoff.ms: what they said last is why.
+        if before := self._answers.about(topic, 0):
+            return f"nobody was asked meanwhile, and before that {before}"
+        return f"nobody of bootstrap.servers {','.join(self._bootstrap_servers)} was asked yet"
+
+    def _advice(self, code: int) -> str:
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return "Create the topic, or set auto.create.topics.enable on the brokers"
+        if code:
+            return "See to the brokers' health, or raise max.block.ms"
+        if self._cluster.nodes and not self._recovers:
+            return (
+                "metadata.recovery.strategy=none asks only the brokers that were known: if all of them were replaced, set it to"
+                " rebootstrap, or start again"
+            )
+        return "See that bootstrap.servers names brokers that can be reached from here, or raise max.block.ms"
 
     # Metadata's decisions
 
@@ -120,11 +139,3 @@ class ProducerMetadata(Metadata):
             del self._expiry_ms[topic]
             return False
         return True
-
-
-def _advice(code: int) -> str:
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return "Create the topic, or set auto.create.topics.enable on the brokers"
-    if code:
-        return "See to the brokers' health, or raise max.block.ms"
-    return "See that bootstrap.servers names brokers that can be reached from here, or raise max.block.ms"

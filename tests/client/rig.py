@@ -40,6 +40,7 @@ class HandMetadata:
         self.updates: list[tuple[MetadataRequestAndVersion, MetadataResponse, str]] = []
         self.failures: list[tuple[str, str]] = []
         self.requested = 0
+        self.asked: tuple[str, str] | None = None  # the broker asked last, and how it stood
 
     def nodes(self) -> Mapping[int, Node]:
         return self.known
@@ -50,10 +51,19 @@ class HandMetadata:
     def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
         return MetadataRequestAndVersion(lambda version: MetadataRequest(topics=[]), self.requested, False)
 
-    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> None:
-        self.due_in_ms = NOTHING_DUE
+    def asking(self, node_label: str, doing: str) -> None:
+        self.asked = (node_label, doing)
+
+    def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
         self.updates.append((request, response, node_label))
+        if response.error_code or not response.brokers:
+            return False
+        self.due_in_ms = NOTHING_DUE
         self.known = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        return True
+
+    def rebootstrap(self) -> None:
+        self.known = {}
 
     def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
         self.failures.append((node_label, error))

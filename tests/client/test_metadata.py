@@ -185,6 +185,30 @@ def test_a_topic_that_was_made_anew_starts_with_its_own_epochs() -> None:
     assert (of.fetch().leader_epoch("orders", 0), of.fetch().partition_count("orders")) == (0, 1)
 
 
+@pytest.mark.parametrize("deletion_seen", [True, False])
+def test_a_topic_that_was_deleted_does_not_come_back_from_a_broker_that_has_not_heard_of_it(deletion_seen: bool) -> None:
+    of = metadata()
+    answer(of, topic("orders", (2, 6)))
+    if deletion_seen:
+        answer(of, topic("orders", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    again = uuid.UUID(int=2)
+    answer(of, topic("orders", (1, 0), topic_id=again))
+    answer(of, topic("orders", (2, 7)))
+    cluster = of.fetch()
+    assert (cluster.topic_id("orders"), cluster.leader("orders", 0), cluster.leader_epoch("orders", 0)) == (again, 1, 0)
+    answer(of, topic("orders", (2, 1), topic_id=again))
+    assert of.fetch().leader("orders", 0) == 2
+
+
+def test_an_answer_without_a_topic_id_says_nothing_of_a_deletion() -> None:
+    """A broker before Kafka 2.8 among newer ones."""
+    of = metadata()
+    answer(of, topic("orders", (2, 6)))
+    answer(of, topic("orders", (1, 7), topic_id=ZERO_UUID), version=9)
+    answer(of, topic("orders", (2, 8)))
+    assert (of.fetch().topic_id("orders"), of.fetch().leader("orders", 0)) == (ID, 2)
+
+
 def test_an_error_between_two_answers_does_not_let_an_old_leader_back() -> None:
     of = metadata()
     answer(of, topic("orders", (2, 6)))
@@ -226,21 +250,31 @@ def test_a_topic_without_a_name_is_passed_over() -> None:
 
 def test_an_answer_without_brokers_is_a_failed_attempt() -> None:
     of = metadata()
-    of.update(ask(of), MetadataResponse(), BROKER, START)
+    assert of.update(ask(of), MetadataResponse(), BROKER, START) is False
     assert of.time_to_next_update_ms(START) == BACKOFF
     assert of.fetch().cluster_id is None
 
 
-def test_a_broker_that_wants_a_rebootstrap_is_obeyed() -> None:
+def test_an_answer_with_an_error_of_its_own_is_a_failed_attempt_and_nothing_in_it_counts() -> None:
     of = metadata()
     answer(of, topic("orders", (1, 5)))
     refusal = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=9, host="x", port=1)], error_code=ErrorCode.REBOOTSTRAP_REQUIRED
     )
-    of.update(ask(of, START + MAX_AGE), refusal, BROKER, START + MAX_AGE)
-    assert of.nodes() == {}
-    assert of.fetch().partition_count("orders") == 1
+    assert of.update(ask(of, START + MAX_AGE), refusal, BROKER, START + MAX_AGE) is False
+    assert list(of.nodes()) == [1, 2]
     assert of.time_to_next_update_ms(START + MAX_AGE) == BACKOFF
+
+
+def test_a_rebootstrap_forgets_the_brokers_and_asks_for_everything_but_keeps_the_topics() -> None:
+    of = metadata()
+    answer(of, topic("orders", (1, 5)))
+    of.rebootstrap()
+    cluster = of.fetch()
+    assert of.nodes() == {}
+    assert (cluster.partition_count("orders"), cluster.leader("orders", 0)) == (1, None)
+    assert of.time_to_next_update_ms(START + BACKOFF) == 0
+    assert not of.next_request(START + BACKOFF).partial
 
 
 def test_a_newer_leader_named_by_a_broker_that_refused_is_taken() -> None:

@@ -12,9 +12,9 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from tests.client.asking import agreed, answered, asked, called, cluster
 from tests.client.rig import Rig
-from tests.client.scripted_broker import Connection, ScriptedBroker, versions
+from tests.client.scripted_broker import ScriptedBroker
 
 
 @pytest.fixture
@@ -27,39 +27,6 @@ def one() -> Iterator[ScriptedBroker]:
 def two() -> Iterator[ScriptedBroker]:
     with ScriptedBroker() as broker:
         yield broker
-
-
-def cluster(*brokers: ScriptedBroker) -> MetadataResponse:
-    listed = enumerate(brokers, start=1)
-    return MetadataResponse(brokers=[MetadataResponseBroker(node_id=n, host=b.host, port=b.port) for n, b in listed])
-
-
-def called(rig: Rig, *brokers: ScriptedBroker) -> ScriptedBroker:
-    """Polls until the client connects to one of these; which one."""
-    before = [len(broker.connections) for broker in brokers]
-    rig.poll_until(lambda: any(broker.has_caller() for broker in brokers))
-    return next(broker for broker, count in zip(brokers, before, strict=True) if len(broker.connections) > count)
-
-
-def agreed(rig: Rig, connection: Connection) -> None:
-    """Lets a connection that was accepted come to agree on versions."""
-    header, _ = rig.receive(connection)
-    connection.answer(header, versions())
-    rig.poll_until(lambda: rig.client.has_ready_nodes(rig.now_ms))
-
-
-def asked(rig: Rig, connection: Connection) -> None:
-    """Receives a request for metadata and leaves it unanswered."""
-    _, body = rig.receive(connection)
-    assert isinstance(body, MetadataRequest)
-
-
-def answered(rig: Rig, connection: Connection, response: MetadataResponse) -> None:
-    header, body = rig.receive(connection)
-    assert isinstance(body, MetadataRequest)
-    before = len(rig.metadata.updates)
-    connection.answer(header, response)
-    assert rig.poll_until(lambda: len(rig.metadata.updates) > before) == []
 
 
 def test_the_first_metadata_comes_from_a_bootstrap_server(one: ScriptedBroker) -> None:
@@ -201,50 +168,6 @@ def test_a_connection_lost_while_nothing_is_due_is_no_failed_attempt_but_asks_fo
         rig.poll_until(lambda: rig.client.is_unavailable(1))
         assert rig.metadata.failures == []
         assert rig.metadata.requested == 1
-
-
-def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    """KIP-899: `two` is the only bootstrap server, `one` the only broker that the last answer named."""
-    with Rig(two) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
-        connection = rig.connected(one)
-        one.stop_listening()
-        connection.close()
-        rig.metadata.due_in_ms = 0
-        assert called(rig, two) is two
-        agreed(rig, two.connections[0])
-        answered(rig, two.connections[0], cluster(two))
-        assert rig.metadata.known == {1: Node(1, two.host, two.port)}
-
-
-def test_brokers_that_are_there_and_never_answer_lead_back_to_the_bootstrap_servers(
-    one: ScriptedBroker, two: ScriptedBroker
-) -> None:
-    """KIP-1102: there is always one that can be connected to, and none helps."""
-    with Rig(two) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
-        connection = rig.connected(one)
-        rig.metadata.due_in_ms = 0
-        asked(rig, connection)
-        rig.pass_ms(30_000)
-        rig.poll_until(lambda: rig.metadata.failures)
-        rig.pass_ms(1_000)
-        assert called(rig, one, two) is two
-
-
-def test_after_an_answer_the_bootstrap_servers_are_out_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    with Rig(two) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
-        rig.metadata.due_in_ms = 0
-        one_connection = rig.connecting(one)
-        one_connection.reset()
-        rig.poll_until(lambda: rig.metadata.failures)
-        assert called(rig, two) is two
-        agreed(rig, two.connections[0])
-        answered(rig, two.connections[0], cluster(one))
-        assert rig.client.has_ready_nodes(rig.now_ms)
-        rig.pass_ms(1_000)
-        assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}
 
 
 def test_a_broker_that_moved_is_connected_to_at_its_new_place(one: ScriptedBroker, two: ScriptedBroker) -> None:

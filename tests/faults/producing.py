@@ -46,3 +46,11 @@ def numbers(values: Iterable[int], partition: int | None = None, width: int = 0)
     written = [b"%0*d" % (width, value) for value in values]
     chosen = None if partition is None else np.full(len(written), partition, dtype=np.int32)
     return RecordColumns(len(written), value=pa.array(written, pa.binary()), partition=chosen)
+
+
+def send(producer: Producer, columns: RecordColumns, topic: str = "t") -> int:
+    """All of it, in a scope of its own; how many records were acked."""
+    with producer.scope() as scope:
+        scope.append(topic, columns)
+        scope.flush(20)
+        return scope.report().records

@@ -11,25 +11,16 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, RecordError
-from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
-from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on, send
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-
-
-def send(producer: Producer, columns: RecordColumns, topic: str = "t") -> int:
-    with producer.scope() as scope:
-        scope.append(topic, columns)
-        scope.flush(20)
-        return scope.report().records
 
 
 def test_a_leader_that_moved_is_found_by_asking(cluster2: MockCluster) -> None:
@@ -233,7 +224,9 @@ def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms
         scope.flush(10)
         cluster.stop_reading()
         begun = time.monotonic()
-        with pytest.raises(MetadataTimeoutError, match=r"topic t: no metadata within \d+ ms; nobody answered or refused yet"):
+        with pytest.raises(
+            MetadataTimeoutError, match=r"topic t: no metadata within \d+ ms; asked broker 0 \(127.*\): no answer yet"
+        ):
             scope.append("t", numbers([1], partition=2))
         assert 0.29 < time.monotonic() - begun < 5
         cluster.go_on_reading()
@@ -256,24 +249,16 @@ def test_a_topic_that_was_made_anew_takes_what_comes(cluster: MockCluster) -> No
     assert sorted(cluster.values()) == [3, 4, 5]
 
 
-def test_when_every_known_broker_is_replaced_the_bootstrap_servers_are_asked_again(cluster: MockCluster) -> None:
-    """KIP-899. Node 0 is the bootstrap server that stays; 1 and 2 lead, and then 3 does, of which nobody told."""
-    for node in (1, 2):
-        cluster.start(node)
-    cluster.hidden.add(0)
-    cluster.topic("t", leaders=(1, 2))
-    with one_by_one(cluster.address(0)) as producer:
-        for partition in (0, 1):
-            send(producer, numbers([partition], partition))
-        cluster.start(3)
-        with cluster.changed:
-            cluster.topics["t"].leaders[:] = [3, 3]
-            cluster.topics["t"].epochs[:] = [1, 1]
-            cluster.stop(1)
-            cluster.stop(2)
-        for partition in (0, 1):
-            send(producer, numbers([partition + 10], partition))
-    assert (cluster.values("t", 0), cluster.values("t", 1)) == ([0, 10], [1, 11])
+def test_a_topic_forgotten_for_want_of_use_is_asked_for_again_when_batches_of_it_are_to_be_sent(cluster: MockCluster) -> None:
+    """As in Java's Sender.sendProducerData: batches that wait do not keep their topic, their send brings it back."""
+    with producer_on(cluster.bootstrap_servers, linger_ms=100_000, metadata_max_age_ms=20) as producer:
+        producer._metadata._max_idle_ms = 30  # metadata.max.idle.ms is at least 5 s
+        with producer.scope() as scope:
+            scope.append("t", numbers(range(3)))
+            wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic was not forgotten", 10)
+            assert cluster.received == []
+            scope.flush(10)
+    assert cluster.values() == [0, 1, 2]
 
 
 def test_a_broker_that_moves_to_another_address_is_followed(cluster: MockCluster) -> None:

@@ -214,10 +214,27 @@ def test_the_deadline_names_the_topic_the_brokers_and_what_each_said(metadata: P
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
-def test_the_deadline_says_that_nobody_was_reached(metadata: ProducerMetadata) -> None:
-    metadata.failed_attempt("bootstrap server a:1", "connection refused long ago", START)
-    with pytest.raises(MetadataTimeoutError, match=r"nobody answered or refused yet, of bootstrap.servers a:1,b:2\. See that"):
+def test_the_deadline_says_that_nobody_was_asked(metadata: ProducerMetadata) -> None:
+    with pytest.raises(MetadataTimeoutError, match=r"nobody of bootstrap.servers a:1,b:2 was asked yet\. See that"):
         metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
+
+
+def test_the_deadline_names_who_owes_an_answer(metadata: ProducerMetadata) -> None:
+    metadata.failed_attempt("bootstrap server a:1", "connection refused long ago", START)
+    with pytest.raises(MetadataTimeoutError, match=r" ms; asked bootstrap server b:2: being connected to\. See that"):
+        metadata.wait_for_topic("orders", time.monotonic(), lambda: metadata.asking("bootstrap server b:2", "being connected to"))
+
+
+def test_when_nobody_was_asked_meanwhile_the_deadline_tells_what_was_said_last(metadata: ProducerMetadata) -> None:
+    metadata.failed_attempt("bootstrap server a:1", "connection refused", START)
+    wanted = r"nobody was asked meanwhile, and before that bootstrap server a:1: connection refused\. See that"
+    with pytest.raises(MetadataTimeoutError, match=wanted):
+        metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
+
+
+def test_the_deadline_tells_of_a_topic_without_partitions(metadata: ProducerMetadata) -> None:
+    with pytest.raises(MetadataTimeoutError, match=r"asked broker 1 \(one:9092\): the topic has no partitions"):
+        metadata.wait_for_topic("orders", time.monotonic(), answering(metadata, (topic("orders", 0),)))
 
 
 def test_a_deadline_far_away_is_no_error(metadata: ProducerMetadata) -> None:
