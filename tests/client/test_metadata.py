@@ -200,6 +200,25 @@ def test_a_topic_that_was_deleted_does_not_come_back_from_a_broker_that_has_not_
     assert of.fetch().leader("orders", 0) == 2
 
 
+def test_with_a_topic_that_is_not_used_any_more_its_past_is_forgotten() -> None:
+    class Few(Metadata):
+        kept = True
+
+        def _retains(self, topic: str, now_ms: int) -> bool:
+            return self.kept
+
+    of = Few(producer_config({"bootstrap.servers": "a:1", **FIXED}))
+    answer(of, topic("orders", (2, 6)))
+    answer(of, topic("orders", (1, 0), topic_id=uuid.UUID(int=2)))
+    of.kept = False
+    answer(of)
+    of.kept = True
+    answer(of, topic("orders", (2, 6)))
+    answer(of, topic("orders", (2, 7)))
+    assert of.fetch().leader_epoch("orders", 0) == 7
+    assert of._gone_ids == {}
+
+
 def test_an_answer_without_a_topic_id_says_nothing_of_a_deletion() -> None:
     """A broker before Kafka 2.8 among newer ones."""
     of = metadata()

@@ -83,6 +83,26 @@ def test_one_request_is_on_its_way_at_a_time(one: ScriptedBroker) -> None:
         assert rig.client.in_flight_count() == 0
 
 
+def test_who_is_asked_is_told_from_the_first_attempt_to_connect_on(one: ScriptedBroker) -> None:
+    with Rig(one, known=False) as rig:
+        rig.metadata.due_in_ms = 0
+        label = f"bootstrap server {one.server}"
+        rig.poll()
+        assert rig.metadata.asked == (label, "being connected to")
+        called(rig, one)
+        agreed(rig, one.connections[0])
+        asked(rig, one.connections[0])
+        assert rig.metadata.asked == (label, "no answer yet")
+
+
+def test_a_connection_that_others_began_is_told_of_when_it_is_waited_for(one: ScriptedBroker) -> None:
+    with Rig(one) as rig:
+        rig.ready()
+        rig.metadata.due_in_ms = 0
+        rig.poll()
+        assert rig.metadata.asked == (f"broker 1 ({one.server})", "being connected to")
+
+
 def test_the_node_that_owes_least_is_asked(one: ScriptedBroker, two: ScriptedBroker) -> None:
     with Rig(one, two) as rig:
         rig.connected(one, 1)

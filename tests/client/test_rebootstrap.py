@@ -16,11 +16,12 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataResponse
 from tests.client.asking import agreed, answered, asked, called, cluster
 from tests.client.exchange import send
-from tests.client.rig import Rig
+from tests.client.rig import NOTHING_DUE, Rig
 from tests.client.scripted_broker import Connection, ScriptedBroker
 
 NONE: Mapping[str, object] = {"metadata.recovery.strategy": "none"}
 TRIGGER: Mapping[str, object] = {"metadata.recovery.rebootstrap.trigger.ms": 10_000}  # sooner than request.timeout.ms
+BOOTSTRAP = -1
 REFUSAL = MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
@@ -100,13 +101,16 @@ def test_after_an_answer_the_bootstrap_servers_are_out_again(one: ScriptedBroker
         assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}
 
 
-def test_brokers_that_answer_nothing_of_use_lead_back_to_the_bootstrap_servers(one: ScriptedBroker, two: ScriptedBroker) -> None:
+def test_an_answer_of_no_use_counts_as_a_failure(one: ScriptedBroker, two: ScriptedBroker) -> None:
     rig, connection = begun(one, two)
     with rig:
         refuse(rig, connection, MetadataResponse())
-        assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}, "one that is connected comes first"
+        rig.metadata.due_in_ms = NOTHING_DUE
         connection.reset()
-        assert called(rig, two) is two
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert rig.metadata.failures == []
+        rig.pass_ms(1_000)
+        assert rig.client.least_loaded_node(rig.now_ms) == BOOTSTRAP
 
 
 def test_with_strategy_none_only_known_brokers_are_asked(one: ScriptedBroker, two: ScriptedBroker) -> None:
@@ -132,9 +136,17 @@ def test_with_strategy_none_bootstrap_servers_are_asked_first_of_all(one: Script
         answered(rig, one.connections[0], cluster(one))
 
 
-def test_a_reason_for_not_being_ready_says_nothing_of_bootstrap_servers_that_are_asked(
+def test_with_strategy_none_one_lost_connection_is_no_reason_to_speak_of_bootstrap_servers(
     one: ScriptedBroker, two: ScriptedBroker
 ) -> None:
+    with Rig(two, settings=NONE) as rig:
+        rig.metadata.known = {1: Node(1, one.host, one.port)}
+        rig.connected(one).reset()
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert "bootstrap" not in (rig.client.why_not_ready(1) or "bootstrap")
+
+
+def test_where_bootstrap_servers_are_asked_again_no_reason_speaks_of_them(one: ScriptedBroker, two: ScriptedBroker) -> None:
     rig, connection = begun(one, two)
     with rig:
         connection.reset()
@@ -234,6 +246,10 @@ def test_a_broker_that_says_rebootstrap_required_is_obeyed_at_once(one: Scripted
         assert str(response.error) == "[DISCONNECTED] begun again with bootstrap.servers: a broker asked for it"
         assert connection.is_closed_by_client()
         assert called(rig, one, two) is two
+        agreed(rig, two.connections[0])
+        answered(rig, two.connections[0], cluster(two))
+        rig.poll()
+        assert rig.metadata.known == {1: Node(1, two.host, two.port)}
 
 
 def test_with_strategy_none_rebootstrap_required_is_a_failure_and_no_more(one: ScriptedBroker, two: ScriptedBroker) -> None:

@@ -219,6 +219,22 @@ def test_the_deadline_says_that_nobody_was_asked(metadata: ProducerMetadata) -> 
         metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
 
 
+@pytest.mark.parametrize(
+    ("strategy", "known", "advice"),
+    [
+        ("rebootstrap", True, "See that bootstrap.servers names brokers"),
+        ("none", True, "metadata.recovery.strategy=none asks only the brokers that were known"),
+        ("none", False, "See that bootstrap.servers names brokers"),
+    ],
+)
+def test_the_deadline_says_what_may_help(strategy: str, known: bool, advice: str) -> None:
+    metadata = ProducerMetadata(producer_config({"bootstrap.servers": "a:1", "metadata.recovery.strategy": strategy}))
+    if known:
+        answer(metadata)
+    with pytest.raises(MetadataTimeoutError, match=rf"\. {advice}"):
+        metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
+
+
 def test_the_deadline_names_who_owes_an_answer(metadata: ProducerMetadata) -> None:
     metadata.failed_attempt("bootstrap server a:1", "connection refused long ago", START)
     with pytest.raises(MetadataTimeoutError, match=r" ms; asked bootstrap server b:2: being connected to\. See that"):
