@@ -276,6 +276,10 @@ class ProducerConfig:
     def __post_init__(self) -> None:
         _check_together(self)
 
+    def settings(self) -> dict[str, object]:
+        """Every option's value by its name: what serializers, partitioners and interceptors are configured with."""
+        return {f.metadata["option"].name: getattr(self, f.name) for f in fields(self)}
+
 
 OPTIONS: Mapping[str, Option] = {f.metadata["option"].name: f.metadata["option"] for f in fields(ProducerConfig)}
 _FIELD_OF = {f.metadata["option"].name: f.name for f in fields(ProducerConfig)}

@@ -121,6 +121,12 @@ class FlushTimeoutError(DeadlineError):
     code = "FLUSH_TIMEOUT"
 
 
+class ResultTimeoutError(DeadlineError, TimeoutError):
+    """A future's result was not there in time; the record may still be delivered."""
+
+    code = "RESULT_TIMEOUT"
+
+
 class DeliveryError(KafkaSinkError):
     """Records of a send scope were not delivered. The first cause is `__cause__`; the text counts what was acked."""
 

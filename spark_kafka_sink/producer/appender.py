@@ -7,7 +7,8 @@ wait for memory, and if that took a wait the rows are dealt again, because the s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, U
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
+from spark_kafka_sink.producer.produce_result import Thunk
 from spark_kafka_sink.producer.producer_batch import OpenBatch
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.send_scope import SendScope
@@ -47,6 +49,8 @@ KEPT_FROM_BLOCKS = 16
 PATIENCE_S = 0.1
 # A record without key, value and headers: length, attributes, both deltas, key length, value length, header count.
 MIN_RECORD_SIZE = 7
+# Who wants to know what becomes of some of an append's rows, given by their places in its columns.
+ThunkOf = Callable[[Sequence[int]], Thunk]
 # More than any open batch's age: its records expire before (delivery.timeout.ms is at most 25 days).
 MAX_AGE_MS = 2**33
 
@@ -88,31 +92,49 @@ class Appender:
         return sizes
 
     def append(
-        self, scope: SendScope, topic: str, columns: RecordColumns, sizes: Sizes, partitions: Partitions, count: int
+        self,
+        scope: SendScope,
+        topic: str,
+        columns: RecordColumns,
+        sizes: Sizes,
+        partitions: Partitions,
+        count: int,
+        *,
+        deadline: float | None = None,
+        thunk_of: ThunkOf | None = None,
     ) -> None:
         """Put each row into an open batch of its partition, of which the topic has `count`.
 
-        sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out for
-        max.block.ms: a slow broker that does take rows may be waited for longer in all.
+        sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out until
+        `deadline`; without one for max.block.ms: a slow broker that does take rows may be waited for longer in all. thunk_of
+        is asked once for each batch that rows go to.
         """
         for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):
             scope.raise_error()
             part = columns.slice(start, stop - start)
             long_from = STAY_CHUNKS * self._pool.chunk_size
             rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)
-            deadline = time.monotonic() + self._max_block_s
+            until = time.monotonic() + self._max_block_s if deadline is None else deadline
+            attach = None if thunk_of is None else partial(_attach, rows, start, thunk_of)
             with scope.appending:
                 done = 0
                 while done < part.num_records:
-                    done = self._append_from(done, scope, rows, deadline)
+                    done = self._append_from(done, scope, rows, until, attach)
 
-    def _append_from(self, start: int, scope: SendScope, rows: GroupedRows, deadline: float) -> int:
+    def _append_from(
+        self,
+        start: int,
+        scope: SendScope,
+        rows: GroupedRows,
+        deadline: float,
+        attach: Callable[[OpenBatch, int, int], None] | None,
+    ) -> int:
         """One round: as many rows from `start` on as half of the memory holds. Returns the row to go on with."""
         plan, memory = self._plan_with_memory(start, scope, rows, deadline)
         batches: list[OpenBatch] = []
         try:
             batches = self._batches(scope, rows, plan)
-            self._encode(rows, plan, batches, memory)
+            self._encode(rows, plan, batches, memory, attach)
         except BaseException:
             for batch in batches:
                 batch.drop_unfinished()
@@ -123,7 +145,10 @@ class Appender:
             self._publish(scope, plan, batches)
             self._pool.deallocate(memory)
         if self._accumulator.aborted:
-            raise UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
+            error = UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
+            for batch in batches:  # the sender's thread has left them to this one (Delivery.fail_all)
+                batch.failed(error)
+            raise error
         return plan.stop
 
     def _plan_with_memory(self, start: int, scope: SendScope, rows: GroupedRows, deadline: float) -> tuple[Plan, list[Chunk]]:
@@ -176,7 +201,14 @@ class Appender:
             for queue, batch, start in zip(plan.queues, plan.batches, plan.starts, strict=True)
         ]
 
-    def _encode(self, rows: GroupedRows, plan: Plan, batches: list[OpenBatch], memory: list[Chunk]) -> None:
+    def _encode(
+        self,
+        rows: GroupedRows,
+        plan: Plan,
+        batches: list[OpenBatch],
+        memory: list[Chunk],
+        attach: Callable[[OpenBatch, int, int], None] | None,
+    ) -> None:
         """Without a lock: encode all rows of the plan at once and add each piece to its batch."""
         first, last = plan.starts[0], plan.stop
         starts = np.array(plan.starts, dtype=np.intp)
@@ -196,6 +228,9 @@ class Appender:
             _copy(pieces, batches, memory)
         for batch, piece, count, max_timestamp in zip(batches, pieces, counts.tolist(), max_timestamps, strict=True):
             batch.added(len(piece), count, max_timestamp)
+            if attach is not None:
+                attach(batch, first, first + count)
+                first += count
 
     def _share(self, pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:
         """The batches share the block that was encoded, which takes the place of as many chunks."""
@@ -241,6 +276,13 @@ def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
         stop = min(max(start + 1, min(by_bytes, start + max_rows)), len(sizes))
         yield start, stop
         start, done = stop, int(ends[stop - 1])
+
+
+def _attach(rows: GroupedRows, offset: int, thunk_of: ThunkOf, batch: OpenBatch, start: int, stop: int) -> None:
+    """Rows `start` to `stop`, in partition order, are the last that were added to the batch."""
+    places = range(start, stop) if rows.order is None else rows.order[start:stop].tolist()
+    thunk = thunk_of([place + offset for place in places] if offset else places)
+    batch.attach(thunk, batch.record_count - (stop - start))
 
 
 def _copy(pieces: list[memoryview], batches: list[OpenBatch], memory: list[Chunk]) -> None:

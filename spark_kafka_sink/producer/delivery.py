@@ -36,13 +36,13 @@ class Delivery:
 
     def answered(self, answers: Iterable[BatchAnswer], now_ms: int) -> list[tuple[SealedBatch, PartitionProduceResponse, Action]]:
         """Do what each answer's code asks for; returned is what was not delivered, for what concerns more than the batch."""
-        acks: list[tuple[SealedBatch, int]] = []
+        acks: list[tuple[SealedBatch, PartitionProduceResponse]] = []
         others = []
         for batch, answer in answers:
             batch.on_wire = False
             action = self._action(batch, answer)
             if action is Action.DELIVERED and not batch.done:
-                acks.append((batch, answer.base_offset))
+                acks.append((batch, answer))
             else:
                 others.append((batch, answer, action))
         self._acked(acks, now_ms)  # first: a failure wakes the task, and its error says how much was acked
@@ -96,22 +96,25 @@ class Delivery:
     def fail_all(self, error: KafkaSinkError) -> None:
         """The producer is at its end, and its connections are closed: fail everything and give the memory back."""
         for batch in self._accumulator.abort_all():
+            writing = isinstance(batch, OpenBatch) and batch.writing  # the append's thread ends it (Appender._append_from)
             if isinstance(batch, OpenBatch) or not batch.done:
-                self._report_failure(batch, error)
-            if not (isinstance(batch, OpenBatch) and batch.writing):
+                self._report_failure(batch, error, tell=not writing)
+            if not writing:
                 batch.memory.give_back(self._pool)
 
-    def _acked(self, acks: Sequence[tuple[SealedBatch, int]], now_ms: int) -> None:
+    def _acked(self, acks: Sequence[tuple[SealedBatch, PartitionProduceResponse]], now_ms: int) -> None:
         """All at once: with 1,000 partitions an answer has some 40 of them, and a lock or two for each was most of the cost."""
         by_scope: dict[SendScope, list[tuple[SealedBatch, int]]] = {}
-        for batch, base_offset in acks:
+        for batch, answer in acks:
             batch.done = True
+            if batch.result is not None:
+                batch.result.acked(answer.base_offset, answer.log_append_time_ms)
             sequences = batch.queue.sequences
             if sequences is not None:
                 sequences.acked(batch)
             scope = batch.scope  # read once: a discard in the task's thread sets it to None
             if scope is not None:
-                by_scope.setdefault(scope, []).append((batch, base_offset))
+                by_scope.setdefault(scope, []).append((batch, answer.base_offset))
         for scope, own in by_scope.items():
             scope.batches_acked(own, now_ms)
         self._accumulator.acked([batch for batch, _ in acks])
@@ -154,7 +157,9 @@ class Delivery:
         self._report_failure(batch, error)
         self._finish(batch)
 
-    def _report_failure(self, batch: Batch, error: KafkaSinkError) -> None:
+    def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True) -> None:
+        if tell:
+            batch.failed(error)
         log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
         scope = batch.scope
         if scope is not None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
-from threading import Lock
+from threading import TIMEOUT_MAX, Lock
 from types import TracebackType
+from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
-from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, RecordError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender
+from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender, ThunkOf
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.partitioners import DefaultPartitioner
+from spark_kafka_sink.producer.process import process
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.producer_record import PartitionInfo
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.record_scope import RecordScope
+from spark_kafka_sink.producer.record_sender import AnyHeaders, InterceptedSender, RecordSender
 from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.records.columns import RecordColumns
@@ -41,7 +48,7 @@ class Producer:
 
     def __init__(self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None) -> None:
         self.config = settings if isinstance(settings, ProducerConfig) else producer_config(settings)
-        self._pid = os.getpid()
+        self._pid = process.pid
         self._lock = Lock()
         self._scopes = 0
         self._idle_close_ms = idle_close_ms
@@ -51,8 +58,18 @@ class Producer:
         self._metadata = ProducerMetadata(self.config)
         self._client = NetworkClient(self.config, self._metadata)
         self._accumulator = RecordAccumulator(self.config)
+        self._interceptors = ProducerInterceptors.of(self.config)
+        self._gathered = GatheredRecords(self, self.config, self._accumulator, self._client.wakeup)
+        records = RecordSender(self.config, self._gathered, self._metadata, self._check_topic)
+        self._records = InterceptedSender(self._interceptors, records) if self._interceptors else records
         self._sender = Sender(
-            self.config, self._client, self._metadata, self._accumulator, self._pool, idle_since_ms=self._ms_until_idle_close
+            self.config,
+            self._client,
+            self._metadata,
+            self._accumulator,
+            self._pool,
+            self._gathered,
+            idle_since_ms=self._ms_until_idle_close,
         )
         self._appender = Appender(self.config, self._accumulator, self._pool, self._sender.wakeup)
         self._partitioner = DefaultPartitioner(self.config)
@@ -66,7 +83,7 @@ class Producer:
     @property
     def closed(self) -> bool:
         """Whether it takes no more records: closed, failed, idle for too long, or another process's."""
-        return self._closed or self.failed is not None or os.getpid() != self._pid or not self._sender.is_alive()
+        return self._closed or self.failed is not None or process.pid != self._pid or not self._sender.is_alive()
 
     def scope(self) -> SendScope:
         """A task's share of this producer, for a `with`. UsageError when the producer is closed."""
@@ -76,24 +93,65 @@ class Producer:
             self._scopes += 1
         return SendScope(self, self._scope_closed)
 
-    def partitions_for(self, topic: str) -> int:
-        """How many partitions a topic has; waits for its metadata at most max.block.ms."""
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """A topic's partitions, in order; waits for its metadata at most max.block.ms."""
         self.check_usable()
-        count = self._cluster_with(topic, self._block_deadline()).partition_count(topic)
-        assert count is not None
-        return count
+        cluster = self._cluster_with(topic, self._block_deadline())
+        leaders = (cluster.leader(topic, partition) for partition in range(cluster.partition_count(topic) or 0))
+        nodes = (None if leader is None else cluster.nodes.get(leader) for leader in leaders)
+        return [PartitionInfo(topic, partition, node) for partition, node in enumerate(nodes)]
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: AnyHeaders = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """One record on its way; what becomes of it is told by the future, and before that to `on_delivery(metadata, error)`.
+
+        value, key: what their serializers take; without those bytes, text (as UTF-8) or None. partition: None lets the
+        partitioner decide. timestamp: ms since the epoch, None: now. headers: (key, value) pairs or a mapping.
+
+        As in Java: what the topic, the cluster or the record's size is to blame for fails the future (RecordError, BrokerError,
+        DeadlineError); SerializationError, RecordError for a malformed call, and UsageError for a closed producer or a forked
+        child are raised. Waits at most max.block.ms for metadata and for memory, but not in `on_delivery`, which runs in the
+        sender's thread.
+        """
+        if process.pid != self._pid or self._closed:
+            self.check_usable()
+        return self._records.send(topic, value, key, partition, timestamp, headers, on_delivery)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Send what is waiting and return once all that was sent before is acked or failed, which the futures tell.
+
+        timeout: in seconds; FlushTimeoutError after it. Without one delivery.timeout.ms is the bound. What scopes have appended
+        is for them to flush. UsageError in a delivery callback, where waiting would be for ever, and in a forked child.
+        """
+        self.check_may_wait()
+        self._gathered.flush(timeout)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send what is there and end. FlushTimeoutError when that takes longer than `timeout_s`: what is left then fails.
 
-        Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that.
+        Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that. In a delivery callback it
+        only begins to close. A second call does nothing but wait.
         """
-        if os.getpid() != self._pid:
+        if process.pid != self._pid:
             return  # the parent's threads and sockets are not this process's to end
         with self._lock:
             self._closed = True
+        if self._sender.is_current_thread():
+            self._sender.close()
+            return
+        deadline = time.monotonic() + (TIMEOUT_MAX if timeout_s is None else timeout_s)
+        self._gathered.close(deadline)
         self._sender.close()
-        if self._sender.join(timeout_s):
+        if self._sender.join(min(max(deadline - time.monotonic(), 0), TIMEOUT_MAX)):
+            self._interceptors.close()
             return
         unfinished = self._accumulator.incomplete_records()
         self._abort()
@@ -106,6 +164,7 @@ class Producer:
             self._closed = True
         self._sender.force_close()
         self._sender.join(ABORT_TIMEOUT_S)
+        self._interceptors.close()
 
     def __enter__(self) -> Producer:
         return self
@@ -113,26 +172,52 @@ class Producer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is None:
             self.close()
-        elif os.getpid() == self._pid:
+        elif process.pid == self._pid:
             self._abort()
 
     # What a scope asks for (ScopeOwner)
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.check_usable()
+        if not self._interceptors:
+            self._append(scope, topic, columns)
+            return
+        columns = self._interceptors.on_send_columns(topic, columns)
+        interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
+        try:
+            self._append(scope, topic, columns, thunk_of=interception.thunk_of)
+        except KafkaSinkError as error:
+            interception.failed(error)
+            raise
+
+    def append_gathered(self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf) -> None:
+        """Of records sent one by one: serialized and intercepted already. `deadline`: of every wait."""
+        self._append(scope, topic, columns, deadline=deadline, thunk_of=thunk_of)
+
+    def _append(
+        self,
+        scope: SendScope,
+        topic: str,
+        columns: RecordColumns,
+        *,
+        deadline: float | None = None,
+        thunk_of: ThunkOf | None = None,
+    ) -> None:
         if columns.num_records == 0:
             return
         try:
-            self._append(scope, topic, columns)
+            self._append_or_raise(scope, topic, columns, deadline, thunk_of)
         except UsageError as error:
             # The pool and the metadata only know that they were closed; why is the producer's to say.
             if self.failed is not None:
                 raise self.failed from error
             raise
 
-    def _append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
+    def _append_or_raise(
+        self, scope: SendScope, topic: str, columns: RecordColumns, until: float | None, thunk_of: ThunkOf | None
+    ) -> None:
         sizes = self._appender.sizes(scope, topic, columns)
-        deadline = self._block_deadline()  # one for all of its waits for metadata, as Java's waitOnMetadata
+        deadline = self._block_deadline() if until is None else until  # one for all of its waits for metadata, as waitOnMetadata
         cluster = self._cluster_with(topic, deadline)
         if columns.partition is not None and int(columns.partition.max()) >= (cluster.partition_count(topic) or 0):
             self._metadata.refresh_topic(topic, deadline, self._sender.wakeup)  # some may have been added
@@ -140,7 +225,7 @@ class Producer:
         count = cluster.partition_count(topic)
         assert count is not None
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
-        self._appender.append(scope, topic, columns, sizes, partitions, count)
+        self._appender.append(scope, topic, columns, sizes, partitions, count, deadline=until, thunk_of=thunk_of)
 
     def rows_per_append(self, topic: str) -> int:
         return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0)
@@ -151,11 +236,13 @@ class Producer:
         self._sender.wakeup()
 
     def discard_scope(self, scope: SendScope) -> None:
-        if os.getpid() != self._pid:
+        if process.pid != self._pid:
             return  # a fork may have copied a lock that a thread of the parent held
         with scope.appending:
-            for batch in self._accumulator.discard(scope):
+            dropped = self._accumulator.discard(scope)
+            for batch in dropped:
                 batch.memory.give_back(self._pool)
+                batch.failed(UsageError("the records were discarded with their send scope before they were sent"))
 
     def check_usable(self) -> None:
         """Raise what stands in the way of new records, if anything does."""
@@ -164,18 +251,49 @@ class Producer:
 
     def check_alive(self) -> None:
         """Raise why nothing that was appended can be acked any more, if that is so."""
-        if os.getpid() != self._pid:
+        if process.pid != self._pid:
             raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
         if self.failed is not None:
             raise self.failed
         if not self._sender.is_alive():
             raise UsageError("the producer is closed")
 
+    def check_may_wait(self) -> None:
+        """Raise why waiting for an answer would be for ever, if it would."""
+        if process.pid != self._pid:
+            raise UsageError(
+                f"this producer belongs to process {self._pid}; in a forked child nothing more is known of its records"
+            )
+        if self._sender.is_current_thread():
+            raise UsageError("a delivery callback must not wait for records: it runs in the thread that would answer")
+
+    def on_sender_thread(self) -> bool:
+        return self._sender.is_current_thread()
+
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("the producer is closed")
 
     # Inside
+
+    def _check_topic(self, topic: str, partition: int | None) -> Cluster:
+        """Wait until the topic, and the partition if one is asked for, is known."""
+        # A delivery callback runs in the thread that everybody waits for, and must not wait itself.
+        deadline = 0.0 if self.on_sender_thread() else self._block_deadline()
+        cluster = self._cluster_with(topic, deadline)
+        if partition is None or partition < (cluster.partition_count(topic) or 0):
+            return cluster
+        cluster = self._metadata.refresh_topic(topic, deadline, self._sender.wakeup)  # some may have been added
+        count = cluster.partition_count(topic) or 0
+        if partition < count:
+            return cluster
+        raise RecordError(
+            f"topic {topic}: partition is {partition}, but there are {count} partitions, 0 to {count - 1};"
+            " None lets the partitioner decide",
+            topic=topic,
+            partition=partition,
+            partition_count=count,
+        )
 
     def _cluster_with(self, topic: str, deadline: float) -> Cluster:
         now_ms = monotonic_ms()
@@ -189,7 +307,7 @@ class Producer:
         return time.monotonic() + self.config.max_block_ms / 1000
 
     def _scope_closed(self, scope: SendScope) -> None:
-        if os.getpid() != self._pid:
+        if process.pid != self._pid:
             return
         with self._lock:
             self._scopes -= 1

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.producer.batch_memory import BatchMemory
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.produce_result import ProduceResult, Thunk
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec, compress
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.errors import KafkaSinkError
     from spark_kafka_sink.producer.partition_queue import PartitionQueue
     from spark_kafka_sink.producer.send_scope import SendScope
 
@@ -33,6 +35,7 @@ class OpenBatch:
         "queue",
         "queued",
         "record_count",
+        "result",
         "scope",
         "size",
         "writing",
@@ -49,6 +52,17 @@ class OpenBatch:
         self.record_count = 0
         self.queued = False
         self.writing = False
+        self.result: ProduceResult | None = None  # where somebody wants to know of single records
+
+    def attach(self, thunk: Thunk, first: int) -> None:
+        """Tell `thunk`, whose records begin at record `first`, what becomes of the batch."""
+        if self.result is None:
+            self.result = ProduceResult(self.queue.topic, self.queue.partition)
+        self.result.attach(thunk, first)
+
+    def failed(self, error: KafkaSinkError) -> None:
+        if self.result is not None:
+            self.result.failed(error)
 
     def added(self, size: int, count: int, max_timestamp: int) -> None:
         """So many bytes of whole records lie in the memory now."""
@@ -100,6 +114,7 @@ class SealedBatch:
         "raw_size",
         "record_count",
         "refused",
+        "result",
         "scope",
         "sent_to",
         "size",
@@ -109,6 +124,7 @@ class SealedBatch:
         self.opened = batch
         self.queue = batch.queue
         self.scope: SendScope | None = batch.scope
+        self.result = batch.result
         self.created_ms = batch.created_ms
         self.first_timestamp = batch.first_timestamp
         self.max_timestamp = batch.max_timestamp
@@ -129,6 +145,10 @@ class SealedBatch:
         self.on_wire = False
         self.refused = False  # the broker said that it did not store the last attempt
         self.done = False  # its scope has been told the outcome
+
+    def failed(self, error: KafkaSinkError) -> None:
+        if self.result is not None:
+            self.result.failed(error)
 
     def free_raw(self, pool: BufferPool) -> None:
         """Of a compressed batch only the compressed bytes are needed from now on: the pool counts those instead."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from spark_kafka_sink.client.cluster import Node
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -41,3 +43,19 @@ class RecordMetadata(NamedTuple):
     @property
     def has_offset(self) -> bool:
         return self.offset >= 0
+
+
+NOWHERE = -1
+
+
+def nowhere(topic: str, partition: int = NOWHERE, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
+    """Of a record that was not stored."""
+    return RecordMetadata(topic, partition, NOWHERE, NOWHERE, key_size, value_size)
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as metadata has it; `leader`: the broker to send to, None while there is none."""
+
+    topic: str
+    partition: int
+    leader: Node | None

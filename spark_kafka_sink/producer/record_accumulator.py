@@ -9,6 +9,7 @@ from typing import NamedTuple
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.produce_result import ProduceResult
 from spark_kafka_sink.producer.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.ready_queues import ReadyQueues
 from spark_kafka_sink.producer.send_scope import SendScope
@@ -89,13 +90,18 @@ class RecordAccumulator:
             self._ready.mark(queue)
         deferred.clear()
 
-    def flush(self, scope: SendScope | None) -> None:
-        """Make what this scope (None: every scope) has waiting ready to be sent, its open batches too."""
+    def flush(self, scope: SendScope | None) -> list[ProduceResult]:
+        """Make what this scope (None: every scope) has waiting ready to be sent, its open batches too.
+
+        Returned are the results of its batches that are not finished, as far as anybody wants to know of them.
+        """
         with self.lock:
             for batch in self._ready.lingering():
                 if scope is None or batch.scope is scope:
                     self._ready.linger_no_more(batch)
                     self._ready.mark(batch.queue)
+            batches = (batch for batch in self._incomplete.values() if scope is None or batch.scope is scope)
+            return [batch.result for batch in batches if batch.result is not None]
 
     def discard(self, scope: SendScope) -> list[OpenBatch]:
         """Take out what this scope has not sent; what is in flight goes on and reports to nobody."""

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Protocol
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
@@ -40,6 +41,18 @@ MAX_PRODUCE_VERSION = 12
 MAX_POLL_MS = 60_000
 
 
+class UnsentRecords(Protocol):
+    """What the sender's thread needs to know of records that are not in the accumulator yet."""
+
+    def drain_due(self, now_ms: int) -> int:
+        """Put into batches what is due; in how many ms there will be more."""
+        ...
+
+    def has_rows(self) -> bool: ...
+
+    def fail(self, error: KafkaSinkError) -> None: ...
+
+
 class Sender:
     """One thread that owns the client, the sequence numbers and every sealed batch of a producer.
 
@@ -53,6 +66,7 @@ class Sender:
         metadata: ProducerMetadata,
         accumulator: RecordAccumulator,
         pool: BufferPool,
+        records: UnsentRecords,
         idle_since_ms: Callable[[int], int | None],
     ) -> None:
         self._config = config
@@ -60,6 +74,7 @@ class Sender:
         self._metadata = metadata
         self._accumulator = accumulator
         self._pool = pool
+        self._records = records
         self._idle_since_ms = idle_since_ms
         self._identity = ProducerIdentity(config, client)
         self._delivery = Delivery(config, accumulator, pool, self._why_unsent)
@@ -100,6 +115,9 @@ class Sender:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
+    def is_current_thread(self) -> bool:
+        return threading.get_ident() == self._thread.ident
+
     # The sender's thread
 
     def _run(self) -> None:
@@ -118,12 +136,14 @@ class Sender:
                 ends.callback(self._client.close)
 
     def _fail_what_is_left(self) -> None:
-        self._delivery.fail_all(self.failure or UsageError("the producer was closed before these records were acked"))
+        error = self.failure or UsageError("the producer was closed before these records were acked")
+        self._records.fail(error)
+        self._delivery.fail_all(error)
 
     def _ended(self) -> bool:
         if self._force or self.failure is not None:
             return True
-        if self._accumulator.has_incomplete():
+        if self._accumulator.has_incomplete() or self._records.has_rows():
             return False
         return self._closing or self._idle_since_ms(monotonic_ms()) is None
 
@@ -131,7 +151,8 @@ class Sender:
         self._delivery.expire(now_ms)
         if self._identity.current is not None and self._delivery.resolve_gaps(self._identity.current):
             self._identity.renew()
-        timeout = min(self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
+        timeout = self._records.drain_due(now_ms)
+        timeout = min(timeout, self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
         for response in self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
             self._answered(response, monotonic_ms())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,21 @@ from spark_kafka_sink.records.views import ByteLengths, Lengths
 
 # DefaultRecord.MAX_RECORD_OVERHEAD: length 5, attributes 1, timestamp delta 10, offset delta 5.
 _MAX_LENGTH, _ATTRIBUTES, _MAX_TIMESTAMP_DELTA, _MAX_OFFSET_DELTA = 5, 1, 10, 5
+
+
+# All but the key, the value and the headers.
+MAX_RECORD_OVERHEAD = _MAX_LENGTH + _ATTRIBUTES + _MAX_TIMESTAMP_DELTA + _MAX_OFFSET_DELTA
+
+
+def record_size_upper_bound(key_size: int, value_size: int, headers: Iterable[tuple[str, bytes | None]] = ()) -> int:
+    """The most bytes that one record takes in a batch; sizes are -1 for null. Never less than the same row's in a column."""
+    pairs = [(len(key.encode()), -1 if value is None else len(value)) for key, value in headers]
+    size = MAX_RECORD_OVERHEAD + _sized(key_size) + _sized(value_size) + varint_sizes(len(pairs))
+    return size + sum(_sized(key) + _sized(value) for key, value in pairs)
+
+
+def _sized(length: int) -> int:
+    return varint_sizes(length) + max(length, 0)
 
 
 def size_upper_bounds(

@@ -188,7 +188,7 @@ def test_a_little_memory_is_enough_for_any_amount(kafka: Kafka, new_topic: NewTo
 def test_a_scope_asks_for_rows_by_the_partitions_of_a_known_topic(many_partitions: str) -> None:
     with Producer({"bootstrap.servers": many_partitions}) as producer, producer.scope() as scope:
         assert scope.rows_per_append("t") == 0
-        assert producer.partitions_for("t") == 300
+        assert len(producer.partitions_for("t")) == 300
         assert scope.rows_per_append("t") == 40 * 300
 
 

@@ -1,0 +1,181 @@
+"""ProducerInterceptor and the chain of them (Kafka's ProducerInterceptors): before all else, and before callbacks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.producer.produce_result import ProduceResult
+from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
+from spark_kafka_sink.producer.record_future import OnDelivery
+from spark_kafka_sink.producer.report import NO_OFFSET
+from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+
+log = logging.getLogger(__name__)
+
+OPTION = "interceptor.classes"
+T = TypeVar("T")
+
+
+class ColumnsMetadata(NamedTuple):
+    """`num_records` records of columns, one after the other in a partition from `base_offset` on.
+
+    partition, base_offset: -1 where not known (acks=0; a duplicate; records that failed before they were in a batch).
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    num_records: int
+
+
+class ProducerInterceptor:
+    """What a program may do with each record on its way. Inherit, and override what is wanted.
+
+    on_send runs in the thread that sends, before serialization and partitioning; on_acknowledgement in the sender's thread,
+    just before the record's callback, or in the thread that sends for a record that fails before it is in a batch. Both may run
+    in several threads at once, and must be quick: everybody waits. Whatever they raise is logged and passed over.
+    """
+
+    def configure(self, settings: Mapping[str, object]) -> None:
+        """Called once, before anything else, with the producer's options by their names."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record to send instead, or the same."""
+        return record
+
+    def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
+        """The columns to send instead, or the same; they may have other rows."""
+        return columns
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+        """A record of `send` was acked, or failed with `error`."""
+
+    def on_acknowledgement_columns(self, metadata: ColumnsMetadata, error: KafkaSinkError | None) -> None:
+        """Records of an append were acked, or failed with `error`: once for each part of them that shares a batch."""
+
+    def close(self) -> None:
+        """The producer is closed. Called once."""
+
+
+class ProducerInterceptors:
+    """The chain, in the order of the option. Any thread may call; it has no state but whether it was closed."""
+
+    def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
+        self._interceptors = tuple(interceptors)
+        self._closed = False
+
+    @classmethod
+    def of(cls, config: ProducerConfig) -> ProducerInterceptors:
+        """Those that interceptor.classes names, configured. OptionError for one that cannot be had."""
+        interceptors = [plugin(value, OPTION) for value in config.interceptor_classes]
+        for interceptor in interceptors:
+            if not isinstance(interceptor, ProducerInterceptor):
+                kind = f"{type(interceptor).__module__}.{type(interceptor).__qualname__}"
+                raise OptionError(f"option {OPTION}: {kind} must inherit ProducerInterceptor", option=OPTION)
+            interceptor.configure(config.settings())
+        return cls(interceptors)
+
+    def __bool__(self) -> bool:
+        return bool(self._interceptors)
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        for interceptor in self._interceptors:
+            try:
+                record = _checked(interceptor.on_send(record), ProducerRecord)
+            except Exception:
+                _passed_over(interceptor, "on_send")
+        return record
+
+    def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
+        for interceptor in self._interceptors:
+            try:
+                columns = _checked(interceptor.on_send_columns(topic, columns), RecordColumns)
+            except Exception:
+                _passed_over(interceptor, "on_send_columns")
+        return columns
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+        self._each("on_acknowledgement", metadata, error)
+
+    def on_acknowledgement_columns(self, metadata: ColumnsMetadata, error: KafkaSinkError | None) -> None:
+        self._each("on_acknowledgement_columns", metadata, error)
+
+    def ahead_of(self, on_delivery: OnDelivery | None) -> OnDelivery:
+        """A callback that tells the interceptors first."""
+
+        def told(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+            self.on_acknowledgement(metadata, error)
+            if on_delivery is not None:
+                on_delivery(metadata, error)
+
+        return told
+
+    def close(self) -> None:
+        """Close each of them, once."""
+        if not self._closed:
+            self._closed = True
+            self._each("close")
+
+    def _each(self, method: str, *arguments: object) -> None:
+        for interceptor in self._interceptors:
+            try:
+                getattr(interceptor, method)(*arguments)
+            except Exception:
+                _passed_over(interceptor, method)
+
+
+class ColumnsThunk:
+    """Rows of an append that share a batch: tells the interceptors what becomes of them."""
+
+    __slots__ = ("_interceptors", "count")
+
+    def __init__(self, interceptors: ProducerInterceptors, count: int) -> None:
+        self._interceptors = interceptors
+        self.count = count
+
+    def assigned(self, result: ProduceResult, first: int) -> None:
+        """Nobody waits for single records."""
+
+    def completed(self, result: ProduceResult, first: int) -> None:
+        known = result.error is None and result.base_offset != NO_OFFSET
+        offset = result.base_offset + first if known else NO_OFFSET
+        metadata = ColumnsMetadata(result.topic, result.partition, offset, self.count)
+        self._interceptors.on_acknowledgement_columns(metadata, result.error)
+
+    def split(self, count: int) -> tuple[ColumnsThunk, ColumnsThunk]:
+        return ColumnsThunk(self._interceptors, count), ColumnsThunk(self._interceptors, self.count - count)
+
+
+class ColumnsInterception:
+    """One append's rows under interceptors: counts those that got into a batch, so that the others can be told to have failed."""
+
+    def __init__(self, interceptors: ProducerInterceptors, topic: str, count: int) -> None:
+        self._interceptors = interceptors
+        self._topic = topic
+        self._left = count
+
+    def thunk_of(self, rows: Sequence[int]) -> ColumnsThunk:
+        self._left -= len(rows)
+        return ColumnsThunk(self._interceptors, len(rows))
+
+    def failed(self, error: KafkaSinkError) -> None:
+        """The rest of the rows is in no batch."""
+        if self._left:
+            metadata = ColumnsMetadata(self._topic, NO_PARTITION, NO_OFFSET, self._left)
+            self._interceptors.on_acknowledgement_columns(metadata, error)
+
+
+def _checked(result: object, kind: type[T]) -> T:
+    if not isinstance(result, kind):
+        raise TypeError(f"returned {type(result).__name__}, not {kind.__name__}")
+    return result
+
+
+def _passed_over(interceptor: object, method: str) -> None:
+    name = f"{type(interceptor).__module__}.{type(interceptor).__qualname__}"
+    log.warning("interceptor %s: %s failed; it is passed over", name, method, exc_info=True)

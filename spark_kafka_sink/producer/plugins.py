@@ -1,0 +1,43 @@
+"""Classes that a user names in an option: serializers, partitioners, interceptors."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from spark_kafka_sink.errors import OptionError
+
+
+def plugin(value: object, option: str) -> Any:
+    """The object that an option's value stands for: itself; what a class makes, called without arguments; the same for a class
+    given as `package.module.Class`. OptionError when there is no such class or it cannot be made."""
+    if isinstance(value, str):
+        value = _class_named(value, option)
+    if not isinstance(value, type):
+        return value
+    try:
+        return value()
+    except Exception as error:
+        text = f"option {option}: {value.__module__}.{value.__qualname__}() failed: {type(error).__name__}: {error}"
+        raise OptionError(text, option=option) from error
+
+
+def _class_named(name: str, option: str) -> type:
+    module_name, _, class_name = name.rpartition(".")
+    if not module_name:
+        raise OptionError(
+            f"option {option}: {name!r} is neither known nor a dotted name: write package.module.Class", option=option
+        )
+    try:
+        found = getattr(import_module(module_name), class_name)
+    except ModuleNotFoundError as error:
+        text = f"option {option}: {name}: there is no module {error.name} here; it must be installed where the producer runs"
+        raise OptionError(text, option=option) from error
+    except AttributeError as error:
+        raise OptionError(f"option {option}: module {module_name} has no class {class_name}", option=option) from error
+    except Exception as error:
+        text = f"option {option}: module {module_name} cannot be imported: {type(error).__name__}: {error}"
+        raise OptionError(text, option=option) from error
+    if not isinstance(found, type):
+        raise OptionError(f"option {option}: {name} is {type(found).__name__}, not a class", option=option)
+    return found

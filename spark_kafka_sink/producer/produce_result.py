@@ -1,0 +1,109 @@
+"""What became of a batch, for those who wait for single records of it (Java's ProduceRequestResult and ProducerBatch.Thunk)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.report import NO_OFFSET
+
+log = logging.getLogger(__name__)
+
+NO_TIMESTAMP = -1
+
+
+class Thunk(Protocol):
+    """Records, one after the other in a batch, and whoever wants to know what becomes of them."""
+
+    count: int
+
+    def assigned(self, result: ProduceResult, first: int) -> None:
+        """They lie in `result`'s batch now, from its record `first` on."""
+        ...
+
+    def completed(self, result: ProduceResult, first: int) -> None:
+        """The batch was acked or failed, as `result` says."""
+        ...
+
+    def split(self, count: int) -> tuple[Thunk, Thunk]:
+        """The first `count` of them, and the others."""
+        ...
+
+
+class ProduceResult:
+    """The outcome of one batch, shared by all of its records.
+
+    The batch's owner (see OpenBatch, SealedBatch) attaches and completes. Any thread may read `done`, and the rest after it.
+    """
+
+    __slots__ = ("_done", "_parts", "_thunks", "base_offset", "error", "log_append_time", "partition", "topic")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.base_offset = NO_OFFSET
+        self.log_append_time = NO_TIMESTAMP
+        self.error: KafkaSinkError | None = None
+        self._thunks: list[tuple[int, Thunk]] = []  # each with the place of its first record, in order
+        self._parts: list[ProduceResult] = []  # what its batch was split into
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it was acked or failed, and everybody was told; after a split, whether all parts were."""
+        return self._done or (bool(self._parts) and all(part.done for part in self._parts))
+
+    def attach(self, thunk: Thunk, first: int) -> None:
+        """Tell `thunk`, whose records begin at record `first` of the batch."""
+        thunk.assigned(self, first)
+        self._thunks.append((first, thunk))
+
+    def acked(self, base_offset: int, log_append_time: int) -> None:
+        """base_offset: of the batch's first record, negative if not known. log_append_time: ms, negative for CreateTime."""
+        self.base_offset = max(base_offset, NO_OFFSET)
+        self.log_append_time = max(log_append_time, NO_TIMESTAMP)
+        self._complete()
+
+    def failed(self, error: KafkaSinkError) -> None:
+        self.error = error
+        self._complete()
+
+    def split(self, counts: Iterable[int]) -> list[ProduceResult]:
+        """The results of the batches that this one's records go to instead: so many in each, in order; all of them in the end."""
+        left = self._thunks
+        self._thunks = []
+        start = 0
+        for count in counts:
+            part = ProduceResult(self.topic, self.partition)
+            left = _move(left, start, start + count, part)
+            start += count
+            self._parts.append(part)
+        return list(self._parts)
+
+    def _complete(self) -> None:
+        """Callbacks run before anybody who waits goes on, as in ProducerBatch.completeFutureAndFireCallbacks."""
+        thunks, self._thunks = self._thunks, []
+        for first, thunk in thunks:
+            try:
+                thunk.completed(self, first)
+            except Exception:
+                log.exception("topic %s partition %d: a delivery callback failed", self.topic, self.partition)
+        self._done = True
+
+
+def _move(thunks: list[tuple[int, Thunk]], start: int, stop: int, part: ProduceResult) -> list[tuple[int, Thunk]]:
+    """Attach to `part` what belongs to records `start` to `stop`; returned is what is left."""
+    left = []
+    for at, thunk in thunks:
+        first, rest = at, thunk
+        if first < stop < first + rest.count:
+            head, tail = rest.split(stop - first)
+            part.attach(head, first - start)
+            left.append((stop, tail))
+        elif first < stop:
+            part.attach(rest, first - start)
+        else:
+            left.append((first, rest))
+    return left
