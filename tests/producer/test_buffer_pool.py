@@ -1,4 +1,4 @@
-"""BufferPool: bounded, first come first served, every wait ends."""
+"""BufferPool: bounded, first come first served, every wait ends. Any history of it: test_buffer_pool_model.py."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
@@ -262,59 +259,3 @@ def test_many_threads_never_share_a_chunk_and_lose_none() -> None:
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(work, range(6))) == list(range(6))
     assert (pool.available, pool.queued()) == (pool.total, 0)
-
-
-class PoolModel(RuleBasedStateMachine):
-    """Any sequence of allocations and returns keeps to the count that a single integer models."""
-
-    held = Bundle("held")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pool = BufferPool(10 * CHUNK + 1, CHUNK)
-        self.free = 10
-        self.out: list[Chunk] = []
-
-    @rule(target=held, n=st.integers(0, 11), wait=st.booleans())
-    def allocate(self, n: int, wait: bool) -> Any:
-        if n > 10:
-            with pytest.raises(RecordTooLargeError):
-                self.pool.try_allocate(n)
-            return multiple()
-        if n > self.free:
-            self.refused(n, wait)
-            return multiple()
-        chunks = self.pool.allocate(n, 0.0) if wait else take(self.pool, n)
-        assert len(chunks) == n
-        self.free -= n
-        self.out += chunks
-        return chunks
-
-    def refused(self, n: int, wait: bool) -> None:
-        if not wait:
-            assert self.pool.try_allocate(n) is None
-            return
-        with pytest.raises(BufferExhaustedError):
-            self.pool.allocate(n, 0.0)
-
-    @rule(chunks=consumes(held))
-    def deallocate(self, chunks: list[Chunk]) -> None:
-        gone = {id(c) for c in chunks}
-        self.out = [c for c in self.out if id(c) not in gone]
-        self.pool.deallocate(chunks)
-        self.free += len(chunks)
-
-    @invariant()
-    def counts_agree(self) -> None:
-        assert self.pool.available == self.free * CHUNK
-        assert self.pool.queued() == 0
-
-    @invariant()
-    def no_chunk_is_held_twice(self) -> None:
-        assert len({id(c) for c in self.out}) == len(self.out)
-
-
-TestPoolModel = PoolModel.TestCase
-TestPoolModel.settings = settings(
-    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
