@@ -116,7 +116,7 @@ class Planner:
         Runs that fit into an open batch are the common case: its lines stand here and not in a call, for the sake of the runs
         of 1,000 partitions."""
         queues = self._accumulator.queues(rows.topic)
-        batch_size, chunk_size = self._batch_size, self._chunk_size
+        batch_size, chunk_size = self._accumulator.batch_limit(rows.topic, self._batch_size), self._chunk_size
         plan = Plan(start, max_chunks, stay)
         batches, full = plan.batches, plan.full
         first = max(bisect_right(rows.starts, start) - 1, 0)
@@ -140,15 +140,24 @@ class Planner:
                 plan.starts.append(position)
                 full.append(left < size // (stop - position))  # no room for another row
                 plan.stop = stop
-            elif not self._cut(plan, queue, batch, rows, position, stop):
+            elif not self._cut(plan, queue, batch, rows, position, stop, batch_size):
                 break
             position = stop
         return plan
 
-    def _cut(self, plan: Plan, queue: PartitionQueue, batch: OpenBatch | None, rows: GroupedRows, start: int, stop: int) -> bool:
+    def _cut(
+        self,
+        plan: Plan,
+        queue: PartitionQueue,
+        batch: OpenBatch | None,
+        rows: GroupedRows,
+        start: int,
+        stop: int,
+        batch_size: int,
+    ) -> bool:
         """Deal a run that does not fit into one open batch. False when the memory of this round is dealt."""
         while start < stop:
-            room = self._batch_size - (batch.size if batch else 0)
+            room = max(batch_size - (batch.size if batch else 0), 0)  # below 0: the topic's limit has come down
             end = int(np.searchsorted(rows.ends, rows.bytes_before(start) + room, side="right")) - 1
             if batch is None:
                 end = max(end, start + 1)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.producer.batch_splitting import split
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.producer.partition_queue import PartitionQueue
 from spark_kafka_sink.producer.produce_answers import BatchAnswer
-from spark_kafka_sink.producer.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.protocol.error_codes import error_facts
@@ -58,6 +59,8 @@ class Delivery:
         action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
             return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
+        if action is Action.SPLIT and batch.record_count == 1:
+            return Action.FAIL
         return action
 
     def expire(self, now_ms: int) -> None:
@@ -124,15 +127,36 @@ class Delivery:
     def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
         batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
+        splits = action is Action.SPLIT
         again = action in _AGAIN and self._may_retry(batch, now_ms)
         scope = batch.scope
         if scope is not None:
             scope.batch_refused(name, again=again)
+        if splits:
+            self._split(batch)
+            return
         if not again:
             self._drop(batch, self._failure(batch, answer))
             return
         _AGAIN[action](batch)
         self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch))
+
+    def _split(self, batch: SealedBatch) -> None:
+        """Sender.completeBatch and RecordAccumulator.splitAndReenqueue of Java: what was too large goes on in parts, whose age is
+        its own but whose attempts are none.
+
+        As in Java that is taken to be true of earlier attempts too: a batch that was stored although its answer was lost would
+        be stored again if the topic's max.message.bytes were lowered before its retry.
+        """
+        parts = split(batch, self._accumulator.too_large(batch), self._pool)
+        if batch.queue.sequences is None:
+            for part in parts:
+                part.number(NO_PRODUCER, 0)
+        else:
+            batch.queue.sequences.replaced(batch, parts)
+        self._accumulator.replace(batch, parts)
+        batch.free(self._pool)
+        log.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
 
     def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
         return batch.attempts <= self._config.retries and now_ms - batch.created_ms < self._config.delivery_timeout_ms

@@ -19,6 +19,7 @@ class Action(Enum):
     TOPIC_UNKNOWN = auto()  # the same, but the topic may be made anew before that
     OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
+    SPLIT = auto()  # not stored: in smaller batches, without a retry used; one record alone fails
     FAIL = auto()  # this batch fails, others go on
     FATAL = auto()  # the producer cannot go on
 
@@ -54,6 +55,7 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
     ),
     Action.OUT_OF_ORDER: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,),
     Action.PRODUCER_LOST: (ErrorCode.UNKNOWN_PRODUCER_ID,),
+    Action.SPLIT: (ErrorCode.MESSAGE_TOO_LARGE,),
     Action.FATAL: (
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.UNSUPPORTED_VERSION,
@@ -75,7 +77,7 @@ def action_for(code: int, *, idempotent: bool) -> Action:
 
 # What a user can do about an error that fails a batch, where the name does not say it.
 ADVICE: dict[int, str] = {
-    ErrorCode.MESSAGE_TOO_LARGE: "the batch is over the topic's max.message.bytes: set batch.size below it, or raise it",
+    ErrorCode.MESSAGE_TOO_LARGE: "one record alone is over the topic's max.message.bytes: raise that, or send less in a record",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic's name is not a legal one",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is over the broker's segment size: set batch.size below it",
     ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not take this acks setting",

@@ -104,6 +104,7 @@ class SealedBatch:
         "first_timestamp",
         "header",
         "last_error",
+        "level",
         "max_timestamp",
         "memory",
         "on_wire",
@@ -131,6 +132,7 @@ class SealedBatch:
         self.record_count = batch.record_count
         self.memory = batch.memory
         self.codec = codec
+        self.level = level
         raw = batch.memory.pieces()
         self.raw_size = batch.size
         self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]

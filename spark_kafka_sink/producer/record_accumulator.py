@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from threading import RLock
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ class RecordAccumulator:
         self._ready = ReadyQueues(config.linger_ms)
         # Each batch as it was added, and what it is now; in the order of creation, so the first is the first to expire.
         self._incomplete: dict[OpenBatch, Batch] = {}
+        self._limits: dict[str, int] = {}  # topic: bytes of records, before compression, that its brokers may take in one batch
 
     # The task's side
 
@@ -64,6 +66,10 @@ class RecordAccumulator:
             return now_ms - batch.created_ms
         return 0
 
+    def batch_limit(self, topic: str, otherwise: int) -> int:
+        """Bytes of records that a batch of this topic may have: `otherwise`, or fewer where a broker refused so many."""
+        return min(self._limits.get(topic, otherwise), otherwise)
+
     def close_open(self, queue: PartitionQueue) -> None:
         """No more records for the queue's open batch: it is full, or another scope's records come next."""
         batch = queue.open
@@ -77,7 +83,7 @@ class RecordAccumulator:
         queue = batch.queue
         queue.batches.append(batch)
         self._incomplete[batch] = batch
-        batch.scope.batch_added()
+        batch.scope.batches_added(1)
         if full:
             self._ready.mark(queue)
         else:
@@ -197,6 +203,30 @@ class RecordAccumulator:
                 self._ready.back_off(queue, until_ms)
             else:
                 self._ready.mark(queue)
+
+    def too_large(self, batch: SealedBatch) -> int:
+        """A broker refused a batch for its size. Returned is how many bytes of records this topic's batches have at most from now
+        on, for as long as this producer lives: not all are to be sent, refused and split. It is never below half of what the
+        topic takes."""
+        with self.lock:
+            topic = batch.queue.topic
+            limit = self._limits[topic] = self.batch_limit(topic, max(batch.raw_size // 2, 1))
+            return limit
+
+    def replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
+        """The parts of a batch go on in its place: in its queue, among its retries, and in the order in which batches expire."""
+        queue = batch.queue
+        with self.lock:
+            in_its_place = [(part.opened, part) for part in parts]
+            groups = (in_its_place if now is batch else [(added, now)] for added, now in self._incomplete.items())
+            self._incomplete = dict(itertools.chain.from_iterable(groups))
+            for part in parts:
+                part.scope = batch.scope  # a discard may have been faster
+            if batch.scope is not None:
+                batch.scope.batches_added(len(parts) - 1)
+            for part in reversed(parts):  # without sequence numbers the last one in is the first
+                queue.add_retry(part)
+            self._ready.mark(queue)
 
     def answered(self, queue: PartitionQueue) -> None:
         """Something in flight for the queue is over: what it held back may go on."""

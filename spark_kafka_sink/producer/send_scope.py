@@ -136,9 +136,9 @@ class SendScope:
 
     # The accumulator's and the sender's side
 
-    def batch_added(self) -> None:
+    def batches_added(self, count: int) -> None:
         with self._changed:
-            self._batches += 1
+            self._batches += count
 
     def request_sent(self) -> None:
         with self._changed:

@@ -7,6 +7,8 @@ once the broker has said that it did not store it. A batch whose answer was lost
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spark_kafka_sink.producer.producer_batch import NO_SEQUENCE, ProducerIdAndEpoch, SealedBatch
 
 # A broker remembers the last 5 batches of a producer in a partition (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
@@ -81,6 +83,22 @@ class PartitionSequences:
         """Failed for good after it was sent, or expired: its numbers are never used again under this identity."""
         self._forget(batch)
         self.gap = True
+
+    def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
+        """Other batches take the place and the numbers of one that was not stored. Where they have fewer records than it had,
+        what was numbered behind it has to be numbered anew."""
+        place = self.in_flight.index(batch)
+        self.in_flight[place : place + 1] = parts
+        first_record = batch.first_record
+        for further, part in enumerate(parts):
+            part.number(self.identity, first_record)
+            part.ordinal = batch.ordinal + further
+            first_record += part.record_count
+        for later in self.in_flight[place + len(parts) :]:
+            later.ordinal += len(parts) - 1
+        self.assigned += len(parts) - 1
+        if first_record != batch.first_record + batch.record_count:
+            self.gap = self.lost_count = True
 
     def resolve(self, current: ProducerIdAndEpoch) -> bool:
         """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own identity.

@@ -50,8 +50,8 @@ def encode_records(
         *varints(_length(key)),
     ]
     before_value, after_value = varints(_length(value)), varints(counts)
-    body = _body_sizes([*before_key, *before_value, *after_value], [key, value, headers])
-    offsets = _offsets(body, rows)
+    body = body_sizes([*before_key, *before_value, *after_value], [key, value, headers])
+    offsets = record_offsets(body, rows)
     # Without headers each record ends in a 0: it goes into the struct that starts the next record, and the first 0 is cut off.
     closed_by_next = headers is None
     parts = [*varints(body), *before_key, *_some(key), *before_value, *_some(value)]
@@ -108,7 +108,7 @@ def _some(views: Views | None) -> list[Packed | Views]:
     return [] if views is None else [views]
 
 
-def _body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
+def body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
     """What the length varint at the start of each record says."""
     bits: Words | int = 0
     for number in numbers:
@@ -123,7 +123,8 @@ def _body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
     return size
 
 
-def _offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
+def record_offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
+    """Where each of `rows` records begins, and the end: their bodies with the length varints before them."""
     if isinstance(body, int):
         return np.arange(rows + 1, dtype=np.int64) * (body + varint_sizes(body))
     offsets = np.zeros(rows + 1, np.int64)

@@ -28,7 +28,7 @@ def read_record(
 ) -> tuple[Record, int]:
     """The record at `position`, and where the next begins. Raises `ProtocolError`."""
     try:
-        size, start = _varint(data, position, _INT)
+        size, start = read_varint(data, position, _INT)
         end = start + size
         if not 0 < size <= len(data) - start:
             raise ProtocolError(f"a record says it is {size} bytes long where {len(data) - start} are left")
@@ -46,8 +46,8 @@ def _read_body(
     data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
 ) -> tuple[Record, int]:
     """All behind the record's attributes, which mean nothing yet."""
-    timestamp_delta, position = _varint(data, position, _LONG)
-    offset_delta, position = _varint(data, position, _INT)
+    timestamp_delta, position = read_varint(data, position, _LONG)
+    offset_delta, position = read_varint(data, position, _INT)
     key, position = _bytes(data, position)
     value, position = _bytes(data, position)
     headers, position = _headers(data, position)
@@ -56,7 +56,7 @@ def _read_body(
 
 
 def _headers(data: bytes, position: int) -> tuple[Headers, int]:
-    count, position = _varint(data, position, _INT)
+    count, position = read_varint(data, position, _INT)
     if not 0 <= count <= (len(data) - position) // 2:  # two numbers of one byte at least
         raise ProtocolError(f"a record says it has {count} headers where {len(data) - position} bytes are left")
     headers = []
@@ -70,7 +70,7 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
 
 
 def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = _varint(data, position, _INT)
+    size, position = read_varint(data, position, _INT)
     if size < 0:  # as Java: any negative length is null
         return None, position
     if size > len(data) - position:
@@ -78,7 +78,7 @@ def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position : position + size], position + size
 
 
-def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+def read_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
     """A zigzag number of at most `bits` bits, and the position behind it; IndexError at the end of the data."""
     byte = data[position]
     position += 1

@@ -119,6 +119,8 @@ class MockCluster:
         self.received: list[Received] = []
         self.requests: list[tuple[int, int]] = []  # (node, API key)
         self.script: Script | None = None
+        self.max_message_bytes = 2**31 - 1  # of every topic
+        self.too_large: list[Received] = []  # what was refused for its size
         self.described_as: dict[str, tuple[list[int], list[int]]] = {}  # leaders and epochs that Metadata tells instead
         self.hidden: set[int] = set()  # nodes that Metadata does not tell of
         self.on_request: dict[int, Callable[[], object]] = {}  # by API key: called before the answer is made
@@ -349,6 +351,10 @@ class MockCluster:
 
     def _partition(self, received: Received, say: Say) -> PartitionProduceResponse:
         code, base_offset = say.code, -1
+        if not code and received.batch.size > self.max_message_bytes:  # before the sequence is looked at, as in UnifiedLog.append
+            code = ErrorCode.MESSAGE_TOO_LARGE
+        if code == ErrorCode.MESSAGE_TOO_LARGE and not say.stored:
+            self.too_large.append(received)
         topic = self.topics.get(received.topic)
         if not code and topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

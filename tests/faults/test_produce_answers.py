@@ -106,7 +106,7 @@ def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cl
         cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
         cluster.release()
         cluster.wait_for(lambda: cluster.values() == [0, *range(2, 9)], "all but the first")
-        with pytest.raises(DeliveryError, match=r"MESSAGE_TOO_LARGE.*set batch.size below it"):
+        with pytest.raises(DeliveryError, match=r"MESSAGE_TOO_LARGE.*alone is over the topic"):
             scope.flush(10)
     assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 3, 8)] == [(0, 0), (1, 0), (1, 1), (1, 6)]
 

@@ -72,13 +72,13 @@ def test_a_failed_batch_fails_the_flush_and_every_later_append_with_its_cause() 
     parts = make_parts(enable_idempotence="false")
     scope = parts.scope()
     answer(parts, sent(parts, scope), base_offset=0)
-    answer(parts, sent(parts, scope, rows=2), code=ErrorCode.MESSAGE_TOO_LARGE)
-    with pytest.raises(DeliveryError, match=r"2 records failed, 1 were acked: .*t partition 0.*MESSAGE_TOO_LARGE") as raised:
+    answer(parts, sent(parts, scope, rows=2), code=ErrorCode.INVALID_RECORD)
+    with pytest.raises(DeliveryError, match=r"2 records failed, 1 were acked: .*t partition 0.*INVALID_RECORD") as raised:
         scope.flush()
     assert isinstance(raised.value.__cause__, BrokerError)
     with pytest.raises(DeliveryError):
         scope.append("t", None)  # type: ignore[arg-type]  # it does not come to that
-    assert scope.report().errors == {"MESSAGE_TOO_LARGE": 1}
+    assert scope.report().errors == {"INVALID_RECORD": 1}
 
 
 def test_a_passing_error_is_counted_and_the_batch_goes_out_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,9 @@ from spark_kafka_sink.producer.sequences import MAX_EPOCH, MAX_IN_FLIGHT, Partit
 
 @dataclass(eq=False)
 class FakeBatch:
-    """The part of a SealedBatch that numbering touches; a real one needs memory and columns."""
+    """The part of a SealedBatch that numbering touches; a real one needs memory and columns. Its records are numbers."""
 
-    name: int
+    name: int  # its first record
     record_count: int = 1
     first_record: int = -1
     identity: ProducerIdAndEpoch | None = None
@@ -28,6 +29,10 @@ class FakeBatch:
 
     def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
         self.identity, self.first_record = identity, first_record
+
+    @property
+    def records(self) -> list[int]:
+        return list(range(self.name, self.name + self.record_count))
 
 
 @dataclass
@@ -53,7 +58,7 @@ class ModelBroker:
             return "OUT_OF_ORDER"
         self.next_sequence = batch.first_record + batch.record_count
         self.last_batches = [*self.last_batches, (batch.first_record, batch.record_count)][-MAX_IN_FLIGHT:]
-        self.log.append(batch.name)
+        self.log += batch.records
         return "STORED"
 
 
@@ -78,7 +83,7 @@ class Line:
             self.retries.remove(batch)
         elif not self.retries and self.sequences.may_send_new():
             batch = FakeBatch(self.made, count)
-            self.made += 1
+            self.made += count
             any_sequences.assign(batch)
         if batch is not None:
             batch.on_wire, batch.refused = True, False
@@ -95,8 +100,10 @@ class Line:
         batch.on_wire = False
         any_sequences: Any = self.sequences
         if fate == "refuse for good":
-            self.failed.append(batch.name)
+            self.failed += batch.records
             any_sequences.dropped(batch)
+        elif fate == "too large" and batch.record_count > 1 and batch.name not in self.broker.log:
+            self.replace(batch, batch.record_count // 2, batch.record_count - batch.record_count // 2)
         elif fate == "refuse for now":
             self._again(batch)
         else:
@@ -106,7 +113,7 @@ class Line:
                 self._again(batch)
             elif answer == "STORED":
                 any_sequences.acked(batch)
-                self.acked.append(batch.name)
+                self.acked += batch.records
             else:
                 any_sequences.refused(batch)
                 self._again(batch)
@@ -115,10 +122,19 @@ class Line:
     def expire_a_retry(self) -> None:
         if self.retries:
             batch = self.retries.pop(0)
-            self.failed.append(batch.name)
+            self.failed += batch.records
             any_sequences: Any = self.sequences
             any_sequences.dropped(batch)
         self.sequences.resolve(ProducerIdAndEpoch(7, 0))
+
+    def replace(self, batch: FakeBatch, *counts: int) -> list[FakeBatch]:
+        """What Delivery does with a batch that was too large: parts of so many records take its place."""
+        ends = itertools.accumulate(counts, initial=batch.name)
+        parts = [FakeBatch(name, count, refused=True) for name, count in zip(ends, counts, strict=False)]
+        any_sequences: Any = self.sequences
+        any_sequences.replaced(batch, parts)
+        self.retries = sorted([*self.retries, *parts], key=lambda b: b.first_record)
+        return parts
 
     def _again(self, batch: FakeBatch) -> None:
         self.retries.append(batch)
@@ -135,10 +151,10 @@ class Line:
         raise AssertionError("a healthy broker did not settle it")
 
 
-FATES = st.sampled_from(["store", "store", "store", "lose the answer", "refuse for now", "refuse for good"])
+FATES = st.sampled_from(["store", "store", "store", "lose the answer", "refuse for now", "refuse for good", "too large"])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("send"), st.integers(1, 3)),
+        st.tuples(st.just("send"), st.integers(1, 5)),
         st.tuples(st.just("deliver"), FATES),
         st.tuples(st.just("expire"), st.none()),
     ),
@@ -208,8 +224,8 @@ def test_after_one_of_five_fails_for_good_the_others_are_renumbered_under_a_new_
         line.send(2)
     line.deliver("refuse for good")
     line.settle()
-    assert line.failed == [1]
-    assert line.broker.log == [0, 2, 3, 4, 5]
+    assert line.failed == [1, 2]
+    assert line.broker.log == [0, *range(3, 11)]
     assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
 
 
@@ -283,3 +299,68 @@ def test_a_batch_that_expired_but_was_stored_needs_no_new_epoch() -> None:
     assert sequences.resolve(ProducerIdAndEpoch(7, 0))
     assert sequences.identity == ProducerIdAndEpoch(7, 0)
     assert sequences.next_record == 2
+
+
+def line_with(*counts: int) -> tuple[Line, list[FakeBatch]]:
+    """A partition that has stored record 0 of its producer, and batches of so many records that are on the wire."""
+    line = Line()
+    line.send(1)
+    line.deliver("store")
+    for count in counts:
+        line.send(count)
+    return line, list(line.wire)
+
+
+def too_large(line: Line, batch: FakeBatch, *counts: int) -> list[FakeBatch]:
+    line.wire.remove(batch)
+    batch.on_wire = False
+    return line.replace(batch, *counts)
+
+
+def test_parts_take_the_numbers_of_their_batch_and_go_before_what_was_behind_it() -> None:
+    line, (first, *_) = line_with(6, 2, 2)
+    parts = too_large(line, first, 3, 2, 1)
+    assert [(part.first_record, part.record_count) for part in parts] == [(1, 3), (4, 2), (6, 1)]
+    line.settle()
+    assert line.broker.log == list(range(11))
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+
+
+def test_a_part_can_be_replaced_in_turn() -> None:
+    line, (first, _) = line_with(4, 2)
+    too_large(line, first, 2, 2)
+    line.deliver("store")  # what was behind it: out of order
+    line.send(1)
+    too_large(line, line.wire[0], 1, 1)
+    line.settle()
+    assert line.broker.log == list(range(7))
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+
+
+def test_parts_count_against_the_five_that_a_broker_remembers() -> None:
+    line, (first,) = line_with(8)
+    too_large(line, first, 1, 1, 1, 1, 1, 1, 1, 1)
+    for left in range(8, 0, -1):
+        assert line.sequences.may_send_new() == (left < MAX_IN_FLIGHT)
+        line.send(1)
+        line.deliver("store")
+    assert line.broker.log == list(range(9))
+
+
+def test_where_the_parts_have_fewer_records_what_is_behind_them_goes_on_in_a_new_epoch() -> None:
+    line, (first, *_) = line_with(3, 2, 2)
+    too_large(line, first, 2)
+    line.settle()
+    assert line.broker.log == [0, 1, 2, 4, 5, 6, 7]
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+
+
+def test_behind_a_gap_parts_wait_to_be_renumbered() -> None:
+    line, (_, second, _) = line_with(1, 4, 1)
+    line.deliver("refuse for good")
+    any_sequences: Any = line.sequences
+    assert any_sequences.gap
+    assert not any(any_sequences.may_resend(part) for part in too_large(line, second, 2, 2))
+    line.settle()
+    assert line.broker.log == [0, 2, 3, 4, 5, 6]
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)

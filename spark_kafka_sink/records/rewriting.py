@@ -1,0 +1,59 @@
+"""Records that were encoded for one batch, written again for others: with other deltas, and the same bytes behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_kafka_sink.records.encoder import EncodedRecords, body_sizes, record_offsets
+from spark_kafka_sink.records.joining import joined
+from spark_kafka_sink.records.record_reader import read_varint
+from spark_kafka_sink.records.varints import ZERO_BYTE, varints
+from spark_kafka_sink.records.views import byte_lengths, column_views
+
+_ATTRIBUTES = 1  # byte
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRecords:
+    """The records of a batch as they were encoded, found but not read: keys, values and headers stay the bytes they are.
+
+    sizes: bytes of each, its length varint included. timestamp_deltas: ms, from the batch's first timestamp. Both int64 of one
+    number a record. fields: two rows for each record, the bytes up to its key's length and those from there on.
+    """
+
+    sizes: NDArray[np.int64]
+    timestamp_deltas: NDArray[np.int64]
+    fields: pa.Array
+
+
+def written_records(data: bytes, count: int) -> WrittenRecords:
+    """Find the `count` records that `data` (not compressed) consists of. 1 us a record: where one ends says only itself."""
+    starts, timestamp_deltas, position = [0], [], 0
+    for _ in range(count):
+        size, position = read_varint(data, position, 32)
+        end = position + size
+        timestamp_delta, position = read_varint(data, position + _ATTRIBUTES, 64)
+        _, position = read_varint(data, position, 32)
+        timestamp_deltas.append(timestamp_delta)
+        starts += (position, end)
+        position = end
+    assert position == len(data), f"{count} records end at byte {position} of {len(data)}"
+    bounds = np.array(starts, np.int32)
+    fields = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(data)], null_count=0)
+    return WrittenRecords(np.diff(bounds[::2]).astype(np.int64), np.array(timestamp_deltas, np.int64), fields)
+
+
+def encode_again(
+    records: WrittenRecords, rows: NDArray[np.intp], offset_deltas: NDArray[np.int32], timestamp_deltas: NDArray[np.int64]
+) -> EncodedRecords:
+    """Output record j is record `rows[j]` with the j-th deltas; at least one row. As `encoder.encode_records`."""
+    rest = column_views(records.fields, byte_lengths(records.fields), 2 * rows + 1)
+    deltas = [ZERO_BYTE, *varints(timestamp_deltas), *varints(offset_deltas.astype(np.int64))]
+    body = body_sizes(deltas, [rest])
+    offsets = record_offsets(body, len(rows))
+    data = joined(len(rows), [*varints(body), *deltas, rest], int(offsets[-1]))
+    return EncodedRecords(memoryview(data).cast("B")[: int(offsets[-1])], offsets)
