@@ -13,7 +13,8 @@ from benchmarks import cells, report
 from benchmarks.cells import CELLS, FULL, QUICK, Cell, Plan
 from benchmarks.environment import CHECKOUT, Topics, broker
 from benchmarks.producers import processes
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Results, Runs
+from benchmarks.report import LABELS
+from benchmarks.results import Results, Runs
 
 OUTPUT = CHECKOUT / "build" / "bench"
 
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="CELL", choices=[cell.name for cell in CELLS], help="these cells"
     )
-    parser.add_argument("--contenders", nargs="+", default=[], choices=[SINK, JVM, JVM_TUNED, CONFLUENT, CEILING])
+    parser.add_argument("--contenders", nargs="+", default=[], choices=list(LABELS))
     parser.add_argument("--repeats", type=int, help="rounds of each cell, instead of 7 (quick: 3)")
     parser.add_argument("--rows", type=int, help="rows of each run, instead of the cell's own number")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="folder for the table, the plot and the raw figures")

@@ -16,7 +16,7 @@ from benchmarks.data import KEY_BYTES, cached, records, repeated
 from benchmarks.environment import SHORT_RETENTION, Topics, spark_session
 from benchmarks.measure import MemorySampler, timed
 from benchmarks.producers import ProducerProcesses
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Run, Runs
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, SEND, SINK, Run, Runs
 
 # Spark's compiler needs 3 to 4 runs of a contender until its figures stand; later cells find it warm but for their own codec.
 FIRST_WARM_UPS, WARM_UPS = 4, 1
@@ -74,6 +74,7 @@ CELLS: Sequence[Cell] = (
     Cell("throughput", "100B-none-1000", 100, "none", 1000, 5_000_000, 1_000_000, _SPARK),
     *(Cell("throughput", f"1KB-{codec}-8", 1024, codec, 8, 750_000, 150_000, _SPARK) for codec in _CODECS),
     *(Cell("producer", f"producer-{count}", 100, "none", count, 5_000_000, 1_000_000, (SINK, CONFLUENT)) for count in (8, 1000)),
+    Cell("producer", "send-8", 100, "none", 8, 500_000, 100_000, (SEND, CONFLUENT, KAFKA_PYTHON)),
     Cell("memory", "memory-100B", 100, "none", 8, 50_000_000, 5_000_000, (CEILING, SINK)),
     Cell("memory", "memory-100KB", 100 * 1024, "none", 8, 25_000, 5_000, (CEILING, SINK)),
 )

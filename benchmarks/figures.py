@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Results, Run, Runs
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, SEND, SINK, Results, Run, Runs
 
 # Over what a worker that drops its input takes: buffer.memory, 32 MB by default, and 100 MB.
 MEMORY_MB = 32 + 100
@@ -69,8 +69,8 @@ def _faster_than_jvm(cell: str) -> Figure:
     return lambda results: ratio(rows_per_s(results[cell][SINK]), rows_per_s(best_jvm(results[cell])))
 
 
-def _faster_than(cell: str, other: str) -> Figure:
-    return lambda results: ratio(rows_per_s(results[cell][SINK]), rows_per_s(results[cell][other]))
+def _faster_than(cell: str, other: str, ours: str = SINK) -> Figure:
+    return lambda results: ratio(rows_per_s(results[cell][ours]), rows_per_s(results[cell][other]))
 
 
 def _producer_cpu(results: Results) -> Spread:
@@ -106,6 +106,8 @@ GOALS: Sequence[Goal] = (
     Goal("100 B, lz4, 8 partitions: rows/s of the ceiling", _faster_than("100B-lz4-8", CEILING), 0.55),
     Goal("producer, 8 partitions: CPU per row of confluent-kafka's", _producer_cpu, 0.2, at_least=False),
     Goal("producer, 1,000 partitions: CPU per row of that at 8", _producer_cpu_of_many, 2.0, at_least=False),
+    Goal("send(), one record at a time: rows/s against kafka-python", _faster_than("send-8", KAFKA_PYTHON, SEND), 5.0),
+    Goal("send(), one record at a time: rows/s against confluent-kafka", _faster_than("send-8", CONFLUENT, SEND), 0.25),
     Goal("memory, 100 B: MB over a worker that drops its input", _memory("memory-100B"), MEMORY_MB, at_least=False),
     Goal("memory, 100 KB: MB over a worker that drops its input", _memory("memory-100KB"), MEMORY_MB, at_least=False),
 )

@@ -1,4 +1,4 @@
-"""The producers without Spark: each in a process of its own, so that its CPU time, all threads together, is its own."""
+"""The producers without Spark, by columns and record by record: each in a process of its own, so that its CPU is its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from itertools import cycle, islice
 
 import confluent_kafka
 import numpy as np
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from benchmarks import contenders
 from benchmarks.contenders import Target
 from benchmarks.data import KEY_BYTES
-from benchmarks.results import CONFLUENT, SINK, Run
+from benchmarks.results import CONFLUENT, KAFKA_PYTHON, SEND, SINK, Run
+from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark.columns import TopicRecords
@@ -58,23 +60,55 @@ def sink_loop(target: Target) -> Callable[[str, int], None]:
     return run
 
 
-def confluent_loop(target: Target) -> Callable[[str, int], None]:
-    """The same records through confluent-kafka, from bytes objects that are ready."""
-    producer = confluent_kafka.Producer(contenders.confluent_settings(target))
-    keys, values = _column(_digits(KEY_BYTES)).to_pylist(), _column(_digits(VALUE_BYTES)).to_pylist()
-    prepared = list(zip(keys, values, strict=True))
+def send_loop(target: Target) -> Callable[[str, int], None]:
+    """The same records one by one through this project's producer, from bytes objects that are ready."""
+    producer = Producer({"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec})
+    prepared = _prepared()
 
     def run(topic: str, rows: int) -> None:
-        def again() -> Iterator[tuple[bytes, bytes]]:
-            for _ in range(rows // PREPARED):
-                yield from prepared
-
-        contenders.produce_all(producer, topic, again())
+        send = producer.send
+        for key, value in islice(cycle(prepared), rows):
+            send(topic, value, key)
+        producer.flush(120)
 
     return run
 
 
-LOOPS: Mapping[str, Callable[[Target], Callable[[str, int], None]]] = {SINK: sink_loop, CONFLUENT: confluent_loop}
+def kafka_python_loop(target: Target) -> Callable[[str, int], None]:
+    """The same through kafka-python, with the linger.ms that ours has."""
+    from kafka import KafkaProducer  # warns of its own imports
+
+    linger_ms = OPTIONS["linger.ms"].default
+    codec = None if target.codec == "none" else target.codec
+    producer = KafkaProducer(bootstrap_servers=target.bootstrap_servers, compression_type=codec, linger_ms=linger_ms)
+    prepared = _prepared()
+
+    def run(topic: str, rows: int) -> None:
+        for key, value in islice(cycle(prepared), rows):
+            producer.send(topic, value, key)
+        producer.flush(120)
+
+    return run
+
+
+def confluent_loop(target: Target) -> Callable[[str, int], None]:
+    """The same records through confluent-kafka, from bytes objects that are ready."""
+    producer = confluent_kafka.Producer(contenders.confluent_settings(target))
+    prepared = _prepared()
+    return lambda topic, rows: contenders.produce_all(producer, topic, islice(cycle(prepared), rows))
+
+
+def _prepared() -> list[tuple[bytes, bytes]]:
+    """Keys and values."""
+    return list(zip(_column(_digits(KEY_BYTES)).to_pylist(), _column(_digits(VALUE_BYTES)).to_pylist(), strict=True))
+
+
+LOOPS: Mapping[str, Callable[[Target], Callable[[str, int], None]]] = {
+    SINK: sink_loop,
+    CONFLUENT: confluent_loop,
+    SEND: send_loop,
+    KAFKA_PYTHON: kafka_python_loop,
+}
 
 
 @cache
@@ -96,8 +130,8 @@ class ProducerProcesses:
         self._pools = pools
 
     def run(self, name: str, target: Target, rows: int) -> Run:
-        """`rows` is rounded down to whole rounds over the prepared records."""
-        return self._pools[name].submit(_timed, name, target, rows // PREPARED * PREPARED).result()
+        """`rows` is rounded down to whole Arrow batches."""
+        return self._pools[name].submit(_timed, name, target, rows // BATCH_ROWS * BATCH_ROWS).result()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.figures import Goal, Spread, cpu_per_million, reached, rows_per_s, spread
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Results, Run
+from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, SEND, SINK, Results, Run
 
 LABELS = {
     SINK: "this sink",
@@ -20,8 +20,18 @@ LABELS = {
     JVM_TUNED: "Spark's JVM sink, our settings",
     CONFLUENT: "confluent-kafka per row",
     CEILING: "Arrow into Python, dropped",
+    SEND: "this producer's send()",
+    KAFKA_PYTHON: "kafka-python's send()",
 }
-COLORS = {SINK: "#d55e00", JVM: "#0072b2", JVM_TUNED: "#56b4e9", CONFLUENT: "#009e73", CEILING: "#bbbbbb"}
+COLORS = {
+    SINK: "#d55e00",
+    JVM: "#0072b2",
+    JVM_TUNED: "#56b4e9",
+    CONFLUENT: "#009e73",
+    CEILING: "#bbbbbb",
+    SEND: "#e69f00",
+    KAFKA_PYTHON: "#cc79a7",
+}
 
 
 def markdown(results: Results) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SINK, JVM, JVM_TUNED, CONFLUENT, CEILING = "sink", "jvm", "jvm tuned", "confluent", "ceiling"
+SEND, KAFKA_PYTHON = "send", "kafka-python"
 
 
 @dataclass(frozen=True, slots=True)
