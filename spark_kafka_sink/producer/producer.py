@@ -15,6 +15,7 @@ from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, RecordErr
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender, ThunkOf
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.column_checks import check_columns
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.partitioners import DefaultPartitioner
@@ -216,6 +217,7 @@ class Producer:
     def _append_or_raise(
         self, scope: SendScope, topic: str, columns: RecordColumns, until: float | None, thunk_of: ThunkOf | None
     ) -> None:
+        check_columns(topic, columns)
         sizes = self._appender.sizes(scope, topic, columns)
         deadline = self._block_deadline() if until is None else until  # one for all of its waits for metadata, as waitOnMetadata
         cluster = self._cluster_with(topic, deadline)

@@ -11,6 +11,7 @@ from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.column_checks import check_topic
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 # Answers about a topic that waiting does not change, and what to do about them (Java's maybeThrowExceptionForTopic). All others
@@ -36,9 +37,10 @@ class ProducerMetadata(Metadata):
         self._new_topics: set[str] = set()  # added, but in no answer yet
 
     def add(self, topic: str, now_ms: int) -> None:
-        """The topic is in use now; a new one is asked for at once."""
+        """The topic is in use now; a new one is asked for at once. RecordError for what is no topic's name."""
         with self._changed:
             if topic not in self._expiry_ms:
+                check_topic(topic)
                 self._new_topics.add(topic)
                 self.request_update_for_new_topics()
             self._expiry_ms[topic] = now_ms + self._max_idle_ms

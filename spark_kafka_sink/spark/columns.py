@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.spark.schema import SinkSchema
 
@@ -36,7 +37,7 @@ def records_by_topic(
     """The batch's records, topic by topic, in their order within each; `topic` wins over the batch's topic column.
 
     `first_row` is what the batch's first row counts as in the texts of errors: rows of a task are counted from 0. Raises
-    `RecordError` for a null topic, a negative partition or timestamp, a null header or a header without a key.
+    `RecordError` for a topic that is null or none, a negative partition or timestamp, a null header or a header without a key.
     """
     if batch.num_rows == 0:
         return
@@ -124,7 +125,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
             "topic", "is null, and the option topic is not set (set the option topic or filter the rows)", first_row + row
         )
     encoded = topics.dictionary_encode()
-    names: list[str] = encoded.dictionary.to_pylist()
+    names = _topic_names(encoded, first_row)
     if len(names) == 1:
         yield TopicRecords(names[0], columns)
         return
@@ -135,6 +136,16 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
     sorted_columns = _take(columns, order)
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
         yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end])
+
+
+def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
+    """The topics, each once; an error names the row where the first that is none stands."""
+    # As bytes: Spark's CAST(binary AS STRING) makes text of any.
+    names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
+    for code, name in enumerate(names):
+        if (problem := topic_problem(name)) is not None:
+            raise _bad_row("topic", problem, first_row + int(np.argmax(encoded.indices.to_numpy() == code)))
+    return names
 
 
 def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:

@@ -145,12 +145,27 @@ def test_a_null_topic_is_refused_by_its_row() -> None:
         by_topic([None], kind=pa.null())
 
 
+@pytest.mark.parametrize(
+    ("topic", "text"), [("", r"'' is no topic's name"), ("a b", r"'a b' is no topic's name"), ("ü", r"'ü' is no topic's name")]
+)
+def test_what_is_no_topics_name_is_refused_by_its_first_row(topic: str, text: str) -> None:
+    with pytest.raises(RecordError, match=f"column topic: {text}, which has 1 to 249 .*, in row 7 of the task"):
+        by_topic(["a", "b", topic, "a", topic], first_row=5)
+
+
+def test_a_topic_that_is_no_utf8_is_refused_by_its_row() -> None:
+    topics = pa.array([b"a", b"a\xff"], pa.binary()).view(pa.string())
+    batch = pa.RecordBatch.from_arrays([pa.array([b"1", b"2"]), topics], names=["v", "t"])
+    with pytest.raises(RecordError, match=r"column topic: 'a\\\\xff' is no topic's name.*, in row 1 of the task"):
+        list(records_by_topic(batch, SinkSchema(value=0, topic=1)))
+
+
 def test_rows_of_one_topic_are_not_copied() -> None:
     (records,) = by_topic(["a", "a"])
     assert records.rows is None
 
 
-@given(topics=st.lists(st.sampled_from(["a", "b", "ü", ""]), min_size=1), large=st.booleans())
+@given(topics=st.lists(st.sampled_from(["a", "b", "c.d", "E-_1"]), min_size=1), large=st.booleans())
 def test_each_topic_gets_its_own_rows_in_order(topics: list[str | None], large: bool) -> None:
     found = by_topic(topics, kind=pa.large_string() if large else None)
     assert sorted(records.topic for records in found) == sorted({topic for topic in topics if topic is not None})

@@ -1,0 +1,74 @@
+"""What no Kafka record can be: told by the row before anything of its append is buffered, sent or asked for.
+
+Java's ProducerRecord and RecordHeader refuse the same in their constructors. A broker that found it would refuse the whole batch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
+
+LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""Kafka's Topic.validate. What is not text could not even be asked about: the sender's thread would end at encoding it."""
+
+
+def topic_problem(topic: object) -> str | None:
+    """Why something is no topic's name; None if it is one."""
+    if isinstance(topic, str) and LEGAL_TOPIC.fullmatch(topic) and topic not in (".", ".."):
+        return None
+    return f"{topic!r} is no topic's name, which has 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+
+
+def check_topic(topic: object) -> None:
+    """RecordError for what is no topic's name."""
+    problem = "topic is null" if topic is None else topic_problem(topic)
+    if problem is not None:
+        raise RecordError(problem, topic=topic)
+
+
+def check_columns(topic: str, columns: RecordColumns) -> None:
+    """RecordError names the first row with a negative timestamp or a header that is null, has no key, or one that is no UTF-8."""
+    if columns.timestamp is not None and columns.timestamp.min(initial=0) < NO_TIMESTAMP:
+        row = int(np.argmax(columns.timestamp < NO_TIMESTAMP))
+        raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, and none can be before 1970")
+    if columns.headers is not None:
+        _check_headers(topic, columns, columns.headers)
+
+
+def _check_headers(topic: str, columns: RecordColumns, headers: pa.Array) -> None:
+    elements = headers.flatten()
+    keys = elements.field("key")
+    if elements.null_count or keys.null_count:
+        element = pc.or_(elements.is_null(), keys.is_null()).index(True).as_py()
+        problem = "a header has a null key" if elements[element].is_valid else "a header is null"
+        raise _bad_row(topic, columns, _row_of(headers, element), problem)
+    try:
+        # 10 ns a key. Consumers differ in what they do with such a key, and some end at it (confluent-kafka).
+        keys.validate(full=True)
+    except pa.ArrowInvalid:
+        element = next(i for i, key in enumerate(keys.cast(pa.large_binary()).to_pylist()) if not _is_text(key))
+        raise _bad_row(topic, columns, _row_of(headers, element), "a header's key is no UTF-8") from None
+
+
+def _row_of(headers: pa.Array, element: int) -> int:
+    row: int = headers.value_parent_indices()[element].as_py()
+    return row
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _bad_row(topic: str, columns: RecordColumns, row: int, problem: str) -> RecordError:
+    return RecordError(f"topic {topic}: row {row} of {columns.num_records}: {problem}", topic=topic, row=row)

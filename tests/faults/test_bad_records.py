@@ -1,0 +1,125 @@
+"""Records that cannot be: each is an error that names it, before anything is sent, and the producer goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import RecordError, RecordTooLargeError
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.mock_cluster import MockCluster
+from tests.faults.producing import failing_scope, numbers, producer_on, send
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOT_UTF8 = b"a\xff"
+
+
+def text_of(*values: bytes) -> pa.Array:
+    """A string column of any bytes, as Spark's CAST(binary AS STRING) makes it."""
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+def with_headers(*rows: list[tuple[str | None, bytes | None] | None] | None) -> RecordColumns:
+    lists = [
+        None if row is None else [None if pair is None else {"key": pair[0], "value": pair[1]} for pair in row] for row in rows
+    ]
+    return RecordColumns(len(rows), headers=pa.array(lists, HEADERS))
+
+
+def with_header_keys(*keys: bytes) -> RecordColumns:
+    """One header in each row."""
+    pairs = pa.StructArray.from_arrays([text_of(*keys), pa.array([b"v"] * len(keys))], ["key", "value"])
+    return RecordColumns(len(keys), headers=pa.ListArray.from_arrays(pa.array(range(len(keys) + 1), pa.int32()), pairs))
+
+
+def at(*timestamps: int) -> RecordColumns:
+    return RecordColumns(len(timestamps), timestamp=np.array(timestamps, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (at(5, -1, -2), "row 2 of 3: timestamp is -2, and none can be before 1970"),
+        (at(-(2**63)), "row 0 of 1: timestamp is -9223372036854775808"),
+        (with_headers([], None, [("k", b""), None]), "row 2 of 3: a header is null"),
+        (with_headers([("k", None)], [("k", b""), (None, b"")]), "row 1 of 2: a header has a null key"),
+        (with_header_keys(b"a", NOT_UTF8, b"b"), "row 1 of 3: a header's key is no UTF-8"),
+        (with_header_keys(b"a", b"b", NOT_UTF8).slice(1, 2), "row 1 of 2: a header's key is no UTF-8"),
+        (numbers([1], partition=-2), "row 0 of 1: column partition is -2, but there are 1 partitions, 0 to 0"),
+        (numbers([1, 2], partition=1), "row 0 of 2: column partition is 1, but there are 1 partitions, 0 to 0"),
+    ],
+)
+def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
+    cluster: MockCluster, columns: RecordColumns, text: str
+) -> None:
+    with producer_on(cluster.bootstrap_servers) as producer:
+        with failing_scope(producer) as scope, pytest.raises(RecordError, match=f"^\\[RECORD\\] topic t: {text}"):
+            scope.append("t", columns)
+        assert send(producer, numbers([7])) == 1
+    assert cluster.values() == [7]
+
+
+@pytest.mark.parametrize(
+    ("topic", "text"),
+    [
+        (None, "^\\[RECORD\\] topic is null$"),
+        ("", "'' is no topic's name"),
+        (7, "7 is no topic's name"),
+        (b"t", "b't' is no topic's name"),
+        ("a b", "'a b' is no topic's name"),
+        ("t\n", r"'t\\n' is no topic's name"),
+        ("ü", "'ü' is no topic's name"),
+        ("\ud800", r"'\\ud800' is no topic's name"),
+        ("x" * 250, "1 to 249 of the characters"),
+        ("..", "'..' is no topic's name"),
+    ],
+)
+@pytest.mark.parametrize("call", ["append", "partitions_for"])
+def test_what_is_no_topics_name_is_an_error_at_once_and_the_producer_lives_on(
+    cluster: MockCluster, topic: Any, text: str, call: str
+) -> None:
+    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        calls: dict[str, Callable[[], object]] = {
+            "append": lambda: scope.append(topic, numbers([1])),
+            "partitions_for": lambda: producer.partitions_for(topic),
+        }
+        with pytest.raises(RecordError, match=text):
+            calls[call]()
+        assert send(producer, numbers([7])) == 1
+    assert cluster.values() == [7]
+
+
+@pytest.mark.parametrize("topic", ["x" * 249, "a.b-c_D9", "..."])
+def test_every_legal_name_is_a_topic(cluster: MockCluster, topic: str) -> None:
+    cluster.topic(topic)
+    with producer_on(cluster.bootstrap_servers) as producer:
+        assert send(producer, numbers([1]), topic) == 1
+
+
+def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(cluster: MockCluster) -> None:
+    with producer_on(cluster.bootstrap_servers, max_request_size=1000) as producer, producer.scope() as scope:
+        available = producer._pool.available
+        with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 1\d{3} bytes, more than .*1000"):
+            scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 1000, b"3"])))
+        assert producer._pool.available == available
+        scope.append("t", numbers([5]))
+        scope.flush(10)
+    assert cluster.values() == [5]
+
+
+@pytest.mark.kafka
+def test_text_that_is_no_utf8_arrives_byte_for_byte(kafka: Kafka, new_topic: NewTopic) -> None:
+    """Keys and values are bytes to Kafka; what kind of text they are is the consumers' affair."""
+    topic = new_topic(1)
+    columns = RecordColumns(3, key=text_of(NOT_UTF8, b"", b"\xed\xa0\x80"), value=text_of(b"\xff\xfe", NOT_UTF8, b""))
+    with producer_on(kafka.bootstrap_servers) as producer:
+        assert send(producer, columns, topic) == 3
+    read = {(record.key, record.value) for record in read_topic(kafka.direct_servers, topic)}
+    assert read == {(NOT_UTF8, b"\xff\xfe"), (b"", NOT_UTF8), (b"\xed\xa0\x80", b"")}
