@@ -53,7 +53,7 @@ def _check_headers(topic: str, columns: RecordColumns, headers: pa.Array) -> Non
         # 10 ns a key. Consumers differ in what they do with such a key, and some end at it (confluent-kafka).
         keys.validate(full=True)
     except pa.ArrowInvalid:
-        element = next(i for i, key in enumerate(keys.cast(pa.large_binary()).to_pylist()) if not _is_text(key))
+        element = next(i for i, key in enumerate(keys.cast(pa.large_binary()).to_pylist()) if not is_text(key))
         raise _bad_row(topic, columns, _row_of(headers, element), "a header's key is no UTF-8") from None
 
 
@@ -62,10 +62,11 @@ def _row_of(headers: pa.Array, element: int) -> int:
     return row
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes | str) -> bool:
+    """Whether bytes are UTF-8; whether a str has such a form, which one with half of a surrogate pair has not."""
     try:
-        data.decode()
-    except UnicodeDecodeError:
+        _ = data.decode() if isinstance(data, bytes) else data.encode()
+    except UnicodeError:
         return False
     return True
 

@@ -9,6 +9,7 @@ from typing import Any
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import INT64_MAX, ProducerConfig
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, PeerError, RecordError, RecordTooLargeError, SerializationError
+from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -138,6 +139,8 @@ def header_pairs(topic: str, headers: AnyHeaders) -> Headers:
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise RecordError(f"topic {topic}: headers must be pairs of a str key and a value, there is {pair!r}", topic=topic)
+        if not pair[0].isascii() and not is_text(pair[0]):
+            raise RecordError(f"topic {topic}: header key {pair[0]!r} has no UTF-8 form", topic=topic)
         if pair[1] is not None and not isinstance(pair[1], bytes):
             kind = type(pair[1]).__name__
             raise RecordError(f"topic {topic}: header {pair[0]!r} has a {kind} value, must be bytes or None", topic=topic)

@@ -96,6 +96,16 @@ def test_what_is_no_topics_name_is_an_error_at_once_and_the_producer_lives_on(
     assert cluster.values() == [7]
 
 
+def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: MockCluster) -> None:
+    with producer_on(cluster.bootstrap_servers, linger_ms=100_000) as producer:
+        good = producer.send("t", b"1", headers=[("\u00fc", None)])
+        with pytest.raises(RecordError, match=r"topic t: header key '\\ud800' has no UTF-8 form"):
+            producer.send("t", b"2", headers=[("\ud800", b"")])
+        producer.flush(10)
+        assert good.result(10).offset == 0
+    assert cluster.values() == [1]
+
+
 @pytest.mark.parametrize("topic", ["x" * 249, "a.b-c_D9", "..."])
 def test_every_legal_name_is_a_topic(cluster: MockCluster, topic: str) -> None:
     cluster.topic(topic)
