@@ -149,6 +149,10 @@ class Delivery:
         be stored again if the topic's max.message.bytes were lowered before its retry.
         """
         parts = split(batch, self._accumulator.too_large(batch), self._pool)
+        if batch.result is not None:
+            results = batch.result.split([part.record_count for part in parts])
+            for part, result in zip(parts, results, strict=True):
+                part.result = result
         if batch.queue.sequences is None:
             for part in parts:
                 part.number(NO_PRODUCER, 0)
@@ -218,7 +222,10 @@ class Delivery:
 
     def _what_was_tried(self, batch: Batch) -> str:
         if isinstance(batch, OpenBatch) or not batch.attempts:
-            return f"never sent: {self._why_unsent(batch.queue.leader)}"
+            never = "never sent"
+            if isinstance(batch, SealedBatch) and batch.last_error:
+                never = f"split after {batch.last_error} and not sent since"
+            return f"{never}: {self._why_unsent(batch.queue.leader)}"
         last = batch.last_error or "no answer yet"
         return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+from contextlib import ExitStack
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError
+from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
+from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import Witnessed, read_topic
+from tests.records.making import HEADERS
 
 E = ErrorCode
 WIDTH = 90  # of a value: about 100 bytes a record
@@ -94,3 +105,154 @@ def test_of_five_in_flight_those_too_large_are_split_and_the_others_wait_for_the
             assert scope.report().records == 50
     assert cluster.values() == [0, *range(10, 60)]
     assert {received.batch.producer_epoch for received in cluster.received} == {0}
+
+
+def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: MockCluster) -> None:
+    """The first part is refused again and again until its time is over; the second waits behind it for as long."""
+    cluster.max_message_bytes = 4000
+    settings = {"request_timeout_ms": 600, "delivery_timeout_ms": 600, "linger_ms": 0}
+    with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer:
+        known(cluster, producer)
+        cluster.script = lambda received: Say(E.NOT_ENOUGH_REPLICAS if received.batch.size <= 4000 else 0)
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers(range(1, 61), width=WIDTH))
+            with pytest.raises(DeliveryError, match=r"records failed, 0 were acked: .*delivery\.timeout\.ms"):
+                scope.flush(10)
+            cluster.wait_for(lambda: scope._unfinished() == 0, "both parts expired")
+        cluster.script = None
+        with producer.scope() as scope:
+            scope.append("t", numbers(range(100, 110), width=WIDTH))
+            scope.flush(10)
+        assert producer._pool.available == producer._pool.capacity * producer._pool.chunk_size
+    assert cluster.values() == [0, *range(100, 110)]
+
+
+def test_a_close_by_force_leaves_no_part_behind(cluster: MockCluster) -> None:
+    cluster.max_message_bytes = 4000
+    cluster.script = lambda received: Say(hold=received.batch.size <= 4000)
+    producer = producer_on(cluster.bootstrap_servers, batch_size=8000)
+    scope = producer.scope()
+    scope.append("t", numbers(range(60), width=WIDTH))
+    cluster.wait_for(lambda: any(received.batch.size <= 4000 for received in cluster.received), "a part in flight")
+    with pytest.raises(FlushTimeoutError):
+        producer.close(0)
+    with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acked"):
+        scope.flush(5)
+    assert producer._pool.available == producer._pool.total
+
+
+def test_each_record_knows_its_offset_although_its_batch_was_split(cluster: MockCluster) -> None:
+    cluster.max_message_bytes = 1000
+    called: list[int] = []
+    with producer_on(cluster.bootstrap_servers, batch_size=8000, linger_ms=50) as producer:
+        futures = [
+            producer.send("t", b"%0*d" % (WIDTH, n), on_delivery=lambda metadata, error: called.append(metadata.offset))
+            for n in range(60)
+        ]
+        producer.flush(10)
+        assert [future.result(0).offset for future in futures] == list(range(60))
+    assert called == list(range(60))
+    assert cluster.too_large
+    assert cluster.values() == list(range(60))
+
+
+# Real Kafka
+
+SMALL = {"max.message.bytes": "2000", "retention.ms": "-1"}
+
+
+def rows(count: int) -> RecordColumns:
+    """Records of 100 bytes, most of them digits at random, that say in every field which one they are."""
+    values = [hashlib.sha256(b"%d" % n).hexdigest().encode() for n in range(count)]
+    pairs = [[{"key": "n", "value": b"%d" % n}] if n % 3 else None for n in range(count)]
+    return RecordColumns(
+        count,
+        key=pa.array([b"%d" % n for n in range(count)], pa.binary()),
+        value=pa.array([None if n % 7 == 6 else value for n, value in enumerate(values)], pa.binary()),
+        headers=pa.array(pairs, HEADERS),
+        timestamp=np.array([1_600_000_000_000 - 1000 * n for n in range(count)], np.int64),
+    )
+
+
+def assert_is_all_of(columns: RecordColumns, found: list[Witnessed]) -> None:
+    """Each record once, in order, and nothing of it changed."""
+    assert columns.key is not None
+    assert columns.value is not None
+    assert columns.headers is not None
+    assert [record.key for record in found] == columns.key.to_pylist()
+    assert [record.value for record in found] == columns.value.to_pylist()
+    due = [tuple((pair["key"], pair["value"]) for pair in row or []) for row in columns.headers.to_pylist()]
+    assert [record.headers for record in found] == due
+    assert columns.timestamp is not None
+    assert [record.timestamp for record in found] == columns.timestamp.tolist()
+
+
+def assert_in_sequence(batches: list[DumpedBatch]) -> None:
+    """One epoch, and numbers without a gap."""
+    assert {(batch.producer_epoch, batch.valid) for batch in batches} == {(0, True)}
+    ends = itertools.accumulate((batch.count for batch in batches), initial=0)
+    assert [batch.base_sequence for batch in batches] == list(ends)[:-1]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str
+) -> None:
+    cluster = proxied_kafka.cluster
+    topic = new_topic(1, on=cluster, config=SMALL)
+    columns = rows(1200)
+    settings = {"batch_size": 16 * 1100, "compression_type": codec, "linger_ms": 0}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        scope.append(topic, columns.slice(0, 1))
+        scope.flush(20)
+        proxied_kafka.proxy.delay(0.01)  # so that there are five under way when the first of them is refused
+        scope.append(topic, columns.slice(1, 1199))
+        scope.flush(60)
+        report = scope.report()
+    assert report.records == 1200
+    assert report.errors["MESSAGE_TOO_LARGE"] >= 5 + 3
+    batches = dump_log(cluster, 1, topic)
+    assert all(batch.size <= 2000 and batch.codec == codec for batch in batches)
+    assert_in_sequence(batches)
+    assert_is_all_of(columns, read_topic(cluster.direct_servers, topic))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("large", [0, 2, 4])
+def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic, large: int
+) -> None:
+    """Of five batches in flight, each of another scope, one is too large, for one of its ten records is."""
+    cluster = proxied_kafka.cluster
+    topic = new_topic(1, on=cluster, config=SMALL)
+    widths = [1300 if n == 10 * large + 5 else 70 for n in range(50)]
+    values = [b"%0*d" % (width, n) for n, width in enumerate(widths)]
+    report = DeliveryReport()
+    with producer_on(cluster.bootstrap_servers, batch_size=10_000) as producer, ExitStack() as ends:
+        scopes = [ends.enter_context(producer.scope()) for _ in range(6)]
+        scopes[5].append(topic, numbers([99]))
+        scopes[5].flush(20)
+        proxied_kafka.proxy.delay(0.05)
+        for number, scope in enumerate(scopes[:5]):
+            scope.append(topic, RecordColumns(10, value=pa.array(values[10 * number : 10 * number + 10])))
+        for scope in scopes:
+            scope.flush(30)
+            report.add(scope.report())
+    batches = dump_log(cluster, 1, topic)
+    assert report.errors["MESSAGE_TOO_LARGE"] == 1
+    assert report.errors.get("OUT_OF_ORDER_SEQUENCE_NUMBER", 0) == 4 - large
+    assert_in_sequence(batches)
+    assert [int(record.value or b"") for record in records_of(batches)] == [99, *range(50)]
+
+
+@pytest.mark.kafka
+def test_on_real_kafka_order_is_kept_without_idempotence_one_request_at_a_time(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1, config=SMALL)
+    columns = rows(1200)
+    settings = {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1, "batch_size": 16 * 1100}
+    with producer_on(kafka.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        scope.append(topic, columns)
+        scope.flush(30)
+        assert scope.report().errors.keys() == {"MESSAGE_TOO_LARGE"}
+    assert_is_all_of(columns, read_topic(kafka.direct_servers, topic))
