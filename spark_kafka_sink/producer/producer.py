@@ -28,6 +28,8 @@ from spark_kafka_sink.producer.record_scope import RecordScope
 from spark_kafka_sink.producer.record_sender import AnyHeaders, InterceptedSender, RecordSender
 from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.serializers.registry import serializers_of
+from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import RecordColumns
 
 # A chunk is what an open batch holds idle on average half of: 1,000 open partitions hold 16 MB of 32. Chunks of 64 KiB would
@@ -49,6 +51,8 @@ class Producer:
 
     def __init__(self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None) -> None:
         self.config = settings if isinstance(settings, ProducerConfig) else producer_config(settings)
+        self._key_serializer, self._value_serializer = serializers_of(self.config)
+        self._serialization = Serialization(self._key_serializer, self._value_serializer)
         self._pid = process.pid
         self._lock = Lock()
         self._scopes = 0
@@ -152,7 +156,7 @@ class Producer:
         self._gathered.close(deadline)
         self._sender.close()
         if self._sender.join(min(max(deadline - time.monotonic(), 0), TIMEOUT_MAX)):
-            self._interceptors.close()
+            self._close_plugins()
             return
         unfinished = self._accumulator.incomplete_records()
         self._abort()
@@ -165,7 +169,11 @@ class Producer:
             self._closed = True
         self._sender.force_close()
         self._sender.join(ABORT_TIMEOUT_S)
+        self._close_plugins()
+
+    def _close_plugins(self) -> None:
         self._interceptors.close()
+        self._serialization.close()
 
     def __enter__(self) -> Producer:
         return self
@@ -181,11 +189,12 @@ class Producer:
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.check_usable()
         if not self._interceptors:
-            self._append(scope, topic, columns)
+            self._append(scope, topic, self._serialization.columns(topic, columns))
             return
         columns = self._interceptors.on_send_columns(topic, columns)
         interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
         try:
+            columns = self._serialization.columns(topic, columns)
             self._append(scope, topic, columns, thunk_of=interception.thunk_of)
         except KafkaSinkError as error:
             interception.failed(error)
@@ -327,4 +336,5 @@ class Producer:
             if left > 0:
                 return left
             self._closed = True
-            return None
+        self._close_plugins()
+        return None

@@ -20,7 +20,8 @@ NO_PARTITION = -1  # the partitioner decides
 class RecordColumns:
     """`num_records` records of one topic.
 
-    key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed; None: all null.
+    key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed; None: all null. Until the
+        producer's serializers have seen them: what those take.
     headers: list (or large_list) of struct<key: string, value: binary> (large_* too); a null list is no headers; None: none at
         all. Whoever builds it has checked that no element and no header key is null.
     timestamp: int64, ms since the epoch, NO_TIMESTAMP where the time of append is wanted; None: wanted everywhere.

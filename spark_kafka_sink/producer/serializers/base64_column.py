@@ -1,0 +1,25 @@
+"""Base64 of a binary column, encoded as a whole: rows are filled up to threes of bytes, so that none shares a four of letters."""
+
+from __future__ import annotations
+
+import binascii
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.producer.serializers.binary_arrays import binary_array, joined, text_array
+from spark_kafka_sink.records.views import offsets_of, valid_mask
+
+
+def base64_text(column: pa.Array) -> pa.Array:
+    """string of each row, padded with '='; null stays null. column: binary."""
+    filling = (-pc.binary_length(column).fill_null(0).to_numpy()) % 3
+    filled = joined(column.fill_null(b""), pa.array([b"", b"\0", b"\0\0"]).take(pa.array(filling)))
+    offsets = offsets_of(filled)
+    data = memoryview(filled.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
+    letters = np.frombuffer(bytearray(binascii.b2a_base64(data, newline=False)), np.uint8)
+    ends = (offsets - offsets[0]).astype(np.int64) // 3 * 4
+    letters[ends[1:][filling >= 1] - 1] = ord("=")
+    letters[ends[1:][filling == 2] - 2] = ord("=")
+    return text_array(binary_array(letters, ends, valid_mask(column)))

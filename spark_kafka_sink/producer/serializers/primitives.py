@@ -1,0 +1,146 @@
+"""Numbers as Kafka's serializers write them: big endian, of one width."""
+
+from __future__ import annotations
+
+import struct
+from math import isnan
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.serializers.binary_arrays import fixed_width_array, null_column, numbers
+from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
+from spark_kafka_sink.records.views import valid_mask
+
+_NAN = bytes.fromhex("7ff8000000000000")
+
+
+class _FixedWidth(Serializer):
+    """A column of the type itself, or of a narrower one that loses nothing: a wider one is the caller's to cast."""
+
+    _arrow: ClassVar[pa.DataType]
+    _narrower: ClassVar[tuple[pa.DataType, ...]] = ()
+    _dtype: ClassVar[str]  # of the column in memory
+
+    def accepts(self, kind: pa.DataType) -> None:
+        if kind != self._arrow and kind not in self._narrower and not pa.types.is_null(kind):
+            raise refused_type(kind, f"{self._arrow}{' or narrower' * bool(self._narrower)}", cast=str(self._arrow))
+
+    def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
+        self.accepts(column.type)
+        if pa.types.is_null(column.type):
+            return null_column(len(column))
+        values = self._values(column if column.type == self._arrow else column.cast(self._arrow))
+        return fixed_width_array(values.astype(values.dtype.newbyteorder(">")), valid_mask(column))
+
+    def _values(self, column: pa.Array) -> NDArray[Any]:
+        return numbers(column, self._dtype)
+
+
+class _WholeNumber(_FixedWidth):
+    _bits: ClassVar[int]
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise refused_value(value, self.wanted)
+        try:
+            return int(value).to_bytes(self._bits // 8, "big", signed=True)
+        except OverflowError:
+            raise SerializationError(f"{value} is out of range: {self.wanted} is wanted") from None
+
+
+class ShortSerializer(_WholeNumber):
+    """16 bits, two's complement, big endian. Takes int; columns of int16, int8, uint8."""
+
+    wanted = "a whole number of 16 bits"
+    _bits = 16
+    _dtype = "i2"
+    _arrow = pa.int16()
+    _narrower = (pa.int8(), pa.uint8())
+
+
+class IntegerSerializer(_WholeNumber):
+    """32 bits, two's complement, big endian. Takes int; columns of int32 and of what fits into it."""
+
+    wanted = "a whole number of 32 bits"
+    _bits = 32
+    _dtype = "i4"
+    _arrow = pa.int32()
+    _narrower = (pa.int16(), pa.int8(), pa.uint16(), pa.uint8())
+
+
+class LongSerializer(_WholeNumber):
+    """64 bits, two's complement, big endian. Takes int; columns of int64 and of what fits into it."""
+
+    wanted = "a whole number of 64 bits"
+    _bits = 64
+    _dtype = "i8"
+    _arrow = pa.int64()
+    _narrower = (pa.int32(), pa.int16(), pa.int8(), pa.uint32(), pa.uint16(), pa.uint8())
+
+
+class _Floating(_FixedWidth):
+    _format: ClassVar[str]
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, float | np.floating):
+            raise refused_value(value, self.wanted)
+        try:
+            return struct.pack(self._format, value)
+        except OverflowError:
+            raise SerializationError(f"{value} is out of range: {self.wanted} is wanted") from None
+
+
+class FloatSerializer(_Floating):
+    """IEEE 754, 32 bits, big endian. Takes float, which is rounded as a cast in Java does; columns of float and halffloat."""
+
+    wanted = "a float that 32 bits hold"
+    _format = ">f"
+    _dtype = "f4"
+    _arrow = pa.float32()
+    _narrower = (pa.float16(),)
+
+
+class DoubleSerializer(_Floating):
+    """IEEE 754, 64 bits, big endian; every NaN as the same bits. Takes float; columns of double, float and halffloat."""
+
+    wanted = "a float"
+    _format = ">d"
+    _dtype = "f8"
+    _arrow = pa.float64()
+    _narrower = (pa.float32(), pa.float16())
+
+    # Java's calls Double.doubleToLongBits, where FloatSerializer calls Float.floatToRawIntBits.
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        packed = super().serialize(topic, value, headers)
+        return _NAN if packed is not None and isnan(value) else packed
+
+    def _values(self, column: pa.Array) -> NDArray[Any]:
+        values = numbers(column, self._dtype)
+        nans = np.isnan(values)
+        return np.where(nans, np.nan, values) if nans.any() else values
+
+
+class BooleanSerializer(_FixedWidth):
+    """One byte, 0 or 1. Takes bool; columns of bool."""
+
+    wanted = "a bool"
+    _arrow = pa.bool_()
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, bool | np.bool_):
+            raise refused_value(value, self.wanted)
+        return b"\1" if value else b"\0"
+
+    def _values(self, column: pa.Array) -> NDArray[Any]:
+        return numbers(column.cast(pa.uint8()), np.uint8)

@@ -1,0 +1,147 @@
+"""From what an option says to a serializer: Java's class name, a short name, a dotted name, a class, a function, an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from spark_kafka_sink.config import ProducerConfig, nearest
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.serializers.blobs import ByteArraySerializer, ByteBufferSerializer, BytesSerializer, VoidSerializer
+from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
+from spark_kafka_sink.producer.serializers.lists import ListSerializer
+from spark_kafka_sink.producer.serializers.primitives import (
+    BooleanSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntegerSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
+from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
+from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
+
+JAVA_PACKAGE = "org.apache.kafka.common.serialization."
+
+# Java's name without `Serializer`, or `Serde` behind `Serdes$`.
+_KAFKAS: Mapping[str, type[Serializer]] = {
+    "ByteArray": ByteArraySerializer,
+    "ByteBuffer": ByteBufferSerializer,
+    "Bytes": BytesSerializer,
+    "Boolean": BooleanSerializer,
+    "Double": DoubleSerializer,
+    "Float": FloatSerializer,
+    "Integer": IntegerSerializer,
+    "List": ListSerializer,
+    "Long": LongSerializer,
+    "Short": ShortSerializer,
+    "String": StringSerializer,
+    "UUID": UUIDSerializer,
+    "Void": VoidSerializer,
+}
+
+SHORT_NAMES: Mapping[str, type[Serializer]] = {
+    **{name.lower(): kind for name, kind in _KAFKAS.items()},
+    "int": IntegerSerializer,
+    "json": JsonSerializer,
+}
+JAVA_NAMES: Mapping[str, type[Serializer]] = {f"{JAVA_PACKAGE}{name}Serializer": kind for name, kind in _KAFKAS.items()}
+JAVA_SERDES: Mapping[str, type[Serializer]] = {f"{JAVA_PACKAGE}Serdes${name}Serde": kind for name, kind in _KAFKAS.items()}
+
+
+class FunctionSerializer(Serializer):
+    """A function of one value that returns bytes. It is not called for None."""
+
+    def __init__(self, function: Callable[[Any], bytes | None]) -> None:
+        self._function = function
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        return None if value is None else self._function(value)
+
+
+def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
+    """A producer's serializers of keys and of values, configured. OptionError for one that cannot be had."""
+    settings = config.settings()
+    return (
+        _configured("key.serializer", config.key_serializer, settings, is_key=True),
+        _configured("value.serializer", config.value_serializer, settings, is_key=False),
+    )
+
+
+def inner_serializer(option: str, settings: Mapping[str, object], is_key: bool) -> Serializer:
+    """What default.list.*.serde.inner names; there Java's serdes are known too."""
+    value = settings.get(option)
+    if value is None:
+        raise OptionError(f"option {option}: the list serializer needs it: name the serializer of the elements", option=option)
+    if _named_class(value, JAVA_SERDES) is ListSerializer or value is ListSerializer:
+        # Java's would look for its own inner serializer under the same option, for ever.
+        raise OptionError(
+            f"option {option}: lists of lists cannot be written: each would need an option of its own", option=option
+        )
+    return _configured(option, value, settings, is_key, known=JAVA_SERDES)
+
+
+def _configured(
+    option: str,
+    value: object,
+    settings: Mapping[str, object],
+    is_key: bool,
+    known: Mapping[str, type[Serializer]] = MappingProxyType({}),
+) -> Serializer:
+    if value is None:
+        return DefaultSerializer()
+    serializer = _made(option, value, known)
+    if serializer is not value:
+        serializer.configure(settings, is_key)
+    return serializer
+
+
+def _made(option: str, value: object, known: Mapping[str, type[Serializer]]) -> Serializer:
+    kind = _named_class(value, known)
+    if kind is not None:
+        return kind()
+    if isinstance(value, str):
+        _refuse_unknown(option, value, known)
+    made = _plugin(value, option)
+    if isinstance(made, Serializer):
+        return _complete(option, made)
+    if callable(made) and not isinstance(value, type | str):
+        return FunctionSerializer(made)
+    found = f"{type(made).__module__}.{type(made).__qualname__}"
+    raise OptionError(f"option {option}: {found} must inherit Serializer", option=option)
+
+
+def _plugin(value: object, option: str) -> object:
+    try:
+        return plugin(value, option)
+    except OptionError as error:
+        if not isinstance(error.__cause__, ModuleNotFoundError):
+            raise
+        raise OptionError(f"{error.message}; a Java class cannot run here", option=option) from error.__cause__
+
+
+def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[Serializer] | None:
+    if not isinstance(value, str):
+        return None
+    return SHORT_NAMES.get(value.lower()) or JAVA_NAMES.get(value) or known.get(value)
+
+
+def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]]) -> None:
+    """A name that no Python class can have."""
+    if name.startswith("org.apache.kafka."):
+        names = [*JAVA_NAMES, *known]
+        raise OptionError(f"option {option}: no Java class {name} has a counterpart here{nearest(name, names)}", option=option)
+    if "." not in name:
+        text = f"option {option}: no serializer {name!r}{nearest(name.lower(), SHORT_NAMES)}"
+        raise OptionError(f"{text} (there are {', '.join(SHORT_NAMES)}; or package.module.Class)", option=option)
+
+
+def _complete(option: str, made: Serializer) -> Serializer:
+    kind = type(made)
+    if kind.serialize is Serializer.serialize and kind.serialize_column is Serializer.serialize_column:
+        text = f"option {option}: {kind.__module__}.{kind.__qualname__} has neither serialize nor serialize_column"
+        raise OptionError(text, option=option)
+    return made

@@ -1,0 +1,89 @@
+"""A producer's two serializers at work: on columns, on single values, and who is named when one of them refuses."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.serializers.binary_arrays import byte_array_types
+from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.records.columns import RecordColumns
+
+log = logging.getLogger(__name__)
+
+
+class Serialization:
+    """Any thread may call, several at once; it has no state but whether it was closed."""
+
+    def __init__(self, key: Serializer, value: Serializer) -> None:
+        self._key = key
+        self._value = value
+        self._nothing_to_do = is_default(key) and is_default(value)
+        self._closed = False
+
+    def columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
+        """The columns with bytes for keys and values. SerializationError names the topic, key or value, and the row."""
+        if self._nothing_to_do or columns.num_records == 0:
+            return columns
+        return replace(
+            columns,
+            key=_serialized_column(self._key, "key", topic, columns.key),
+            value=_serialized_column(self._value, "value", topic, columns.value),
+        )
+
+    def close(self) -> None:
+        """Close both, once; what one raises is logged and harms nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for serializer in (self._key, self._value):
+            try:
+                serializer.close()
+            except Exception:
+                log.warning("serializer %s: close failed", type(serializer).__qualname__, exc_info=True)
+
+
+def serialized_value(serializer: Serializer, part: str, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+    """One key or value, as `part` says, as bytes. SerializationError names it and the topic."""
+    try:
+        found: Any = serializer.serialize(topic, value, headers)
+    except Exception as error:
+        raise _named(error, serializer, part, topic) from error
+    if found is None or isinstance(found, bytes):
+        return found
+    if isinstance(found, bytearray | memoryview):
+        return bytes(found)
+    raise _named(TypeError(f"returned {type(found).__name__}, not bytes"), serializer, part, topic)
+
+
+def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa.Array | None) -> pa.Array | None:
+    if column is None or is_default(serializer):
+        return column
+    try:
+        found = serializer.serialize_column(topic, column)
+        _check(found, len(column))
+    except Exception as error:
+        raise _named(error, serializer, part, topic) from error
+    return found
+
+
+def _check(found: Any, rows: int) -> None:
+    """What a program's own serializer returned."""
+    if not isinstance(found, pa.Array) or found.type not in byte_array_types():
+        kind = found.type if isinstance(found, pa.Array) else type(found).__name__
+        raise TypeError(f"returned {kind}, not an Arrow array of binary or string")
+    if len(found) != rows:
+        raise ValueError(f"returned {len(found)} rows for {rows}")
+
+
+def _named(error: Exception, serializer: Serializer, part: str, topic: str) -> SerializationError:
+    where = f"topic {topic}: {part}: "
+    if isinstance(error, SerializationError):
+        return SerializationError(where + error.message, **{**error.facts, "topic": topic, "part": part})
+    text = f"{where}{type(serializer).__qualname__} failed: {type(error).__name__}: {error}"
+    return SerializationError(text, topic=topic, part=part)

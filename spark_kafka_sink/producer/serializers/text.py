@@ -1,0 +1,127 @@
+"""Text and UUIDs: Kafka's StringSerializer and UUIDSerializer, with their encoding settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.serializers.binary_arrays import checked_text, fixed_width_array, null_column, text_array
+from spark_kafka_sink.producer.serializers.encodings import encoder
+from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
+from spark_kafka_sink.producer.serializers.text_encoders import TextEncoder, Utf8
+from spark_kafka_sink.records.views import valid_mask
+
+UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_IS_UUID = re.compile(UUID_TEXT)
+_DASHES = (8, 13, 18, 23)  # where they stand in 36 characters
+_DIGIT_PLACES = [place for place in range(36) if place not in _DASHES]
+
+
+class _Encoded(Serializer):
+    """Ends in text, which is written in `key.serializer.encoding` or `value.serializer.encoding`, else `serializer.encoding`."""
+
+    def __init__(self) -> None:
+        self._encoder: TextEncoder = Utf8("UTF-8")
+
+    def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
+        own = f"{'key' if is_key else 'value'}.serializer.encoding"
+        option = own if settings.get(own) is not None else "serializer.encoding"
+        self._encoder = encoder(str(settings.get(option, "UTF-8")), option)
+
+
+class StringSerializer(_Encoded):
+    """Takes str; columns of string, large_string and string_view. What the encoding cannot hold becomes '?', as in Java."""
+
+    wanted = "str"
+
+    def accepts(self, kind: pa.DataType) -> None:
+        if kind not in _text_types() and not pa.types.is_null(kind):
+            raise refused_type(kind, "string", cast="string")
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise refused_value(value, self.wanted)
+        return self._encoder.encode(value)
+
+    def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
+        self.accepts(column.type)
+        if pa.types.is_null(column.type):
+            return null_column(len(column))
+        return self._encoder.encode_column(column.cast(pa.string()) if column.type == pa.string_view() else column)
+
+
+class UUIDSerializer(_Encoded):
+    """The 36 characters of Java's UUID.toString. Takes UUID, its text, or its 16 bytes; columns of text or 16 bytes too."""
+
+    wanted = "a UUID"
+
+    def accepts(self, kind: pa.DataType) -> None:
+        if kind not in (*_text_types(), pa.binary(16)) and not pa.types.is_null(kind) and not _is_uuid(kind):
+            raise refused_type(kind, "string, fixed_size_binary[16] or arrow.uuid", cast="string")
+
+    def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+        if value is None:
+            return None
+        if isinstance(value, str) and _IS_UUID.match(value) and not value.endswith("\n"):
+            return self._encoder.encode(value.lower())
+        if isinstance(value, bytes) and len(value) == 16:
+            value = UUID(bytes=value)
+        if not isinstance(value, UUID):
+            raise refused_value(value, "a UUID, its text of 36 characters or its 16 bytes")
+        return self._encoder.encode(str(value))
+
+    def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
+        self.accepts(column.type)
+        if pa.types.is_null(column.type):
+            return null_column(len(column))
+        if column.type in _text_types():
+            text = _checked_uuids(column.cast(pa.string()))
+        else:
+            text = uuid_text(column.storage if isinstance(column, pa.ExtensionArray) else column)
+        return self._encoder.encode_column(text)
+
+
+def uuid_text(column: pa.Array) -> pa.Array:
+    """fixed_size_binary[16] as text of 36 characters."""
+    bits = np.frombuffer(column.buffers()[1], np.uint8, len(column) * 16, column.offset * 16) if len(column) else _NOTHING
+    text = np.full((len(column), 36), ord("-"), np.uint8)
+    text[:, _DIGIT_PLACES] = _hex_digits()[bits].reshape(-1, 32)
+    return text_array(fixed_width_array(text, valid_mask(column)))
+
+
+def _checked_uuids(column: pa.Array) -> pa.Array:
+    fits = pc.match_substring_regex(checked_text(column), UUID_TEXT)
+    wrong = pc.and_(column.is_valid(), pc.invert(fits)).index(True).as_py()
+    if wrong >= 0:
+        raise SerializationError(f"row {wrong}: text that is no UUID (36 characters with dashes)", row=wrong)
+    return pc.ascii_lower(column)
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
+
+
+@cache
+def _text_types() -> tuple[pa.DataType, ...]:
+    return pa.string(), pa.large_string(), pa.string_view()
+
+
+@cache
+def _hex_digits() -> NDArray[np.uint8]:
+    """The two digits of each byte, shape (256, 2)."""
+    return np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), np.uint8).reshape(256, 2)
+
+
+_NOTHING = np.zeros(0, np.uint8)
