@@ -96,7 +96,6 @@ _ALIASES: Mapping[str, str] = {
 _ANOTHER_IN_JAVA = frozenset({"ms-kanji", "949", "cp949", "ibm949", "ms936"})
 
 
-@cache
 def encoder(name: str, option: str) -> TextEncoder:
     """What writes text in the encoding that Java calls `name`, in any case. OptionError, naming `option`, if it is not here."""
     codec = _codec(_plain(name))
@@ -107,6 +106,11 @@ def encoder(name: str, option: str) -> TextEncoder:
         raise OptionError(
             f"option {option}: no encoding {name!r} that is the same in Java and in Python{nearest(name, known)}", option=option
         )
+    return _code_page(codec)
+
+
+@cache
+def _code_page(codec: str) -> CodePage:
     return CodePage(_CODE_PAGES[codec], codec, _DIFFERENCES.get(codec, {}), private_use=codec not in _NO_PRIVATE_USE)
 
 

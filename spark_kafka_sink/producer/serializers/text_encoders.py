@@ -130,8 +130,8 @@ class CodePage:
     @cached_property
     def _tables(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """For each character up to U+FFFF, and one for all above, its bytes and how many they are. About 0.1 s to make."""
-        unknown = "?".encode(self.codec)
-        found = [self._bytes_of(chr(point)) or unknown for point in range(0x10000)] + [unknown]
+        # The byte of '?' also where that is another character, as in EBCDIC: CharsetEncoder.replacement().
+        found = [self._bytes_of(chr(point)) or b"?" for point in range(0x10000)] + [b"?"]
         lengths = np.array([len(code) for code in found], np.uint8)
         width = int(lengths.max())
         codes = np.frombuffer(b"".join(code.ljust(width, b"\0") for code in found), np.uint8).reshape(-1, width)

@@ -1,0 +1,126 @@
+"""Every serializer of Kafka writes the bytes that Java's writes, for one value and for a column."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.producer.serializers.encodings import encoder
+from spark_kafka_sink.producer.serializers.registry import JAVA_PACKAGE
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.producer.serializers.text_encoders import TextEncoder
+from tests.producer.serializers.golden_bytes import ARROW, BYTES, GoldenCharset, GoldenValue, golden, parse, run_java
+from tests.producer.serializers.making import column_bytes, serializer
+
+GOLDEN = golden()
+digests: dict[str, str] = {}
+HALF_PAIRS = range(0xD800, 0xE000)
+
+Case = tuple[str, str | None]
+
+
+def cases(values: tuple[GoldenValue, ...]) -> dict[Case, list[GoldenValue]]:
+    found: dict[Case, list[GoldenValue]] = {}
+    for one in values:
+        found.setdefault((one.serializer, one.encoding), []).append(one)
+    return found
+
+
+VALUES, LISTS = cases(GOLDEN.values), cases(GOLDEN.lists)
+
+
+def made(case: Case, **settings: object) -> Serializer:
+    name, encoding = case
+    encodings = {} if encoding is None else {"serializer__encoding": encoding}
+    return serializer(f"{JAVA_PACKAGE}{name}Serializer", **encodings, **settings)
+
+
+def made_list(case: Case) -> Serializer:
+    inner = f"{JAVA_PACKAGE}Serdes${case[0]}Serde"
+    return made(("List", case[1]), default__list__value__serde__inner=inner)
+
+
+def in_arrow(value: Any) -> Any:
+    """UUIDs as text; other values as they are."""
+    if isinstance(value, list):
+        return [in_arrow(element) for element in value]
+    return str(value) if hasattr(value, "hex") and not isinstance(value, bytes | float) else value
+
+
+def has_half_pair(value: Any) -> bool:
+    return isinstance(value, str) and any(ord(character) in HALF_PAIRS for character in value)
+
+
+@pytest.mark.parametrize("case", VALUES, ids=str)
+def test_single_values_have_javas_bytes(case: Case) -> None:
+    for one in VALUES[case]:
+        assert made(case).serialize("topic", one.value) == one.bytes, one
+
+
+@pytest.mark.parametrize("case", VALUES, ids=str)
+def test_columns_have_javas_bytes(case: Case) -> None:
+    values = [one for one in VALUES[case] if not has_half_pair(one.value)]  # Arrow's text has none
+    column = pa.array([in_arrow(one.value) for one in values], ARROW[case[0]])
+    assert column_bytes(made(case), column) == [one.bytes for one in values]
+
+
+@pytest.mark.parametrize("case", LISTS, ids=str)
+def test_single_lists_have_javas_bytes(case: Case) -> None:
+    for one in LISTS[case]:
+        assert made_list(case).serialize("topic", one.value) == one.bytes, one
+
+
+@pytest.mark.parametrize("case", LISTS, ids=str)
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list], ids=["list", "large_list"])
+def test_columns_of_lists_have_javas_bytes(case: Case, kind: Any) -> None:
+    column = pa.array([in_arrow(one.value) for one in LISTS[case]], kind(ARROW[case[0]]))
+    assert column_bytes(made_list(case), column) == [one.bytes for one in LISTS[case]]
+
+
+@cache
+def every_character() -> pa.Array:
+    points = [*(point for point in range(0x10100) if not 0xD800 <= point <= 0xF8FF), 0x1F600, 0x2000B]
+    return pa.array([chr(point) for point in points], pa.string())
+
+
+@pytest.mark.parametrize("charset", GOLDEN.charsets, ids=lambda charset: charset.name)
+def test_an_encoding_is_javas_of_that_name_or_is_refused(charset: GoldenCharset) -> None:
+    """For every character but those for private use, which some refuse. Of its other names the oldest may be unknown here."""
+    for name in (charset.name, *charset.aliases, charset.name.lower()):
+        try:
+            found = encoder(name, "serializer.encoding")
+        except OptionError:
+            assert name in charset.aliases or charset.name not in SURELY_THERE, name
+            continue
+        digests[found.name] = digests.get(found.name) or digest(found)
+        assert digests[found.name] == charset.digest, name
+
+
+def digest(found: TextEncoder) -> str:
+    written = found.encode_column(every_character()).cast(pa.binary())
+    return hashlib.sha256(b"".join(written.to_pylist())).hexdigest()
+
+
+SURELY_THERE = {
+    *(f"UTF-{bits}{order}" for bits in (16, 32) for order in ("", "BE", "LE")),
+    *(f"ISO-8859-{part}" for part in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16)),
+    *(f"windows-{page}" for page in range(1250, 1259)),
+    *("UTF-8", "US-ASCII", "IBM037", "IBM437", "IBM500", "IBM850", "IBM1026", "IBM01140", "KOI8-R", "KOI8-U"),
+    *("Big5", "EUC-JP", "EUC-KR", "GB2312", "GBK", "Shift_JIS", "x-Johab", "x-windows-949", "x-MacRoman"),
+}
+
+
+def test_the_golden_file_is_what_java_prints() -> None:
+    printed, kept = run_java(), BYTES.read_text()
+    # Encodings come and go with Java; the rest is Kafka's alone.
+    same = [[line for line in text.splitlines() if not line.startswith("charset ")] for text in (printed, kept)]
+    assert same[0] == same[1]
+    digests = {charset.name: charset.digest for charset in parse(printed).charsets}
+    assert {name: digests[name] for name in SURELY_THERE} == {
+        charset.name: charset.digest for charset in GOLDEN.charsets if charset.name in SURELY_THERE
+    }
