@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.column_checks import check_columns
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
-from spark_kafka_sink.producer.partitioners import DefaultPartitioner
+from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.process import process
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import PartitionInfo
@@ -59,10 +59,11 @@ class Producer:
         self._idle_close_ms = idle_close_ms
         self._idle_since_ms = monotonic_ms()
         self._closed = False
+        self._accumulator = RecordAccumulator(self.config)
+        self._partitioner = partitioner_of(self.config, self._accumulator)
         self._pool = BufferPool(self.config.buffer_memory, min(CHUNK_SIZE, max(self.config.buffer_memory, 1)))
         self._metadata = ProducerMetadata(self.config)
         self._client = NetworkClient(self.config, self._metadata)
-        self._accumulator = RecordAccumulator(self.config)
         self._interceptors = ProducerInterceptors.of(self.config)
         self._gathered = GatheredRecords(self, self.config, self._accumulator, self._client.wakeup)
         records = RecordSender(self.config, self._gathered, self._metadata, self._check_topic)
@@ -77,7 +78,6 @@ class Producer:
             idle_since_ms=self._ms_until_idle_close,
         )
         self._appender = Appender(self.config, self._accumulator, self._pool, self._sender.wakeup)
-        self._partitioner = DefaultPartitioner(self.config)
         self._sender.start()
 
     @property
@@ -174,6 +174,7 @@ class Producer:
     def _close_plugins(self) -> None:
         self._interceptors.close()
         self._serialization.close()
+        self._partitioner.close()
 
     def __enter__(self) -> Producer:
         return self

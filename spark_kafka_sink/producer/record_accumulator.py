@@ -10,6 +10,7 @@ from typing import NamedTuple
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.producer.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.partitioners.node_latencies import NodeLatencies
 from spark_kafka_sink.producer.produce_result import ProduceResult
 from spark_kafka_sink.producer.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.ready_queues import ReadyQueues
@@ -48,6 +49,7 @@ class RecordAccumulator:
         # Each batch as it was added, and what it is now; in the order of creation, so the first is the first to expire.
         self._incomplete: dict[OpenBatch, Batch] = {}
         self._limits: dict[str, int] = {}  # topic: bytes of records, before compression, that its brokers may take in one batch
+        self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms)
 
     # The task's side
 
@@ -69,6 +71,37 @@ class RecordAccumulator:
     def batch_limit(self, topic: str, otherwise: int) -> int:
         """Bytes of records that a batch of this topic may have: `otherwise`, or fewer where a broker refused so many."""
         return min(self._limits.get(topic, otherwise), otherwise)
+
+    def queue_sizes(self, topic: str, count: int) -> tuple[list[int], list[int]] | None:
+        """For a choice by what waits already: the partitions that can be sent to, and how many batches wait for each.
+
+        None before each of the `count` partitions has had a batch, as in RecordAccumulator.partitionReady. A partition of a slow
+        broker is left out while something waits for it: once nothing does, only another record will tell whether the broker is
+        well again.
+        """
+        partitions, sizes = list[int](), list[int]()
+        with self.lock:
+            queues = self._queues.get(topic, {})
+            if len(queues) < count:
+                return None
+            for queue in queues.values():
+                size = len(queue.retries) + len(queue.batches)
+                if queue.leader is not None and queue.partition < count and not (size and self._latencies.is_slow(queue.leader)):
+                    partitions.append(queue.partition)
+                    sizes.append(size)
+        return partitions, sizes
+
+    def open_size(self, topic: str, partition: int) -> int | None:
+        """Bytes in the partition's open batch; None without one."""
+        with self.lock:
+            queue = self._queues.get(topic, {}).get(partition)
+            return None if queue is None or queue.open is None else queue.open.size
+
+    def open_sizes(self, topic: str) -> dict[int, int]:
+        """Bytes in each open batch of the topic, by partition."""
+        with self.lock:
+            queues = self._queues.get(topic, {})
+            return {partition: queue.open.size for partition, queue in queues.items() if queue.open is not None}
 
     def close_open(self, queue: PartitionQueue) -> None:
         """No more records for the queue's open batch: it is full, or another scope's records come next."""
@@ -133,6 +166,10 @@ class RecordAccumulator:
                 due = min(due, batch.created_ms + self._delivery_timeout_ms)
                 break
             return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
+
+    def update_latency(self, node: int, now_ms: int, *, can_send: bool) -> None:
+        """Something is ready for the node, and can be sent to it now or not."""
+        self._latencies.update(node, now_ms, can_send=can_send)
 
     def drain(self, node: int, max_size: int, compression_ratio: float = 1.0) -> list[Batch]:
         """One batch per partition led by `node`, up to `max_size` bytes in all but at least one batch. Batches that are still to

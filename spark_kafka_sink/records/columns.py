@@ -64,6 +64,22 @@ class RecordColumns:
             partition=None if self.partition is None else self.partition[offset:end],
         )
 
+    def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
+        """The rows where `wanted`, shape (num_records,), is true; copied."""
+        mask = pa.array(wanted)
+
+        def some(column: pa.Array | None) -> pa.Array | None:
+            return None if column is None else column.filter(mask)
+
+        return RecordColumns(
+            num_records=int(np.count_nonzero(wanted)),
+            value=some(self.value),
+            key=some(self.key),
+            headers=some(self.headers),
+            timestamp=None if self.timestamp is None else self.timestamp[wanted],
+            partition=None if self.partition is None else self.partition[wanted],
+        )
+
     @property
     def nbytes(self) -> int:
         """Bytes of these rows in memory, about."""

@@ -1,7 +1,9 @@
-"""Java's `Utils.murmur2` for a whole column of keys: the hash that decides a keyed record's partition."""
+"""Hashes of a whole column of keys, four bytes of every key at a time: what murmur2, CRC32 and FNV-1a have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -10,15 +12,12 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SchemaError
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_R = 24
-_MASK = 0xFFFFFFFF
+Hashes = NDArray[np.uint32]
+
 _INT64_TYPES = (pa.large_binary(), pa.large_string())
 _INT32_TYPES = (pa.binary(), pa.string())
-# The bits of the last, partial word of a key, by length modulo 4; and what its hash is multiplied with (1: no such word).
+# The bits of the last, partial word of a key, by length modulo 4.
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-_TAIL_FACTORS = np.array([1, _M, _M, _M], np.uint32)
 
 # Hash, word and scratch of that many rows stay in the second level cache; one pass costs about 40 us of numpy calls, and
 # Spark's Arrow batches have 10,000 rows.
@@ -29,8 +28,26 @@ _WINDOWS = (16, 64)
 _FEW_ROWS = 48
 
 
-def murmur2(keys: pa.Array) -> NDArray[np.int32]:
-    """Java's 32-bit hash of each key, shape (len(keys),).
+@dataclass(frozen=True, slots=True)
+class KeyHash:
+    """A 32-bit hash of bytes as steps over many keys. Every array is uint32 but for lengths and remainders.
+
+    begin(lengths, hashes): sets the hash of each key before its first byte.
+    step(hashes, words, word, scratch): takes the next 4 bytes of every key into its hash; words are little-endian, of any
+        stride; word and scratch are as long as hashes, and nobody's.
+    finish(hashes, tails, remainders): takes the last 0 to 3 bytes, of which `remainders` tells how many, and ends the hash. A
+        tail is a word with zeros above. Both may be one number for all rows.
+    rest(words, value): one key alone: whole words, as bytes, into its hash so far; the hash after them.
+    """
+
+    begin: Callable[[NDArray[Any], Hashes], None]
+    step: Callable[[Hashes, NDArray[Any], Hashes, Hashes], None]
+    finish: Callable[[Hashes, Any, Any], None]
+    rest: Callable[[bytes, int], int]
+
+
+def hash_keys(keys: pa.Array, by: KeyHash) -> Hashes:
+    """The hash of each key, shape (len(keys),).
 
     `keys` is binary, large_binary, string (hashed as UTF-8) or large_string, sliced or not. The hash of a null is unspecified.
     """
@@ -39,13 +56,8 @@ def murmur2(keys: pa.Array) -> NDArray[np.int32]:
     for start in range(0, len(keys), _ROWS_PER_PASS):
         rows = slice(start, min(start + _ROWS_PER_PASS, len(keys)))
         starts = offsets[rows]
-        _hash_rows(starts, offsets[rows.start + 1 : rows.stop + 1] - starts, data, hashes[rows])
-    return hashes.view(np.int32)
-
-
-def to_positive(hashes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Java's `Utils.toPositive`: the sign bit cleared, which is not the absolute value."""
-    return hashes & np.int32(0x7FFFFFFF)
+        _hash_rows(by, starts, offsets[rows.start + 1 : rows.stop + 1] - starts, data, hashes[rows])
+    return hashes
 
 
 def _buffers(keys: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
@@ -60,46 +72,29 @@ def _buffers(keys: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     return own, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
 
-def _hash_rows(starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
-    np.bitwise_xor(lengths.astype(np.uint32), np.uint32(_SEED), out=out)
+def _hash_rows(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np.uint8], out: Hashes) -> None:
+    by.begin(lengths, out)
     if lengths.min() == lengths.max():
-        _hash_constant(int(starts[0]), int(lengths[0]), data, out)
+        _hash_constant(by, int(starts[0]), int(lengths[0]), data, out)
     else:
-        _hash_variable(starts, lengths, data, out)
-    _finish(out)
+        _hash_variable(by, starts, lengths, data, out)
 
 
-def _mix(hashes: NDArray[np.uint32], words: NDArray[Any], word: NDArray[np.uint32], scratch: NDArray[np.uint32]) -> None:
-    """One 4-byte step for every row; `word` and `scratch` are at least as long as `hashes`."""
-    word, scratch = word[: len(hashes)], scratch[: len(hashes)]
-    np.multiply(words, np.uint32(_M), out=word)
-    np.right_shift(word, np.uint32(_R), out=scratch)
-    np.bitwise_xor(word, scratch, out=word)
-    np.multiply(word, np.uint32(_M), out=word)
-    np.multiply(hashes, np.uint32(_M), out=hashes)
-    np.bitwise_xor(hashes, word, out=hashes)
-
-
-def _finish(hashes: NDArray[np.uint32]) -> None:
-    hashes ^= hashes >> np.uint32(13)
-    hashes *= np.uint32(_M)
-    hashes ^= hashes >> np.uint32(15)
-
-
-def _hash_constant(first: int, length: int, data: NDArray[np.uint8], hashes: NDArray[np.uint32]) -> None:
+def _hash_constant(by: KeyHash, first: int, length: int, data: NDArray[np.uint8], hashes: Hashes) -> None:
     """Keys of one length stand `length` bytes apart: their words are columns already, only unaligned."""
     count = len(hashes)
     word, scratch = np.empty(count, np.uint32), np.empty(count, np.uint32)
-    for at in range(first, first + (length & ~3), 4):
-        _mix(hashes, np.ndarray((count,), "<u4", data, at, (length,)), word, scratch)
-    for i in range(length & 3):
-        tail = np.ndarray((count,), np.uint8, data, first + (length & ~3) + i, (length,))
-        hashes ^= tail.astype(np.uint32) << np.uint32(8 * i)
-    if length & 3:
-        hashes *= np.uint32(_M)
+    whole, remainder = length & ~3, length & 3
+    for at in range(first, first + whole, 4):
+        by.step(hashes, np.ndarray((count,), "<u4", data, at, (length,)), word, scratch)
+    tails = np.zeros(count if remainder else 1, np.uint32)
+    for i in range(remainder):
+        column = np.ndarray((count,), np.uint8, data, first + whole + i, (length,))
+        tails |= column.astype(np.uint32) << np.uint32(8 * i)
+    by.finish(hashes, tails, remainder)
 
 
-def _hash_variable(starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np.uint8], out: NDArray[np.uint32]) -> None:
+def _hash_variable(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np.uint8], out: Hashes) -> None:
     """Keys sorted by their number of words, longest first: each step then works on the first so many rows.
 
     Words are gathered by windows of up to 64 bytes, which costs no more than gathering a word.
@@ -113,20 +108,18 @@ def _hash_variable(starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np
     tails = np.zeros(len(words), np.uint32)
     vector_words = next(w for w, rows in enumerate(active) if rows < _FEW_ROWS)  # no key has more than the most
     few = active[vector_words]
-    _hash_windows(starts, data, hashes, tails, [*active[:vector_words], 0])
+    _hash_windows(by, starts, data, hashes, tails, [*active[:vector_words], 0])
     remainders = lengths & 3
     tails &= _TAIL_MASKS[remainders]
     for row in range(few):
-        hashes[row], tails[row] = _hash_rest(
-            data, int(starts[row]) + 4 * vector_words, int(starts[row] + lengths[row]), hashes[row]
-        )
-    hashes ^= tails
-    hashes *= _TAIL_FACTORS[remainders]
+        start, end = int(starts[row]) + 4 * vector_words, int(starts[row] + lengths[row])
+        hashes[row], tails[row] = _hash_rest(by, data, start, end, int(hashes[row]))
+    by.finish(hashes, tails, remainders)
     out[order] = hashes
 
 
 def _hash_windows(
-    starts: NDArray[Any], data: NDArray[np.uint8], hashes: NDArray[np.uint32], tails: NDArray[np.uint32], active: list[int]
+    by: KeyHash, starts: NDArray[Any], data: NDArray[np.uint8], hashes: Hashes, tails: Hashes, active: list[int]
 ) -> None:
     """Words 0 to len(active) - 1 of each key that has them, and the word after its last whole one to `tails`."""
     width = _WINDOWS[0] if 4 * len(active) <= _WINDOWS[0] else _WINDOWS[1]
@@ -137,11 +130,11 @@ def _hash_windows(
         for column, rows in enumerate(active[first : first + width // 4]):
             tails[rows:before] = matrix[rows:before, column]
             if rows:
-                _mix(hashes[:rows], matrix[:rows, column], word, scratch)
+                by.step(hashes[:rows], matrix[:rows, column], word[:rows], scratch[:rows])
             before = rows
 
 
-def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> NDArray[np.uint32]:
+def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> Hashes:
     """The `width` bytes at each start as words, shape (len(starts), width / 4); whatever stands behind a key is in them too."""
     first, last = int(starts.min()), int(starts.max())
     if last + width > len(data):
@@ -149,18 +142,14 @@ def _windows(data: NDArray[np.uint8], starts: NDArray[Any], width: int) -> NDArr
         padded[: len(data) - first] = data[first:]
         data, starts = padded, starts - first
     overlapping = np.ndarray((len(data) - width + 1,), f"V{width}", data, 0, (1,))
-    return cast("NDArray[np.uint32]", overlapping[starts].view("<u4").reshape(len(starts), width // 4))
+    return cast("Hashes", overlapping[starts].view("<u4").reshape(len(starts), width // 4))
 
 
-def _hash_rest(data: NDArray[np.uint8], start: int, end: int, value: int) -> tuple[int, int]:
+def _hash_rest(by: KeyHash, data: NDArray[np.uint8], start: int, end: int, value: int) -> tuple[int, int]:
     """One key from `start` on: its hash so far goes in, the hash after its whole words and its tail come out."""
     words_end = start + ((end - start) & ~3)
-    words = np.frombuffer(data[start:words_end].tobytes(), "<u4") * np.uint32(_M)
-    words = (words ^ (words >> np.uint32(_R))) * np.uint32(_M)
-    value = int(value)
-    for word in words.tolist():
-        value = (value * _M & _MASK) ^ word
-    return value, int.from_bytes(data[words_end:end].tobytes(), "little")
+    tail = int.from_bytes(data[words_end:end].tobytes(), "little")
+    return by.rest(data[start:words_end].tobytes(), value), tail
 
 
 def _narrow(most: int) -> type[np.unsignedinteger[Any]]:

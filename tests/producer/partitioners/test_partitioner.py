@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import RecordError, UsageError
-from spark_kafka_sink.producer.murmur2 import murmur2
-from spark_kafka_sink.producer.partitioners import DefaultPartitioner, Partitioner
+from spark_kafka_sink.producer.partitioners.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
+from spark_kafka_sink.producer.partitioners.partitioner_class import NAMES, partitioner_of
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from tests.producer.clusters import cluster_of
+from tests.producer.partitioners.asking import config
 
 # A busy machine is no failure.
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -26,8 +27,7 @@ CLUSTER = cluster_of({"orders": 7})
 
 
 def partitioner(**options: object) -> Partitioner:
-    settings = {"bootstrap.servers": "a:1", **{name.replace("_", "."): value for name, value in options.items()}}
-    return DefaultPartitioner(producer_config(settings), random.Random(1))
+    return partitioner_of(config(**options), rng=random.Random(1))
 
 
 def choose(
@@ -138,11 +138,35 @@ def test_the_partition_column_is_not_written_to() -> None:
     assert partition.tolist() == [NO_PARTITION, 3]
 
 
-def test_no_rows_have_no_partitions() -> None:
-    assert choose(rows=0).tolist() == []
-    assert choose(pa.array([], pa.binary()), [], rows=0).tolist() == []
+@pytest.mark.parametrize("name", NAMES)
+def test_the_partition_column_comes_first_whatever_the_partitioner(name: str) -> None:
+    keys = pa.array([b"a", None, b"c", b"", b"e"])
+    for _ in range(5):
+        assert choose(keys, [5, 0, 6, 1, 5], by=partitioner(partitioner_class=name)).tolist() == [5, 0, 6, 1, 5]
+        mixed = choose(keys, [5, NO_PARTITION, 6, NO_PARTITION, 5], by=partitioner(partitioner_class=name)).tolist()
+        assert mixed[::2] == [5, 6, 5]
+        with pytest.raises(RecordError, match="row 1 of 5: column partition is 7"):
+            choose(keys, [0, 7, 0, 0, 0], by=partitioner(partitioner_class=name))
 
 
-def test_a_topic_that_is_not_known_is_a_wrong_call() -> None:
+@pytest.mark.parametrize("name", ["murmur2", "consistent", "fnv1a"])
+def test_rows_that_name_no_partition_go_where_they_would_without_the_others(name: str) -> None:
+    keys = [b"%d" % n for n in range(60)]
+    alone = choose(pa.array(keys), by=partitioner(partitioner_class=name)).tolist()
+    asked = [n % 7 if n % 3 else NO_PARTITION for n in range(60)]
+    together = choose(pa.array(keys), asked, by=partitioner(partitioner_class=name)).tolist()
+    assert together == [n % 7 if n % 3 else alone[n] for n in range(60)]
+
+
+@pytest.mark.parametrize("name", [None, *NAMES])
+def test_no_rows_have_no_partitions(name: str | None) -> None:
+    by = partitioner() if name is None else partitioner(partitioner_class=name)
+    assert choose(rows=0, by=by).tolist() == []
+    assert choose(pa.array([], pa.binary()), [], rows=0, by=by).tolist() == []
+
+
+@pytest.mark.parametrize("name", [None, *NAMES])
+def test_a_topic_that_is_not_known_is_a_wrong_call(name: str | None) -> None:
+    by = partitioner() if name is None else partitioner(partitioner_class=name)
     with pytest.raises(UsageError, match="topic other: wait for its metadata"):
-        partitioner().partition("other", RecordColumns(1), np.array([1], np.int64), CLUSTER)
+        by.partition("other", RecordColumns(1), np.array([1], np.int64), CLUSTER)

@@ -1,0 +1,111 @@
+"""A user's own partitioner: asked, and its answers checked, before anything is done with them."""
+
+from __future__ import annotations
+
+import logging
+from numbers import Integral
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import OptionError, RecordError
+from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
+from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.views import byte_column
+
+log = logging.getLogger(__name__)
+
+OPTION = "partitioner.class"
+
+
+def custom_partitioner(value: object, config: ProducerConfig) -> CustomPartitioner:
+    """What a dotted name, a class or an object stands for, configured. OptionError when it is no partitioner or cannot be had."""
+    partitioner = plugin(value, OPTION)
+    custom = CustomPartitioner(partitioner)
+    configure = optional_method(partitioner, "configure")
+    if configure is not None:
+        try:
+            configure(config.settings())
+        except Exception as error:
+            text = f"option {OPTION}: {custom.name}.configure failed: {type(error).__name__}: {error}"
+            raise OptionError(text, option=OPTION) from error
+    return custom
+
+
+class CustomPartitioner:
+    """Around an object with `partition(topic, columns, sizes, cluster)`, as the protocol Partitioner has it, or with
+    `partition_record(topic, key, value, cluster)`, which gets bytes or None and returns one partition.
+
+    partition_record is Python for every row: some 0.5 us a row in calls alone, as much as everything else together.
+    What either raises is raised by the append. Any thread may call, several at once.
+    """
+
+    def __init__(self, partitioner: Any) -> None:
+        self.name = f"{type(partitioner).__module__}.{type(partitioner).__qualname__}"
+        self.on_new_batch = optional_method(partitioner, "on_new_batch")
+        self._close = optional_method(partitioner, "close")
+        self._by_column = optional_method(partitioner, "partition")
+        by_record = optional_method(partitioner, "partition_record")
+        if self._by_column is None and by_record is None:
+            text = f"option {OPTION}: {self.name} has neither partition(topic, columns, sizes, cluster)"
+            raise OptionError(f"{text} nor partition_record(topic, key, value, cluster)", option=OPTION)
+        self._by_record = by_record
+
+    def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
+        count = partition_count(topic, cluster)
+        if self._by_column is None:
+            return self._each(topic, columns, cluster, count)
+        return self._checked(topic, self._by_column(topic, columns, sizes, cluster), columns.num_records, count)
+
+    def close(self) -> None:
+        """Close it, if it can be, and only once; what it raises is logged, because nothing can be done about it any more."""
+        close, self._close = self._close, None
+        if close is not None:
+            try:
+                close()
+            except Exception:
+                log.warning("partitioner %s: close failed", self.name, exc_info=True)
+
+    def _each(self, topic: str, columns: RecordColumns, cluster: Cluster, count: int) -> Partitions:
+        assert self._by_record is not None
+        partitions = np.empty(columns.num_records, np.int32)
+        pairs = zip(_values(columns.key, columns), _values(columns.value, columns), strict=True)
+        for row, (key, value) in enumerate(pairs):
+            partition = self._by_record(topic, key, value, cluster)
+            if not isinstance(partition, Integral):
+                self._refuse(topic, f"row {row} of {len(partitions)}: returned {partition!r}, not an int", row=row)
+            if not 0 <= int(partition) < count:
+                self._refuse_partition(topic, row, len(partitions), int(partition), count)
+            partitions[row] = partition
+        return partitions
+
+    def _checked(self, topic: str, answer: object, rows: int, count: int) -> Partitions:
+        if not isinstance(answer, np.ndarray):
+            self._refuse(topic, f"returned {type(answer).__name__}, not a numpy array of int32")
+        if answer.shape != (rows,):
+            self._refuse(topic, f"returned shape {answer.shape} for {rows} rows, not ({rows},)")
+        if answer.dtype.kind not in "iu":
+            self._refuse(topic, f"returned {answer.dtype}, not int32")
+        wrong = (answer < 0) | (answer >= count)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            self._refuse_partition(topic, row, rows, int(answer[row]), count)
+        return answer.astype(np.int32, copy=False)
+
+    def _refuse_partition(self, topic: str, row: int, rows: int, partition: int, count: int) -> NoReturn:
+        text = f"row {row} of {rows}: returned {partition}, but there are {count} partitions, 0 to {count - 1}"
+        self._refuse(topic, text, row=row, partition=partition, partition_count=count)
+
+    def _refuse(self, topic: str, text: str, **facts: int) -> NoReturn:
+        raise RecordError(f"topic {topic}: partitioner {self.name}: {text}", topic=topic, partitioner=self.name, **facts)
+
+
+def _values(column: pa.Array | None, columns: RecordColumns) -> list[bytes | None]:
+    if column is None:
+        return [None] * columns.num_records
+    values: list[bytes | None] = byte_column(column).to_pylist()
+    return values
