@@ -106,7 +106,14 @@ class Connections:
         self.failures: dict[int, str] = {}  # why each node that is not connected was lost, or could not be reached
         self._correlation_id = -1
         self.wakeup = self._selector.wakeup
-        self.close = self._selector.close
+        self.connection_count = self._selector.connection_count
+        self.take_counts = self._selector.take_counts
+
+    def close(self) -> None:
+        """Close every connection, and forget what was in flight."""
+        self._selector.close()
+        for node_id in self._labels:
+            self.in_flight.clear(node_id)
 
     # Asked
 
@@ -249,6 +256,7 @@ class Connections:
 
     def _throttle(self, request: InFlightRequest, body: Message, now_ms: int) -> None:
         throttle_ms: int = getattr(body, "throttle_time_ms", 0)
+        self._selector.counts.throttled(throttle_ms)
         if throttle_ms > 0 and request.version >= CLIENT_THROTTLES_SINCE.get(request.api.key, 0):
             self.in_flight.prolong(request.node_id, throttle_ms)
             self.states.throttle(request.node_id, now_ms + throttle_ms)

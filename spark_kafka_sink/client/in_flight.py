@@ -64,7 +64,7 @@ class InFlightRequests:
 
     def count(self, node_id: int | None = None) -> int:
         if node_id is None:
-            return sum(map(len, self._requests.values()))
+            return sum(map(len, list(self._requests.values())))  # a copy, made at once: other threads ask this, too
         return len(self._requests.get(node_id, ()))
 
     def prolong(self, node_id: int, more_ms: int) -> None:

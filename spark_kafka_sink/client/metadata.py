@@ -74,6 +74,11 @@ class Metadata:
     def fetch(self) -> Cluster:
         return self._cluster
 
+    @property
+    def last_full_update_ms(self) -> int | None:
+        """When the last answer about all topics came; None before the first."""
+        return self._last_full_ms if self._answered_full else None
+
     def request_update(self) -> int:
         """Ask for all topics again, because what is known seems out of date; returns the version that the answer will serve."""
         with self._changed:

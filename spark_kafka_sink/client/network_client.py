@@ -13,6 +13,7 @@ from spark_kafka_sink.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import PeerError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.network.channel import PlainChannel
+from spark_kafka_sink.network.network_counts import NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import AnyApi
@@ -41,8 +42,8 @@ class ClientResponse:
 class NetworkClient:
     """Java's NetworkClient: connects to nodes, agrees on versions, sends, and asks for metadata whenever that is due.
 
-    One thread owns it (the Sender's) and everything behind it; only `wakeup()` may be called from others. `now_ms` is
-    monotonic milliseconds from `clock`, which is read here only after a wait.
+    One thread owns it (the Sender's) and everything behind it; others may call `wakeup`, `in_flight_count` and
+    `connection_count` only. `now_ms` is monotonic milliseconds from `clock`, which is read here only after a wait.
     """
 
     def __init__(
@@ -96,8 +97,16 @@ class NetworkClient:
         return self._connections.states.has_ready_nodes(now_ms)
 
     def in_flight_count(self, node_id: int | None = None) -> int:
-        """Requests without an answer so far, those for metadata and versions included; of all nodes for None."""
+        """Requests without an answer so far, those for metadata and versions included; of all nodes for None. From any thread."""
         return self._connections.in_flight.count(node_id)
+
+    def connection_count(self) -> int:
+        """Connections, those that are being made included. From any thread."""
+        return self._connections.connection_count()
+
+    def take_counts(self) -> NetworkCounts:
+        """What went over the network since the last time that this was asked."""
+        return self._connections.take_counts()
 
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Whom to ask what any broker can answer; a negative id is one of bootstrap.servers. None while back-off leaves none."""

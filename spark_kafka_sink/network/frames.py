@@ -31,6 +31,7 @@ class FrameReader:
     def __init__(self, max_size: int, peer: str) -> None:
         self._max_size = max_size
         self._peer = peer
+        self.bytes_read = 0
         self._size = bytearray(_SIZE.size)
         self._start()
 
@@ -61,6 +62,7 @@ class FrameReader:
                 return None
             if count == 0:
                 raise EOFError
+            self.bytes_read += count
             self._unread = self._unread[count:]
             if len(self._unread):
                 continue
@@ -100,6 +102,15 @@ class FrameWriter:
         self._views: list[Buffer] = [_SIZE.pack(self._size), *views]
         self._next = 0
         self._left = self._size + _SIZE.size
+
+    @property
+    def size(self) -> int:
+        """Bytes in all, the frame's own four included."""
+        return self._size + _SIZE.size
+
+    @property
+    def bytes_written(self) -> int:
+        return self.size - self._left
 
     @property
     def is_done(self) -> bool:

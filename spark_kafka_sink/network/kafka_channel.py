@@ -7,6 +7,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 
 from spark_kafka_sink.network.channel import Channel
 from spark_kafka_sink.network.frames import FrameReader, FrameWriter
+from spark_kafka_sink.network.network_counts import NetworkCounts
 
 
 class ChannelState(Enum):
@@ -53,16 +54,24 @@ class KafkaChannel:
     def send(self, frame: FrameWriter) -> None:
         self._writer = frame
 
-    def write(self) -> bool:
+    def write(self, counts: NetworkCounts) -> bool:
         """Whether a frame has just been sent whole."""
-        if self._writer is None or not self._writer.write(self.channel.send):
+        writer = self._writer
+        if writer is None:
             return False
-        self._writer = None
-        return True
+        before = writer.bytes_written
+        whole = writer.write(self.channel.send)
+        counts.wrote(self.connection_id, writer.bytes_written - before, writer.size if whole else 0)
+        if whole:
+            self._writer = None
+        return whole
 
-    def read(self) -> memoryview | None:
+    def read(self, counts: NetworkCounts) -> memoryview | None:
         """A frame that has just become whole."""
-        return self._reader.read(self.channel.recv_into)
+        before = self._reader.bytes_read
+        frame = self._reader.read(self.channel.recv_into)
+        counts.read(self.connection_id, self._reader.bytes_read - before, whole=frame is not None)
+        return frame
 
     def cut_off(self) -> str:
         """What the end of the stream means here, in words."""

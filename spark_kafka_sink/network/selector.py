@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import DisconnectedError, PeerError, ProtocolError,
 from spark_kafka_sink.network.channel import Buffer, Channel
 from spark_kafka_sink.network.frames import FrameWriter
 from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel
+from spark_kafka_sink.network.network_counts import NetworkCounts
 from spark_kafka_sink.network.wakeup import Wakeup
 
 NEVER = -1
@@ -59,6 +60,7 @@ class Selector:
         self._channels: dict[int, KafkaChannel] = {}
         self._to_write: list[KafkaChannel] = []
         self._buffered: dict[int, KafkaChannel] = {}
+        self.counts = NetworkCounts()
 
     # Connections
 
@@ -108,10 +110,20 @@ class Selector:
             self._selector.unregister(channel.channel)
         channel.events = 0
         channel.channel.close()
+        self.counts.closed += 1
 
     def wakeup(self) -> None:
         """End the poll that runs now or comes next. From any thread."""
         self._wakeup.wakeup()
+
+    def connection_count(self) -> int:
+        """Connections, those that are being made included. From any thread."""
+        return len(self._channels)
+
+    def take_counts(self) -> NetworkCounts:
+        """What was counted since the last time that this was asked."""
+        counts, self.counts = self.counts, NetworkCounts()
+        return counts
 
     def close(self) -> None:
         for connection_id in list(self._channels):
@@ -127,10 +139,13 @@ class Selector:
         At most one frame is received per connection, so that one peer does not starve the others and a muted one stays quiet.
         """
         result = PollResult()
+        begun_ns = time.monotonic_ns()
         self._write_new(result)
         buffered = list(self._buffered.values())
         at_once = bool(result.sent or result.disconnected or buffered)
+        waiting_ns = time.monotonic_ns()
         keys = self._selector.select(0 if at_once else self._until_idle(timeout_ms) / 1000)
+        waited_ns = time.monotonic_ns() - waiting_ns
         now_ms = self._clock()
         ready = {}
         for key, events in keys:
@@ -143,6 +158,9 @@ class Selector:
         for channel, events in ready.values():
             self._serve(channel, events, now_ms, result)
         self._close_idle(now_ms, result)
+        self.counts.polls += 1
+        self.counts.waited_ns += waited_ns
+        self.counts.busy_ns += time.monotonic_ns() - begun_ns - waited_ns
         return result
 
     def _write_new(self, result: PollResult) -> None:
@@ -166,16 +184,17 @@ class Selector:
     def _prepare(self, channel: KafkaChannel, result: PollResult) -> None:
         if channel.prepare():
             result.connected.append(channel.connection_id)
+            self.counts.created += 1
             self._note_buffered(channel)
 
     def _read(self, channel: KafkaChannel, result: PollResult) -> None:
-        frame = channel.read()
+        frame = channel.read(self.counts)
         if frame is not None:
             result.received.append((channel.connection_id, frame))
         self._note_buffered(channel)
 
     def _write(self, channel: KafkaChannel, result: PollResult) -> None:
-        if channel.write():
+        if channel.write(self.counts):
             result.sent.append(channel.connection_id)
 
     def _guarded(self, step: Callable[[KafkaChannel, PollResult], None], channel: KafkaChannel, result: PollResult) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
+from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
 from spark_kafka_sink.producer.buffer_pool import BufferPool, Chunk, SharedChunks
@@ -107,19 +107,23 @@ class Appender:
 
         sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out until
         `deadline`; without one for max.block.ms: a slow broker that does take rows may be waited for longer in all. thunk_of
-        is asked once for each batch that rows go to.
+        is asked once for each batch that rows go to. An error's fact `buffered` is how many rows went into batches all the same.
         """
-        for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):
-            scope.raise_error()
-            part = columns.slice(start, stop - start)
-            long_from = STAY_CHUNKS * self._pool.chunk_size
-            rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)
-            until = time.monotonic() + self._max_block_s if deadline is None else deadline
-            attach = None if thunk_of is None else partial(_attach, rows, start, thunk_of)
-            with scope.appending:
-                done = 0
-                while done < part.num_records:
-                    done = self._append_from(done, scope, rows, until, attach)
+        buffered = 0
+        try:
+            for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):
+                scope.raise_error()
+                part = columns.slice(start, stop - start)
+                long_from = STAY_CHUNKS * self._pool.chunk_size
+                rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)
+                until = time.monotonic() + self._max_block_s if deadline is None else deadline
+                attach = None if thunk_of is None else partial(_attach, rows, start, thunk_of)
+                with scope.appending:
+                    while buffered < stop:
+                        buffered = start + self._append_from(buffered - start, scope, rows, until, attach)
+        except KafkaSinkError as error:
+            error.facts["buffered"] = buffered
+            raise
 
     def _append_from(
         self,
@@ -222,12 +226,14 @@ class Appender:
         encoded = encode_records(rows.columns, order, offset_deltas, timestamp_deltas)
         bounds = encoded.offsets[np.append(starts - first, last - first)].tolist()
         pieces = [encoded.data[begin:end] for begin, end in pairwise(bounds)]
+        largest = np.maximum.reduceat(np.diff(encoded.offsets), starts - first).tolist()
         if plan.stay:
             self._share(pieces, batches, memory)
         else:
             _copy(pieces, batches, memory)
-        for batch, piece, count, max_timestamp in zip(batches, pieces, counts.tolist(), max_timestamps, strict=True):
-            batch.added(len(piece), count, max_timestamp)
+        told = zip(batches, pieces, counts.tolist(), max_timestamps, largest, strict=True)
+        for batch, piece, count, max_timestamp, largest_record in told:
+            batch.added(len(piece), count, max_timestamp, largest_record)
             if attach is not None:
                 attach(batch, first, first + count)
                 first += count

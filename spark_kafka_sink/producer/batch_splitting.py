@@ -59,16 +59,16 @@ def _rebuilt(batch: SealedBatch, records: WrittenRecords, parts: Sequence[Rows],
     offset_deltas = (np.arange(len(rows)) - np.repeat(starts, counts)).astype(np.int32)
     encoded = encode_again(records, rows, offset_deltas, timestamps - np.repeat(first_timestamps, counts))
     max_timestamps = np.maximum.reduceat(timestamps, starts)
+    largest = np.maximum.reduceat(np.diff(encoded.offsets), starts)
     pieces = [encoded.data[begin:end] for begin, end in pairwise(encoded.offsets[np.append(starts, len(rows))].tolist())]
     block = SharedChunks()
     block.lend(pool.overdraw(pool.chunks_for(len(encoded.data))))
     opened = []
-    for piece, count, first, most in zip(
-        pieces, counts.tolist(), first_timestamps.tolist(), max_timestamps.tolist(), strict=True
-    ):
+    told = (numbers.tolist() for numbers in (counts, first_timestamps, max_timestamps, largest))
+    for piece, count, first, most, largest_record in zip(pieces, *told, strict=True):
         part = OpenBatch(batch.queue, batch.opened.scope, batch.created_ms, first)
         part.memory.share(piece, block)
-        part.added(len(piece), count, most)
+        part.added(len(piece), count, most, largest_record)
         opened.append(part)
     return [_sealed(part, batch, pool) for part in opened]
 

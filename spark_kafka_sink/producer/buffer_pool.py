@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
 
@@ -65,7 +66,9 @@ class BufferPool:
     handed to the waiters themselves, oldest first, so nobody overtakes: not a newcomer, not a small request behind a large one.
     """
 
-    def __init__(self, total: int, chunk_size: int) -> None:
+    def __init__(self, total: int, chunk_size: int, *, on_wait: Callable[[int], None] = lambda waited_ns: None) -> None:
+        """`on_wait` is told how long each wait took, whatever came of it; it is called without the lock."""
+        self._on_wait = on_wait
         self.total = total
         self.chunk_size = chunk_size
         self.capacity = total // chunk_size  # in chunks
@@ -186,8 +189,10 @@ class BufferPool:
             waiter.done.set()
 
     def _wait(self, waiter: _Waiter, begun: float, deadline_s: float) -> list[Chunk]:
+        waiting_ns = time.monotonic_ns()
         try:
             waiter.done.wait(min(max(deadline_s - time.monotonic(), 0), threading.TIMEOUT_MAX))
+            self._on_wait(time.monotonic_ns() - waiting_ns)
         except BaseException:  # an interrupt must not keep the place in the queue, nor the memory
             with self._lock:
                 self._leave(waiter)

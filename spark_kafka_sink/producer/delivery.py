@@ -11,6 +11,7 @@ from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSink
 from spark_kafka_sink.producer.batch_splitting import split
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partition_queue import PartitionQueue
 from spark_kafka_sink.producer.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
@@ -26,13 +27,19 @@ class Delivery:
     """Ends a batch's journey: acked, failed, expired, or back into its queue. Used by the sender's thread only."""
 
     def __init__(
-        self, config: ProducerConfig, accumulator: RecordAccumulator, pool: BufferPool, why_unsent: Callable[[int | None], str]
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        pool: BufferPool,
+        why_unsent: Callable[[int | None], str],
+        metrics: SenderMetrics,
     ) -> None:
         """`why_unsent`: what keeps a node (None: no leader) from taking requests, for error texts."""
         self._why_unsent = why_unsent
         self._config = config
         self._accumulator = accumulator
         self._pool = pool
+        self._metrics = metrics
         self._gaps: set[PartitionQueue] = set()
 
     def answered(self, answers: Iterable[BatchAnswer], now_ms: int) -> list[tuple[SealedBatch, PartitionProduceResponse, Action]]:
@@ -138,6 +145,7 @@ class Delivery:
         if not again:
             self._drop(batch, self._failure(batch, answer))
             return
+        self._metrics.retried(batch.queue.topic, batch.record_count)
         _AGAIN[action](batch)
         self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch))
 
@@ -160,6 +168,7 @@ class Delivery:
             batch.queue.sequences.replaced(batch, parts)
         self._accumulator.replace(batch, parts)
         batch.free(self._pool)
+        self._metrics.batch_split()
         log.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
 
     def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
@@ -189,6 +198,7 @@ class Delivery:
         if tell:
             batch.failed(error)
         log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
+        self._metrics.failed(batch.queue.topic, batch.record_count)
         scope = batch.scope
         if scope is not None:
             scope.batch_failed(batch.record_count, error)

@@ -18,6 +18,7 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.producer.appender import ThunkOf
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.produce_result import ProduceResult
 from spark_kafka_sink.producer.ready_queues import FOREVER_MS
 from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
@@ -57,8 +58,10 @@ class GatheredRecords:
         config: ProducerConfig,
         accumulator: RecordAccumulator,
         wakeup: Callable[[], None],
+        metrics: SenderMetrics,
     ) -> None:
         self._owner = owner
+        self._metrics = metrics
         self._accumulator = accumulator
         self._wakeup = wakeup
         self._linger_ms = config.linger_ms
@@ -142,6 +145,7 @@ class GatheredRecords:
         return None
 
     def _fail(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
+        self._metrics.append_refused(gatherer.scope.topic, len(gathered), error)
         gathered.fail(error)
         gatherer.scope.told()
 

@@ -11,13 +11,15 @@ from typing import Any
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
-from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, RecordError, UsageError
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, RecordError, SerializationError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender, ThunkOf
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.column_checks import check_columns
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.process import process
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -61,12 +63,14 @@ class Producer:
         self._closed = False
         self._accumulator = RecordAccumulator(self.config)
         self._partitioner = partitioner_of(self.config, self._accumulator)
-        self._pool = BufferPool(self.config.buffer_memory, min(CHUNK_SIZE, max(self.config.buffer_memory, 1)))
-        self._metadata = ProducerMetadata(self.config)
+        self._metrics = SenderMetrics(self.config)
+        chunk_size = min(CHUNK_SIZE, max(self.config.buffer_memory, 1))
+        self._pool = BufferPool(self.config.buffer_memory, chunk_size, on_wait=self._metrics.waited_for_memory)
+        self._metadata = ProducerMetadata(self.config, on_wait=self._metrics.waited_for_metadata)
         self._client = NetworkClient(self.config, self._metadata)
         self._interceptors = ProducerInterceptors.of(self.config)
-        self._gathered = GatheredRecords(self, self.config, self._accumulator, self._client.wakeup)
-        records = RecordSender(self.config, self._gathered, self._metadata, self._check_topic)
+        self._gathered = GatheredRecords(self, self.config, self._accumulator, self._client.wakeup, self._metrics)
+        records = RecordSender(self.config, self._gathered, self._metadata, self._check_topic, self._metrics)
         self._records = InterceptedSender(self._interceptors, records) if self._interceptors else records
         self._sender = Sender(
             self.config,
@@ -75,6 +79,7 @@ class Producer:
             self._accumulator,
             self._pool,
             self._gathered,
+            self._metrics,
             idle_since_ms=self._ms_until_idle_close,
         )
         self._appender = Appender(self.config, self._accumulator, self._pool, self._sender.wakeup)
@@ -128,7 +133,11 @@ class Producer:
         """
         if process.pid != self._pid or self._closed:
             self.check_usable()
-        return self._records.send(topic, value, key, partition, timestamp, headers, on_delivery)
+        try:
+            return self._records.send(topic, value, key, partition, timestamp, headers, on_delivery)
+        except SerializationError as error:
+            self._metrics.append_refused(str(topic), 1, error)
+            raise
 
     def flush(self, timeout: float | None = None) -> None:
         """Send what is waiting and return once all that was sent before is acked or failed, which the futures tell.
@@ -137,7 +146,20 @@ class Producer:
         is for them to flush. UsageError in a delivery callback, where waiting would be for ever, and in a forked child.
         """
         self.check_may_wait()
-        self._gathered.flush(timeout)
+        begun_ns = time.monotonic_ns()
+        try:
+            self._gathered.flush(timeout)
+        finally:
+            self.flushed(time.monotonic_ns() - begun_ns)
+
+    def metrics(self) -> ProducerMetrics:
+        """What Java's KafkaProducer.metrics() gives, under the same names (docs/metrics.md), as of now; also after close.
+
+        From any thread. Rates and averages are of the last metrics.num.samples windows of metrics.sample.window.ms; an average or
+        a maximum of nothing is NaN. UsageError in a forked child.
+        """
+        self._check_process()
+        return snapshot(self._metrics, self._client, self._metadata, self._pool)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send what is there and end. FlushTimeoutError when that takes longer than `timeout_s`: what is left then fails.
@@ -190,15 +212,22 @@ class Producer:
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.check_usable()
         if not self._interceptors:
-            self._append(scope, topic, self._serialization.columns(topic, columns))
+            self._append(scope, topic, self._serialized(topic, columns))
             return
         columns = self._interceptors.on_send_columns(topic, columns)
         interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
         try:
-            columns = self._serialization.columns(topic, columns)
+            columns = self._serialized(topic, columns)
             self._append(scope, topic, columns, thunk_of=interception.thunk_of)
         except KafkaSinkError as error:
             interception.failed(error)
+            raise
+
+    def _serialized(self, topic: str, columns: RecordColumns) -> RecordColumns:
+        try:
+            return self._serialization.columns(topic, columns)
+        except SerializationError as error:
+            self._metrics.append_refused(topic, columns.num_records, error)
             raise
 
     def append_gathered(self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf) -> None:
@@ -218,9 +247,11 @@ class Producer:
             return
         try:
             self._append_or_raise(scope, topic, columns, deadline, thunk_of)
-        except UsageError as error:
+        except KafkaSinkError as error:
+            if deadline is None:  # single records may be tried again; they are counted where they fail
+                self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
             # The pool and the metadata only know that they were closed; why is the producer's to say.
-            if self.failed is not None:
+            if isinstance(error, UsageError) and self.failed is not None:
                 raise self.failed from error
             raise
 
@@ -247,6 +278,9 @@ class Producer:
         self._accumulator.flush(scope)
         self._sender.wakeup()
 
+    def flushed(self, waited_ns: int) -> None:
+        self._metrics.flushed(waited_ns)
+
     def discard_scope(self, scope: SendScope) -> None:
         if process.pid != self._pid:
             return  # a fork may have copied a lock that a thread of the parent held
@@ -263,8 +297,7 @@ class Producer:
 
     def check_alive(self) -> None:
         """Raise why nothing that was appended can be acked any more, if that is so."""
-        if process.pid != self._pid:
-            raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
+        self._check_process()
         if self.failed is not None:
             raise self.failed
         if not self._sender.is_alive():
@@ -281,6 +314,10 @@ class Producer:
 
     def on_sender_thread(self) -> bool:
         return self._sender.is_current_thread()
+
+    def _check_process(self) -> None:
+        if process.pid != self._pid:
+            raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -30,6 +30,7 @@ class OpenBatch:
     __slots__ = (
         "created_ms",
         "first_timestamp",
+        "largest_record",
         "max_timestamp",
         "memory",
         "queue",
@@ -50,6 +51,7 @@ class OpenBatch:
         self.memory = BatchMemory()
         self.size = 0
         self.record_count = 0
+        self.largest_record = 0  # bytes
         self.queued = False
         self.writing = False
         self.result: ProduceResult | None = None  # where somebody wants to know of single records
@@ -64,9 +66,10 @@ class OpenBatch:
         if self.result is not None:
             self.result.failed(error)
 
-    def added(self, size: int, count: int, max_timestamp: int) -> None:
+    def added(self, size: int, count: int, max_timestamp: int, largest_record: int) -> None:
         """So many bytes of whole records lie in the memory now."""
         latest = max(self.max_timestamp, max_timestamp)
+        self.largest_record = max(self.largest_record, largest_record)
         # In one go, without a call in between in which a signal's handler could raise.
         self.size, self.record_count, self.max_timestamp = self.size + size, self.record_count + count, latest
 
@@ -103,6 +106,7 @@ class SealedBatch:
         "first_sent_ms",
         "first_timestamp",
         "header",
+        "largest_record",
         "last_error",
         "level",
         "max_timestamp",
@@ -130,6 +134,7 @@ class SealedBatch:
         self.first_timestamp = batch.first_timestamp
         self.max_timestamp = batch.max_timestamp
         self.record_count = batch.record_count
+        self.largest_record = batch.largest_record
         self.memory = batch.memory
         self.codec = codec
         self.level = level

@@ -28,8 +28,10 @@ class ProducerMetadata(Metadata):
     Threads and lock as in Metadata; the tasks' threads add and wait, the sender's thread asks.
     """
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, *, on_wait: Callable[[int], None] = lambda waited_ns: None) -> None:
+        """`on_wait` is told how long each wait for an answer took, whatever came of it; it is called without the lock."""
         super().__init__(config)
+        self._on_wait = on_wait
         self._bootstrap_servers = config.bootstrap_servers
         self._recovers = config.metadata_recovery_strategy == "rebootstrap"
         self._max_idle_ms = config.metadata_max_idle_ms
@@ -75,11 +77,15 @@ class ProducerMetadata(Metadata):
         """Request an update and wait for its answer, whatever that says of the topic unless it is final."""
         version = self.request_update_for_topic(topic)
         wakeup()
-        with self._changed:
-            if not self._wait_for_version(version, deadline):
-                raise self._timeout(topic, begun, mark)
-            self._check_open(topic)
-            self._check_topic(topic)
+        waiting_ns = time.monotonic_ns()
+        try:
+            with self._changed:
+                if not self._wait_for_version(version, deadline):
+                    raise self._timeout(topic, begun, mark)
+                self._check_open(topic)
+                self._check_topic(topic)
+        finally:
+            self._on_wait(time.monotonic_ns() - waiting_ns)
 
     def _wait_for_version(self, version: int, deadline: float) -> bool:
         timeout = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)

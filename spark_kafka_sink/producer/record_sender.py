@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, PeerError, Re
 from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, nowhere
 from spark_kafka_sink.producer.record_future import OnDelivery, RecordFuture
@@ -29,11 +30,17 @@ class RecordSender:
     """Any thread may send; it has no state of its own."""
 
     def __init__(
-        self, config: ProducerConfig, gathered: GatheredRecords, metadata: ProducerMetadata, check_topic: CheckTopic
+        self,
+        config: ProducerConfig,
+        gathered: GatheredRecords,
+        metadata: ProducerMetadata,
+        check_topic: CheckTopic,
+        metrics: SenderMetrics,
     ) -> None:
         """check_topic: waits until a topic, and a partition of it, is known, or raises why it is not."""
         self._gathered = gathered
         self._metadata = metadata
+        self._metrics = metrics
         self._check_topic = check_topic
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
         self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD
@@ -71,6 +78,7 @@ class RecordSender:
             if pairs or size > self._surely_small:
                 size = self._checked_size(topic, key_size, value_size, pairs)
         except (RecordError, PeerError, DeadlineError) as error:
+            self._metrics.append_refused(topic, 1, error)
             future.fail(error)
             return future
         first, full = gatherer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)

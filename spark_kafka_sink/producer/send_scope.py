@@ -27,6 +27,8 @@ class ScopeOwner(Protocol):
 
     def flush_scope(self, scope: SendScope) -> None: ...
 
+    def flushed(self, waited_ns: int) -> None: ...
+
     def discard_scope(self, scope: SendScope) -> None: ...
 
     def check_alive(self) -> None: ...
@@ -79,6 +81,13 @@ class SendScope:
             self.raise_error()
             return
         self._owner.flush_scope(self)
+        begun_ns = time.monotonic_ns()
+        try:
+            self._wait_for_acks(timeout_s)
+        finally:
+            self._owner.flushed(time.monotonic_ns() - begun_ns)
+
+    def _wait_for_acks(self, timeout_s: float | None) -> None:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while self._batches and self._error is None:

@@ -16,6 +16,7 @@ from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.delivery import Delivery
 from spark_kafka_sink.producer.error_policy import Action
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.produce_answers import answers, leader_hints
 from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.producer_identity import ProducerIdentity
@@ -67,6 +68,7 @@ class Sender:
         accumulator: RecordAccumulator,
         pool: BufferPool,
         records: UnsentRecords,
+        metrics: SenderMetrics,
         idle_since_ms: Callable[[int], int | None],
     ) -> None:
         self._config = config
@@ -75,9 +77,10 @@ class Sender:
         self._accumulator = accumulator
         self._pool = pool
         self._records = records
+        self._metrics = metrics
         self._idle_since_ms = idle_since_ms
         self._identity = ProducerIdentity(config, client)
-        self._delivery = Delivery(config, accumulator, pool, self._why_unsent)
+        self._delivery = Delivery(config, accumulator, pool, self._why_unsent, metrics)
         self._refusals = RefusalLog()
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
@@ -133,6 +136,7 @@ class Sender:
                 ends.callback(self._fail_what_is_left)
                 ends.callback(self._pool.close)
                 ends.callback(self._metadata.close)
+                ends.callback(self._count_network)
                 ends.callback(self._client.close)
 
     def _fail_what_is_left(self) -> None:
@@ -153,8 +157,13 @@ class Sender:
             self._identity.renew()
         timeout = self._records.drain_due(now_ms)
         timeout = min(timeout, self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
-        for response in self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms):
+        responses = self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms)
+        self._count_network()  # before anybody is told that records are acked
+        for response in responses:
             self._answered(response, monotonic_ms())
+
+    def _count_network(self) -> None:
+        self._metrics.polled(self._client.take_counts(), monotonic_ms())
 
     def _why_unsent(self, node: int | None) -> str:
         if node is None:
@@ -201,6 +210,7 @@ class Sender:
             data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
             by_topic.setdefault(batch.queue.topic, []).append(data)
             self._mark_sent(batch, node, now_ms)
+        self._metrics.sending(batches, now_ms)
         request = ProduceRequest(
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
@@ -248,6 +258,8 @@ class Sender:
             self.failure = self.failure or self._identity.answered(response, now_ms)
             return
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
+        if response.body is not None:
+            self._metrics.answered(response.node_id, response.latency_ms, now_ms)
         refused: Counter[str] = Counter()
         for batch, answer, action in self._delivery.answered(answers(response, batches), now_ms):
             self._look_beyond(answer, action)

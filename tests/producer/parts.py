@@ -12,6 +12,7 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_batch import OpenBatch
 from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.send_scope import SendScope
@@ -28,6 +29,7 @@ class Parts:
     accumulator: RecordAccumulator
     appender: Appender
     cluster: Cluster
+    metrics: SenderMetrics
     wakeups: list[None] = field(default_factory=list)
     passed_ms: int = 0
 
@@ -82,6 +84,9 @@ class _Owner:
     def flush_scope(self, scope: SendScope) -> None:
         self.parts.accumulator.flush(scope)
 
+    def flushed(self, waited_ns: int) -> None:
+        self.parts.metrics.flushed(waited_ns)
+
     def discard_scope(self, scope: SendScope) -> None:
         for batch in self.parts.accumulator.discard(scope):
             batch.memory.give_back(self.parts.pool)
@@ -93,8 +98,9 @@ def make_parts(chunk_size: int = 256, **settings: object) -> Parts:
     """Settings are Kafka's option names with underscores for dots."""
     options = {name.replace("_", "."): value for name, value in settings.items()}
     config = producer_config({"bootstrap.servers": "localhost:9092", **options})
-    pool = BufferPool(config.buffer_memory, chunk_size)
+    metrics = SenderMetrics(config)
+    pool = BufferPool(config.buffer_memory, chunk_size, on_wait=metrics.waited_for_memory)
     accumulator = RecordAccumulator(config)
     wakeups: list[None] = []
     appender = Appender(config, accumulator, pool, lambda: wakeups.append(None))
-    return Parts(config, pool, accumulator, appender, cluster_of({"t": 300, "u": 300}), wakeups)
+    return Parts(config, pool, accumulator, appender, cluster_of({"t": 300, "u": 300}), metrics, wakeups)

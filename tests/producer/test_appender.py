@@ -211,10 +211,10 @@ def test_an_append_that_is_interrupted_leaves_no_bytes_without_their_records(mon
         parts.append(scope, [b"a" * 600, b"b" * 600], [0, 1])
         added = OpenBatch.added
 
-        def interrupted(batch: OpenBatch, size: int, count: int, latest: int, added: Any = added) -> None:
+        def interrupted(batch: OpenBatch, size: int, count: int, latest: int, record: int, added: Any = added) -> None:
             if batch.queue.partition == 1:
                 raise KeyboardInterrupt
-            added(batch, size, count, latest)
+            added(batch, size, count, latest, record)
 
         with monkeypatch.context() as patch:
             patch.setattr(OpenBatch, "added", interrupted)

@@ -26,7 +26,7 @@ def parts() -> Parts:
 
 
 def delivery_of(parts: Parts) -> Delivery:
-    return Delivery(parts.config, parts.accumulator, parts.pool, lambda node: "")
+    return Delivery(parts.config, parts.accumulator, parts.pool, lambda node: "", parts.metrics)
 
 
 def sent(parts: Parts) -> list[SealedBatch]:

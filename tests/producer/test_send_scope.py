@@ -31,7 +31,7 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
 
 def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
     answer = PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
-    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request")
+    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request", parts.metrics)
     delivery.answered([(batch, answer)], parts.clock())
 
 
@@ -118,7 +118,7 @@ def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_th
     parts = make_parts(enable_idempotence="false", buffer_memory=1 << 16, **timeouts)
     scope = parts.scope()
     batch = sent(parts, scope)
-    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request")
+    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request", parts.metrics)
     delivery.expire(parts.clock() + 11)
     assert parts.pool.available < 1 << 16
     with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*it may have been stored"):

@@ -1,0 +1,182 @@
+"""What the sender's thread and the appends tell of their work, and what can be read of it (Java's Sender.SenderMetrics)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError
+from spark_kafka_sink.network.network_counts import ConnectionCounts, NetworkCounts
+from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.metrics.metric_table import NODE, NOT_DONE, PRODUCER, TOPIC, Metric, stat_names
+from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.producer_batch import SealedBatch
+
+Stats = dict[str, WindowedStat]
+Snapshot = dict[str, dict[str, float]]
+
+
+class SenderMetrics:
+    """Statistics of a producer, of its topics and of its brokers, by the names of Java's sensors (metric_table.py).
+
+    Any thread may call anything: `_lock` guards every statistic, and is held for as long as one request, poll or topic takes.
+    Times of statistics are ms from `clock`, monotonic. Topics and brokers are kept as long as the producer, as in Java.
+
+    What it costs the sender's thread: 4 us a request and 0.2 a batch, 3 us a poll that reads and writes, 0.7 another. With 1,000
+    partitions a batch takes 9 us from the accumulator to its ack (no network), of which 0.3 are this.
+    """
+
+    def __init__(self, config: ProducerConfig, *, clock: Callable[[], int] = monotonic_ms) -> None:
+        self._windows, self._window_ms = config.metrics_num_samples, config.metrics_sample_window_ms
+        self._clock = clock
+        self._lock = Lock()
+        self._producer = self._new_stats(PRODUCER)
+        self._topics: dict[str, Stats] = {}
+        self._nodes: dict[int, Stats] = {}
+
+    # The sender's thread
+
+    def sending(self, batches: Sequence[SealedBatch], now_ms: int) -> None:
+        """A Produce request's batches, at their first send or again."""
+        by_topic: dict[str, list[SealedBatch]] = {}
+        for batch in batches:
+            by_topic.setdefault(batch.queue.topic, []).append(batch)
+        with self._lock:
+            records = sum([self._sending_of(topic, own, now_ms) for topic, own in by_topic.items()])
+            self._producer["records-per-request"].record(records, now_ms)
+
+    def _sending_of(self, topic: str, batches: Sequence[SealedBatch], now_ms: int) -> int:
+        """One topic's batches at once: values of the same time count alike as a sum or one by one."""
+        mine, all_topics, count = self._topic(topic), self._producer, len(batches)
+        records = sum([batch.record_count for batch in batches])
+        sizes = [batch.size for batch in batches]
+        size = sum(sizes)
+        ratios = [(batch.size - HEADER_SIZE) / batch.raw_size for batch in batches]
+        ratio = sum(ratios)
+        mine["records-per-batch"].record_all(records, count, 0, now_ms)
+        mine["bytes"].record_all(size, count, 0, now_ms)
+        mine["compression-rate"].record_all(ratio, count, 0, now_ms)
+        all_topics["batch-size"].record_all(size, count, max(sizes), now_ms)
+        all_topics["compression-rate"].record_all(ratio, count, 0, now_ms)
+        waited = [now_ms - batch.created_ms for batch in batches]
+        all_topics["queue-time"].record_all(sum(waited), count, max(waited), now_ms)
+        largest = [batch.largest_record for batch in batches]
+        all_topics["record-size"].record_all(sum(largest) + count * HEADER_SIZE, count, max(largest) + HEADER_SIZE, now_ms)
+        return records
+
+    def answered(self, node_id: int, latency_ms: int, now_ms: int) -> None:
+        """A Produce request's answer came so long after it."""
+        with self._lock:
+            self._producer["request-time"].record(latency_ms, now_ms)
+            self._node(node_id)["latency"].record(latency_ms, now_ms)
+
+    def retried(self, topic: str, records: int) -> None:
+        """A batch goes back into its queue, to be sent again as it is."""
+        now_ms = self._clock()
+        with self._lock:
+            self._producer["record-retries"].record(records, now_ms)
+            self._topic(topic)["record-retries"].record(records, now_ms)
+
+    def failed(self, topic: str, records: int) -> None:
+        """A batch failed for good, sent or not."""
+        now_ms = self._clock()
+        with self._lock:
+            self._producer["errors"].record(records, now_ms)
+            self._topic(topic)["record-errors"].record(records, now_ms)
+
+    def batch_split(self) -> None:
+        """A batch that was too large for the broker goes back in parts."""
+        self._record("batch-split", 1)
+
+    def polled(self, counts: NetworkCounts, now_ms: int) -> None:
+        """What went over the network in the last poll."""
+        stats = self._producer
+        with self._lock:
+            if counts.polls:
+                stats["select-time"].record_all(counts.waited_ns, counts.polls, 0, now_ms)
+                stats["io-time"].record_all(counts.busy_ns, counts.polls, 0, now_ms)
+            if counts.created:
+                stats["connections-created"].record_all(counts.created, counts.created, 1, now_ms)
+            if counts.closed:
+                stats["connections-closed"].record_all(counts.closed, counts.closed, 1, now_ms)
+            if counts.answers:
+                stats["throttle-time"].record_all(counts.throttled_ms, counts.answers, counts.longest_throttle_ms, now_ms)
+            for node_id, counted in counts.connections.items():
+                operations = counted.reads + counted.writes
+                stats["network-io"].record_all(operations, operations, 1, now_ms)
+                _record_traffic(stats, counted, now_ms)
+                _record_traffic(self._node(node_id), counted, now_ms)
+
+    # Any thread
+
+    def append_refused(self, topic: str, records: int, error: KafkaSinkError) -> None:
+        """So many records, appended or sent one by one, do not come into a batch."""
+        now_ms = self._clock()
+        with self._lock:
+            self._producer["errors"].record(records, now_ms)
+            if isinstance(error, BufferExhaustedError):
+                self._producer["buffer-exhausted"].record(records, now_ms)
+            if topic in self._topics:  # names that were mistaken must not stay here for good
+                self._topics[topic]["record-errors"].record(records, now_ms)
+
+    def waited_for_memory(self, waited_ns: int) -> None:
+        self._record("bufferpool-wait", waited_ns)
+
+    def waited_for_metadata(self, waited_ns: int) -> None:
+        self._record("metadata-wait", waited_ns)
+
+    def flushed(self, waited_ns: int) -> None:
+        self._record("flush-time", waited_ns)
+
+    def snapshot(self, gauges: Mapping[str, float]) -> tuple[dict[str, float], Snapshot, Snapshot]:
+        """Values of the producer, `gauges` among them, by topic, and by broker (`node-1`; `node--1` is a bootstrap server)."""
+        now_ms = self._clock()
+        producer = {**self._read(PRODUCER, self._producer, now_ms), **gauges, **NOT_DONE}
+        with self._lock:
+            topics, nodes = list(self._topics.items()), list(self._nodes.items())
+        by_topic = {topic: self._read(TOPIC, stats, now_ms) for topic, stats in topics}
+        by_node = {f"node-{node_id}": self._read(NODE, stats, now_ms) for node_id, stats in nodes}
+        return producer, by_topic, by_node
+
+    # Inside
+
+    def _record(self, stat: str, value: float) -> None:
+        now_ms = self._clock()
+        with self._lock:
+            self._producer[stat].record(value, now_ms)
+
+    def _read(self, metrics: Iterable[Metric], stats: Stats, now_ms: int) -> dict[str, float]:
+        with self._lock:
+            measured = {name: stat.measure(now_ms) for name, stat in stats.items()}
+        return {metric.name: float(getattr(measured[metric.stat], metric.read)) for metric in metrics}
+
+    def _topic(self, topic: str) -> Stats:
+        stats = self._topics.get(topic)
+        if stats is None:
+            stats = self._topics[topic] = self._new_stats(TOPIC)
+        return stats
+
+    def _node(self, node_id: int) -> Stats:
+        stats = self._nodes.get(node_id)
+        if stats is None:
+            stats = self._nodes[node_id] = self._new_stats(NODE)
+        return stats
+
+    def _new_stats(self, metrics: Iterable[Metric]) -> Stats:
+        return {name: WindowedStat(self._windows, self._window_ms) for name in stat_names(metrics)}
+
+
+def _record_traffic(stats: Stats, counted: ConnectionCounts, now_ms: int) -> None:
+    if counted.writes:
+        stats["bytes-sent"].record_all(counted.sent_bytes, counted.writes, 0, now_ms)
+    if counted.requests:
+        stats["request"].record_all(counted.request_bytes, counted.requests, counted.largest_request, now_ms)
+    if counted.reads:
+        stats["bytes-received"].record_all(counted.received_bytes, counted.reads, 0, now_ms)
+    if counted.responses:
+        stats["response"].record_all(counted.responses, counted.responses, 1, now_ms)

@@ -1,0 +1,34 @@
+"""The names are Java's, no more and no less, and the page in docs/ is that of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spark_kafka_sink.producer.metrics.metric_table import GAUGES, NODE, NOT_DONE, PRODUCER, TOPIC, metrics_tables
+from spark_kafka_sink.producer.metrics.windowed_stat import Measured
+from tests.producer.metrics.golden_metrics import golden_names
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def test_every_name_is_one_of_javas_and_every_one_of_javas_is_there() -> None:
+    producer = [*(metric.name for metric in (*PRODUCER, *GAUGES)), *NOT_DONE]
+    groups = {
+        "producer-metrics": producer,
+        "producer-topic-metrics": [metric.name for metric in TOPIC],
+        "producer-node-metrics": [metric.name for metric in NODE],
+    }
+    ours = [(group, name) for group, names in groups.items() for name in names]
+    assert sorted(ours) == sorted(golden_names())
+
+
+def test_every_metric_is_read_from_something_that_is_measured() -> None:
+    measured = Measured(6, 2, 4, 1000, 60, 20)
+    assert {type(getattr(measured, metric.read)) for metric in (*PRODUCER, *TOPIC, *NODE)} <= {int, float}
+    assert all(metric.stat for metric in (*PRODUCER, *TOPIC, *NODE))
+
+
+def test_the_page_holds_the_tables_and_names_what_is_not_done() -> None:
+    page = PAGE.read_text()
+    assert metrics_tables() in page
+    assert [name for name in NOT_DONE if f"`{name}`" not in page] == []
