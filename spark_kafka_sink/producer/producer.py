@@ -53,8 +53,8 @@ class Producer:
 
     def __init__(self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None) -> None:
         self.config = settings if isinstance(settings, ProducerConfig) else producer_config(settings)
-        self._key_serializer, self._value_serializer = serializers_of(self.config)
-        self._serialization = Serialization(self._key_serializer, self._value_serializer)
+        serializers = serializers_of(self.config)
+        self._serialization = Serialization(*serializers)
         self._pid = process.pid
         self._lock = Lock()
         self._scopes = 0
@@ -70,7 +70,7 @@ class Producer:
         self._client = NetworkClient(self.config, self._metadata)
         self._interceptors = ProducerInterceptors.of(self.config)
         self._gathered = GatheredRecords(self, self.config, self._accumulator, self._client.wakeup, self._metrics)
-        records = RecordSender(self.config, self._gathered, self._metadata, self._check_topic, self._metrics)
+        records = RecordSender(self.config, serializers, self._gathered, self._metadata, self._check_topic, self._metrics)
         self._records = InterceptedSender(self._interceptors, records) if self._interceptors else records
         self._sender = Sender(
             self.config,

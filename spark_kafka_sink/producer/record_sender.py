@@ -8,7 +8,7 @@ from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import INT64_MAX, ProducerConfig
-from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, PeerError, RecordError, RecordTooLargeError, SerializationError
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, PeerError, RecordError, RecordTooLargeError
 from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
@@ -16,6 +16,8 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, nowhere
 from spark_kafka_sink.producer.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.serializers.serialization import serialized_value
+from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_upper_bound
 
@@ -32,12 +34,15 @@ class RecordSender:
     def __init__(
         self,
         config: ProducerConfig,
+        serializers: tuple[Serializer, Serializer],
         gathered: GatheredRecords,
         metadata: ProducerMetadata,
         check_topic: CheckTopic,
         metrics: SenderMetrics,
     ) -> None:
-        """check_topic: waits until a topic, and a partition of it, is known, or raises why it is not."""
+        """serializers: of key and value. check_topic: waits until a topic, and a partition of it, is known, or raises why not."""
+        self._key, self._value = serializers
+        self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
         self._gathered = gathered
         self._metadata = metadata
         self._metrics = metrics
@@ -57,10 +62,10 @@ class RecordSender:
     ) -> RecordFuture:
         """As Producer.send says. Takes 1.5 us, so its lines stand here and not in calls."""
         pairs = header_pairs(topic, headers) if headers else ()
-        if type(key) is not bytes and key is not None:
-            key = _plain_bytes(topic, "key", key)
-        if type(value) is not bytes and value is not None:
-            value = _plain_bytes(topic, "value", value)
+        if self._key_is_made or (type(key) is not bytes and key is not None):
+            key = serialized_value(self._key, "key", topic, key, pairs)
+        if self._value_is_made or (type(value) is not bytes and value is not None):
+            value = serialized_value(self._value, "value", topic, value, pairs)
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         else:
@@ -153,17 +158,3 @@ def header_pairs(topic: str, headers: AnyHeaders) -> Headers:
             kind = type(pair[1]).__name__
             raise RecordError(f"topic {topic}: header {pair[0]!r} has a {kind} value, must be bytes or None", topic=topic)
     return pairs
-
-
-def _plain_bytes(topic: str, which: str, value: Any) -> bytes:
-    """Of what is no bytes object and has no serializer."""
-    if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError as error:
-            raise SerializationError(f"topic {topic}: {which} has no UTF-8 form: {error}", topic=topic) from None
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    kind = type(value).__name__
-    text = f"topic {topic}: {which} is {kind}, must be bytes, str or None; for others set the option {which}.serializer"
-    raise SerializationError(text, topic=topic)
