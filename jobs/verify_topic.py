@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _verify(line: CommandLine) -> ExitCode:
     settings = load(line.settings, line.overrides)
     options = sink_options(settings.texts("sink"))
+    _check_serializers(settings, options)
     _check_confluent_kafka()
     topic = options.topic or settings.required("verify", "topic")
     columns = _columns(settings, options)
@@ -48,6 +49,13 @@ def _verify(line: CommandLine) -> ExitCode:
     same = compared.same(allow_duplicates=allow_duplicates)
     print(f"topic {topic}: {'as the source has it' if same else 'DIFFERENT from the source'}\n{compared}", flush=True)
     return ExitCode.OK if same else ExitCode.DIFFERENCE
+
+
+def _check_serializers(settings: Settings, options: SinkOptions) -> None:
+    """What is in a topic is compared with the bytes and text of the source; a serializer has made others of them."""
+    for part, serializer in (("key", options.producer.key_serializer), ("value", options.producer.value_serializer)):
+        if serializer is not None:
+            raise settings.wrong("sink", f"kafka.{part}.serializer", "is set: topics of serialized records cannot be verified")
 
 
 def _check_confluent_kafka() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.errors import KafkaSinkError
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
+    from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
@@ -29,6 +30,7 @@ __all__ = [
     "ProducerConfig",
     "PublishReport",
     "RecordColumns",
+    "Serializer",
     "foreach_batch",
     "partition_writer",
     "producer_config",
@@ -45,6 +47,7 @@ _HOME = {
     "ProducerConfig": "config",
     "PublishReport": "spark.publish",
     "RecordColumns": "records.columns",
+    "Serializer": "producer.serializers.serializer",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",
     "producer_config": "config",

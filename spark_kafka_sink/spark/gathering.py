@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.errors import RecordError, SerializationError
 from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns, concatenated, copied
 from spark_kafka_sink.spark.columns import TopicRecords
@@ -87,7 +87,7 @@ class Gatherer:
         held = self._held.pop(topic)
         try:
             self._scope.append(topic, concatenated([part.columns for part in held.parts]))
-        except RecordError as error:
+        except (RecordError, SerializationError) as error:
             # The producer counts the rows that it was given; people count those of the task.
             row = error.facts.get("row")
             if row is not None:

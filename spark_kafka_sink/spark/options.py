@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.producer.serializers.registry import serializers_of
+from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.spark.java_options import HARMLESS, REFUSED, why_refused
 
 logger = logging.getLogger(__name__)
@@ -121,6 +123,7 @@ def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
             _refuse_or_warn(name, value)
     try:
         config = producer_config(known)
+        _check_plugins(config)
     except OptionError as error:
         option = error.facts["option"]
         text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
@@ -128,6 +131,17 @@ def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
     if "linger.ms" in known:
         return config
     return replace(config, linger_ms=min(TASK_LINGER_MS, config.delivery_timeout_ms - config.request_timeout_ms))
+
+
+def _check_plugins(config: ProducerConfig) -> None:
+    """Now, and not in each task."""
+    for option, value in config.settings().items():
+        try:
+            hash(value)
+        except TypeError:
+            text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
+            raise OptionError(text, option=option) from None
+    Serialization(*serializers_of(config)).close()
 
 
 def _refuse_or_warn(name: str, value: object) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Row
 
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark.serialized_columns import serializers_by_column
 from spark_kafka_sink.spark.task_writer import write_task
 
 
@@ -21,7 +22,15 @@ class PartitionWriter:
     feed: Feed
 
     def __call__(self, rows: Iterable[Row]) -> None:
-        write_task(batches_of_rows(rows, self.options.topic), self.options, self.feed)
+        producer = self.options.producer
+        serializers = serializers_by_column(producer)
+        # Rows are serialized as they become columns: their producer has nothing left to do.
+        options = replace(self.options, producer=replace(producer, key_serializer=None, value_serializer=None))
+        try:
+            write_task(batches_of_rows(rows, options.topic, serializers), options, self.feed)
+        finally:
+            for serializer in serializers.values():
+                serializer.close()
 
 
 def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> PartitionWriter:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
 
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.errors import SchemaError, SerializationError
+from spark_kafka_sink.producer.serializers.serialization import serialized_value
+from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark.schema import HEADERS_DDL, SinkSchema
 
 # What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
@@ -19,16 +22,27 @@ CHUNK_BYTES = 8 * 1024 * 1024
 Values = Sequence[Any]
 
 
-def batches_of_rows(rows: Iterable[Row], topic_option: str | None) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
+def batches_of_rows(
+    rows: Iterable[Row], topic_option: str | None, serializers: Mapping[str, Serializer] = MappingProxyType({})
+) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
     """Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
 
     A Row's types are those of its Python values: str, bytes or bytearray; int; datetime or int of ms since the epoch; for
     headers a list of (key, value). A datetime without a time zone is local time, as Spark makes it from a timestamp column.
-    Raises `SchemaError` for rows without field names, a missing column, or a value of another type.
+    serializers: of key and value, where an option sets one; it says what those may be, and its bytes are in the batches.
+    Raises `SchemaError` for rows without field names, a missing column, or a value of another type; `SerializationError` for a
+    value that its serializer does not take.
     """
+    first_row = 0
     for fields, chunk in _chunks(rows):
         names = _record_columns(fields, topic_option)
-        arrays = [_array(name, [row[index] for row in chunk]) for name, index in names.items()]
+        arrays = [
+            _serialized(name, serializers[name], chunk, names, topic_option, first_row)
+            if name in serializers
+            else _array(name, [row[index] for row in chunk])
+            for name, index in names.items()
+        ]
+        first_row += len(chunk)
         places = {name: place for place, name in enumerate(names)}
         yield SinkSchema(**places), pa.RecordBatch.from_arrays(arrays, names=list(names))
 
@@ -76,6 +90,21 @@ def _array(name: str, values: Values) -> pa.Array:
         raise SchemaError(
             f"column {name}: holds {', '.join(kinds)}, must be {_WANTED[name]} ({error}); use {_CASTS[name]}", column=name
         ) from None
+
+
+def _serialized(
+    name: str, serializer: Serializer, chunk: Sequence[Row], places: Mapping[str, int], topic_option: str | None, first_row: int
+) -> pa.Array:
+    """Bytes of one column. places: where each column stands in a row."""
+    found = []
+    for row, values in enumerate(chunk):
+        topic = topic_option or values[places["topic"]] or ""
+        headers = values[places["headers"]] or () if "headers" in places else ()
+        try:
+            found.append(serialized_value(serializer, name, topic, values[places[name]], headers))
+        except SerializationError as error:
+            raise SerializationError(f"row {first_row + row} of the task: {error.message}", **error.facts) from error
+    return pa.array(found, pa.binary())
 
 
 def _text(values: Values) -> pa.Array:

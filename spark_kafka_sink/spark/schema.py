@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import types as t
 
 from spark_kafka_sink.config import nearest
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.spark.serialized_columns import check_serialized
 
 HEADERS_DDL = "array<struct<key:string,value:binary>>"
 
@@ -48,10 +52,13 @@ _NESTED = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
 _WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
 
 
-def sink_schema(schema: t.StructType, topic_option: str | None) -> SinkSchema:
+def sink_schema(
+    schema: t.StructType, topic_option: str | None, serializers: Mapping[str, Serializer] = MappingProxyType({})
+) -> SinkSchema:
     """The record's columns in `schema`; other columns are ignored, as Spark's own Kafka sink does.
 
-    Raises `SchemaError` for a missing value or topic, a column that is there twice, or a wrong type (with the cast to use).
+    serializers: of key and value, where an option sets one; it says which types that column may have. Raises `SchemaError`
+    for a missing value or topic, a column that is there twice, or a wrong type (with the cast to use).
     """
     names = schema.fieldNames()
     if "value" not in names:
@@ -61,7 +68,7 @@ def sink_schema(schema: t.StructType, topic_option: str | None) -> SinkSchema:
     for name in _WANTED:
         # The option wins over the column, whatever that holds.
         if name in names and not (name == "topic" and topic_option is not None):
-            _check_column(schema, name)
+            _check_column(schema, name, serializers.get(name))
     found = {name: names.index(name) for name in _WANTED if name in names}
     return SinkSchema(**found)
 
@@ -71,11 +78,14 @@ def _nearest_column(name: str, columns: list[str]) -> str:
     return f"; did you mean {exact[0]}?" if exact else nearest(name, columns)
 
 
-def _check_column(schema: t.StructType, name: str) -> None:
+def _check_column(schema: t.StructType, name: str, serializer: Serializer | None) -> None:
     fields = [field for field in schema.fields if field.name == name]
     if len(fields) > 1:
         raise SchemaError(f"column {name}: there are {len(fields)} of this name; drop or rename all but one", column=name)
     found = fields[0].dataType
+    if serializer is not None:
+        check_serialized(name, found, serializer)
+        return
     accepted = isinstance(found, _ACCEPTED[name]) or (name == "headers" and _is_headers(found))
     if not accepted:
         raise SchemaError(

@@ -76,8 +76,8 @@ class UUIDSerializer(_Encoded):
             return None
         if isinstance(value, str) and _IS_UUID.match(value) and not value.endswith("\n"):
             return self._encoder.encode(value.lower())
-        if isinstance(value, bytes) and len(value) == 16:
-            value = UUID(bytes=value)
+        if isinstance(value, bytes | bytearray) and len(value) == 16:
+            value = UUID(bytes=bytes(value))
         if not isinstance(value, UUID):
             raise refused_value(value, "a UUID, its text of 36 characters or its 16 bytes")
         return self._encoder.encode(str(value))

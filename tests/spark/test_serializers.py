@@ -1,0 +1,296 @@
+"""Serializers chosen by options: the driver checks columns against them, and every way of writing sends their bytes to Kafka."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark.schema import sink_schema
+from spark_kafka_sink.spark.serialized_columns import serializers_by_column
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.spark.frames import options
+
+JAVA = "org.apache.kafka.common.serialization."
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+LONG_AND_JSON = {"kafka.key.serializer": f"{JAVA}LongSerializer", "kafka.value.serializer": "json"}
+
+Write = Callable[[DataFrame, dict[str, str]], Any]
+
+
+def made(**names: str) -> dict[str, Any]:
+    """Serializers by column, as options make them; `__` stands for a dot."""
+    settings = {f"kafka.{name.replace('__', '.')}": value for name, value in names.items()}
+    return serializers_by_column(sink_options({**SERVERS, **settings}).producer)
+
+
+def refused(kind: t.DataType, name: str, **more: str) -> str:
+    schema = t.StructType([t.StructField("value", kind)])
+    with pytest.raises(SchemaError) as caught:
+        sink_schema(schema, "events", made(value__serializer=name, **more))
+    return caught.value.message
+
+
+LONGS = t.ArrayType(t.LongType())
+POINT = t.StructType([t.StructField("x", t.DoubleType()), t.StructField("at", t.TimestampType())])
+MANY_KINDS = t.StructType(
+    [
+        t.StructField("point", POINT),
+        t.StructField("by_name", t.MapType(t.StringType(), t.ArrayType(t.DecimalType(10, 2)))),
+        t.StructField("day", t.DateType()),
+        t.StructField("local", t.TimestampNTZType()),
+        t.StructField("blob", t.BinaryType()),
+        t.StructField("flag", t.BooleanType()),
+        t.StructField("nothing", t.NullType()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("long", t.LongType()),
+        ("long", t.ByteType()),
+        ("int", t.ShortType()),
+        ("short", t.ShortType()),
+        ("double", t.FloatType()),
+        ("float", t.FloatType()),
+        ("boolean", t.BooleanType()),
+        ("string", t.StringType()),
+        ("uuid", t.StringType()),
+        ("bytearray", t.BinaryType()),
+        ("list", LONGS),
+        ("list", t.ArrayType(t.IntegerType())),
+        ("void", LONGS),
+        ("json", MANY_KINDS),
+        ("json", LONGS),
+        ("json", t.StringType()),
+        ("long", t.NullType()),
+    ],
+)
+def test_a_column_may_have_the_types_that_its_serializer_takes(name: str, kind: t.DataType) -> None:
+    schema = t.StructType([t.StructField("value", kind), t.StructField("key", kind)])
+    serializers = made(value__serializer=name, key__serializer=name, **INNER)
+    assert sink_schema(schema, "events", serializers).value == 0
+
+
+INNER = {"default__list__value__serde__inner": "long", "default__list__key__serde__inner": "long"}
+
+REFUSED = [
+    ("long", "'5'", "cast(value as bigint)"),
+    ("int", "5L", "cast(value as int)"),
+    ("short", "5", "cast(value as smallint)"),
+    ("float", "double(0.5)", "cast(value as float)"),
+    ("double", "5", "cast(value as double)"),
+    ("boolean", "'true'", "cast(value as boolean)"),
+    ("string", "5", "cast(value as string)"),
+    ("string", "named_struct('a', 1)", "to_json(value)"),
+    ("string", "binary('a')", "cast(value as string)"),
+    ("bytearray", "'a'", "cast(value as binary)"),
+    ("bytes", "5", "cast(cast(value as string) as binary)"),
+    ("bytebuffer", "array(1)", "cast(to_json(value) as binary)"),
+    ("uuid", "binary('a')", "cast(value as string)"),
+    ("list", "array('5', '6')", "transform(value, element -> cast(element as bigint))"),
+    ("list", "5", "array(cast(value as bigint))"),
+    ("json", "interval 5 days", "cast(value as string)"),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "expression", "cast"), REFUSED)
+def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
+    spark: SparkSession, name: str, expression: str, cast: str
+) -> None:
+    df = spark.range(1).selectExpr(f"{expression} AS value")
+    text = refused(df.schema["value"].dataType, name, **INNER)
+    assert text.startswith(f"column value: is {df.schema['value'].dataType.simpleString()}, which ")
+    assert "Serializer does not take (" in text
+    assert text.endswith(f"; use {cast}")
+    mended = df.withColumn("value", F.expr(cast))
+    sink_schema(mended.schema, "events", made(value__serializer=name, **INNER))
+    mended.collect()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "end"),
+    [
+        ("json", t.VariantType(), "(no serializer takes variant); use to_json(value) without kafka.value.serializer"),
+        ("json", t.MapType(t.IntegerType(), t.StringType()), "; use to_json(value) without kafka.value.serializer"),
+        ("long", t.DateType(), "(a column of type date32[day], where int64 or narrower is wanted; cast it to int64)"),
+        ("long", POINT, "where int64 or narrower is wanted; cast it to int64)"),
+        ("list", t.MapType(t.StringType(), t.LongType()), "a list of a whole number of 64 bits is wanted)"),
+        ("void", t.ArrayType(t.VariantType()), "(no serializer takes array<variant>)"),
+    ],
+)
+def test_a_type_that_no_cast_mends_has_none(name: str, kind: t.DataType, end: str) -> None:
+    assert refused(kind, name, **INNER).endswith(end)
+
+
+def test_a_column_without_a_serializer_stays_as_strict_as_before() -> None:
+    schema = t.StructType([t.StructField("key", t.LongType()), t.StructField("value", t.LongType())])
+    with pytest.raises(SchemaError, match="column key: is bigint, must be string or binary"):
+        sink_schema(schema, "events", made(value__serializer="long"))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("lnog", "option kafka.value.serializer: no serializer 'lnog'; did you mean long?"),
+        (
+            f"{JAVA}LnogSerializer",
+            f"no Java class {JAVA}LnogSerializer has a counterpart here; did you mean {JAVA}LongSerializer?",
+        ),
+        ("io.confluent.kafka.serializers.KafkaAvroSerializer", "a Java class cannot run here"),
+        ("list", "option kafka.default.list.value.serde.inner: the list serializer needs it"),
+    ],
+)
+def test_an_unknown_serializer_is_refused_in_the_driver(name: str, problem: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        sink_options({**SERVERS, "kafka.value.serializer": name})
+    assert problem in caught.value.message
+
+
+def test_an_object_that_no_producer_can_be_found_by_is_refused() -> None:
+    class Unhashable(sks.Serializer):
+        __hash__ = None  # type: ignore[assignment]
+
+    with pytest.raises(OptionError, match=r"option kafka\.key\.serializer: a Unhashable without __hash__"):
+        sink_options({**SERVERS, "kafka.key.serializer": Unhashable()})
+
+
+# Against Kafka
+
+ROWS = 300
+EXPRESSIONS = [
+    "id AS key",
+    "IF(id % 7 = 0, NULL, named_struct('n', id, 'text', IF(id % 2 = 0, NULL, concat('ü\"', id)), 'list', array(id, NULL)))"
+    " AS value",
+]
+WANTED: list[Any] = [
+    None if n % 7 == 0 else {"n": n, **({} if n % 2 == 0 else {"text": f'ü"{n}'}), "list": [n, None]} for n in range(ROWS)
+]
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    return spark.range(0, ROWS, 1, 2).selectExpr(*EXPRESSIONS)
+
+
+def assert_written(kafka: Kafka, topic: str) -> None:
+    found = {struct.unpack(">q", one.key or b"")[0]: one.value for one in read_topic(kafka.bootstrap_servers, topic)}
+    assert [None if (value := found[n]) is None else json.loads(value) for n in range(ROWS)] == WANTED
+
+
+def save(df: DataFrame, settings: dict[str, str]) -> None:
+    df.write.format("kafka_sink").options(**settings).mode("append").save()
+
+
+WAYS: dict[str, Write] = {
+    "write": save,
+    "publish": lambda df, settings: sks.publish(df, options=settings),
+    "foreach_batch": lambda df, settings: sks.foreach_batch(settings)(df, 0),
+    "partition_writer": lambda df, settings: df.foreachPartition(sks.partition_writer(settings)),
+}
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.parametrize("way", WAYS)
+def test_long_keys_and_json_values_reach_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, way: str) -> None:
+    topic = new_topic(3)
+    WAYS[way](frame(spark), {**options(kafka, topic=topic), **LONG_AND_JSON})
+    assert_written(kafka, topic)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_stream_of_structs_reaches_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
+    topic = new_topic(3)
+    frame(spark).write.parquet(str(tmp_path / "input"))
+    stream = spark.readStream.schema(frame(spark).schema).parquet(str(tmp_path / "input"))
+    writer = stream.writeStream.format("kafka_sink").options(**options(kafka, topic=topic), **LONG_AND_JSON)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    assert_written(kafka, topic)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_rows_of_two_topics_and_of_large_types_keep_their_structs(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    even, odd = new_topic(1), new_topic(100)  # a hundred partitions: rows are gathered
+    df = spark.range(0, 200, 1, 1).selectExpr(
+        f"IF(id % 2 = 0, '{even}', '{odd}') AS topic", "array(string(id), NULL) AS key", "named_struct('n', string(id)) AS value"
+    )
+    settings = options(
+        kafka,
+        kafka__key__serializer="list",
+        kafka__value__serializer="json",
+        kafka__default__list__key__serde__inner=f"{JAVA}Serdes$StringSerde",
+    )
+    spark.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "true")
+    try:
+        save(df, settings)
+    finally:
+        spark.conf.unset("spark.sql.execution.arrow.useLargeVarTypes")
+    for topic, first in ((even, 0), (odd, 1)):
+        assert sorted((one.value, one.key) for one in read_topic(kafka.bootstrap_servers, topic)) == sorted(
+            (b'{"n":"%d"}' % n, struct.pack(f">bii{len(str(n))}si", 1, 2, len(str(n)), str(n).encode(), -1))
+            for n in range(first, 200, 2)
+        )
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_value_that_cannot_be_written_names_the_tasks_row(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    df = spark.range(0, 10, 1, 1).selectExpr("IF(id = 7, double('NaN'), double(1)) AS value")
+    settings = options(kafka, topic=new_topic(), kafka__value__serializer="json")
+    for way in (save, WAYS["partition_writer"]):
+        with pytest.raises(PySparkException) as caught:
+            way(df, settings)
+        assert "[SERIALIZATION] " in str(caught.value)
+        assert "value: " in str(caught.value)
+        assert "nan, which JSON cannot hold" in str(caught.value)
+        assert "row 7 of the task" in str(caught.value)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_column_that_its_serializer_does_not_take_is_refused_by_the_driver(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    settings = options(kafka, topic=new_topic(), kafka__value__serializer="long")
+    text = "column value: is string, which LongSerializer does not take"
+    df = spark.range(5).selectExpr("string(id) AS value")
+    with pytest.raises(PySparkException) as caught:
+        save(df, settings)
+    assert text in str(caught.value)
+    with pytest.raises(SchemaError, match=text):
+        sks.publish(df, options=settings)
+
+
+# Rows
+
+
+def test_rows_are_serialized_one_by_one() -> None:
+    rows = [Row(key=1, value=Row(a=None, b=[1])), Row(key=None, value=None)]
+    ((_, batch),) = batches_of_rows(rows, "events", made(key__serializer="int", value__serializer="json"))
+    assert batch.to_pylist() == [{"key": struct.pack(">i", 1), "value": b'{"b":[1]}'}, {"key": None, "value": None}]
+
+
+def test_a_row_that_its_serializer_does_not_take_is_counted_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_kafka_sink.spark.rows.CHUNK_ROWS", 3)
+    rows = [*(Row(topic="a", value=n) for n in range(7)), Row(topic="b", value="7")]
+    with pytest.raises(SerializationError, match="row 7 of the task: topic b: value: a value of type str, where a whole number"):
+        list(batches_of_rows(rows, None, made(value__serializer="long")))
