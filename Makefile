@@ -3,6 +3,7 @@
 #   make check   format, lint, types, layers
 #   make test    all tests on the newest pyspark, then those of spark/ on the oldest that is supported
 #   make demo    a streaming query into a real Kafka, read back and compared
+#   make docs    docs/api.md and docs/options.md anew, from docstrings and tables of the code
 #   make bench   peers side by side; QUICK=1 for the short one
 #   make clean   removes what make made
 
@@ -18,9 +19,9 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 
 OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
-CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks
+CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: setup jars check format test test-newest test-oldest demo bench constraints clean
+.PHONY: setup jars check format test test-newest test-oldest demo docs bench constraints clean
 
 setup: $(VENV)/.stamp
 
@@ -63,6 +64,9 @@ test-oldest: $(VENV_OLDEST)/.stamp jars
 
 demo: setup
 	$(VENV)/bin/python jobs/demo.py
+
+docs: setup
+	$(VENV)/bin/python -m docs
 
 bench: export QUICK := $(QUICK)
 bench: setup

@@ -9,12 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_kafka_sink import errors
+    from spark_kafka_sink.client.cluster import Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.producer import Producer
+    from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
+    from spark_kafka_sink.producer.record_future import RecordFuture
     from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
-    from spark_kafka_sink.producer.serializers.serializer import Serializer
+    from spark_kafka_sink.producer.send_scope import SendScope
     from spark_kafka_sink.records.columns import RecordColumns
+    from spark_kafka_sink.spark.arrow_publish import TaskReport
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
@@ -22,15 +28,24 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.register import register
 
 __all__ = [
+    "ColumnsMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
     "KafkaSinkError",
+    "Node",
+    "PartitionInfo",
     "PartitionReport",
     "Producer",
     "ProducerConfig",
+    "ProducerInterceptor",
+    "ProducerRecord",
     "PublishReport",
     "RecordColumns",
-    "Serializer",
+    "RecordFuture",
+    "RecordMetadata",
+    "SendScope",
+    "TaskReport",
+    "errors",
     "foreach_batch",
     "partition_writer",
     "producer_config",
@@ -39,15 +54,24 @@ __all__ = [
 ]
 
 _HOME = {
+    "ColumnsMetadata": "producer.interceptors",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
     "KafkaSinkError": "errors",
+    "Node": "client.cluster",
+    "PartitionInfo": "producer.producer_record",
     "PartitionReport": "producer.report",
     "Producer": "producer.producer",
     "ProducerConfig": "config",
+    "ProducerInterceptor": "producer.interceptors",
+    "ProducerRecord": "producer.producer_record",
     "PublishReport": "spark.publish",
     "RecordColumns": "records.columns",
-    "Serializer": "producer.serializers.serializer",
+    "RecordFuture": "producer.record_future",
+    "RecordMetadata": "producer.producer_record",
+    "SendScope": "producer.send_scope",
+    "TaskReport": "spark.arrow_publish",
+    "errors": "errors",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",
     "producer_config": "config",
@@ -59,7 +83,8 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    home = import_module(f"{__name__}.{_HOME[name]}")
+    value = home if name == _HOME[name] else getattr(home, name)
     globals()[name] = value
     return value
 

@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 
 
 class KafkaSinkError(Exception):
-    """The root. `facts` are the things the message names (topic=, partition=, option=...), for programs to read."""
+    """The root. code: what its text begins with, in brackets. message: the text without it. facts: the things that the message
+    names (topic, partition, option...), for programs to read.
+    """
 
     code: ClassVar[str] = "KAFKA_SINK"
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink import errors
-from spark_kafka_sink.config import OPTIONS, ProducerConfig, options_table, producer_config
+from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.option import REQUIRED, Option
+from tests.golden_options import OPTIONS_TXT, java_options, run_java
 
+JAVA = java_options()
 SERVERS = {"bootstrap.servers": "a:1,[::1]:2"}
 
 
@@ -74,9 +76,38 @@ def test_a_delivery_timeout_that_was_not_set_makes_room_for_linger_and_request_t
     assert config(request_timeout_ms=300_000).delivery_timeout_ms == 300_005
 
 
-def test_the_page_of_options_is_the_table() -> None:
-    page = Path(__file__).parent.parent / "docs" / "options.md"
-    assert options_table() in page.read_text()
+def in_javas_words(option: Option) -> str:
+    return {REQUIRED: "required", None: "null"}.get(option.java) or option.kind.text(option.java)
+
+
+# Java's default is an empty list, which its constructor refuses.
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name in JAVA and name != "bootstrap.servers"])
+def test_what_is_called_javas_default_is_javas_default(name: str) -> None:
+    assert in_javas_words(OPTIONS[name]) == JAVA[name].default
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIONS if name in JAVA and not OPTIONS[name].differs])
+def test_numbers_begin_where_javas_do_unless_it_is_told_why_not(name: str) -> None:
+    lowest = JAVA[name].lowest
+    if lowest is not None:
+        assert OPTIONS[name].parse(lowest) == lowest
+        with pytest.raises(OptionError):
+            OPTIONS[name].parse(lowest - 1)
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_another_default_than_javas_has_a_reason(option: Option) -> None:
+    assert option.default == option.java or option.differs.endswith(".")
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=lambda option: option.name)
+def test_a_default_as_it_is_written_is_read_as_that_default(option: Option) -> None:
+    if option.default not in (REQUIRED, None):
+        assert option.parse(option.kind.text(option.default)) == option.default
+
+
+def test_java_still_has_these_options() -> None:
+    assert run_java() == OPTIONS_TXT.read_text()
 
 
 def test_every_option_says_what_it_does() -> None:

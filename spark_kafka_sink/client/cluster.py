@@ -16,7 +16,10 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker and where it listens."""
+    """A broker and where it listens. Java's Node.
+
+    id: its node.id. host, port: where it said that it listens. rack: its broker.rack, None without one.
+    """
 
     id: int
     host: str

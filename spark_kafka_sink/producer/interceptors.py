@@ -22,8 +22,9 @@ T = TypeVar("T")
 
 
 class ColumnsMetadata(NamedTuple):
-    """`num_records` records of columns, one after the other in a partition from `base_offset` on.
+    """What became of `num_records` records of columns, which stand one after the other in a partition.
 
+    topic: its name. base_offset: of the first of them. num_records: how many, of one batch.
     partition, base_offset: -1 where not known (acks=0; a duplicate; records that failed before they were in a batch).
     """
 
@@ -34,7 +35,7 @@ class ColumnsMetadata(NamedTuple):
 
 
 class ProducerInterceptor:
-    """What a program may do with each record on its way. Inherit, and override what is wanted.
+    """What a program may do with each record on its way. Inherit, and override what is wanted. Java's ProducerInterceptor.
 
     on_send runs in the thread that sends, before serialization and partitioning; on_acknowledgement in the sender's thread,
     just before the record's callback, or in the thread that sends for a record that fails before it is in a batch. Both may run
@@ -42,21 +43,24 @@ class ProducerInterceptor:
     """
 
     def configure(self, settings: Mapping[str, object]) -> None:
-        """Called once, before anything else, with the producer's options by their names."""
+        """Called once, before anything else. settings: the value of each of the producer's options by its name."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """The record to send instead, or the same."""
         return record
 
     def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
-        """The columns to send instead, or the same; they may have other rows."""
+        """The columns to send instead, or the same; they may have other rows. topic: all of theirs, and it stays."""
         return columns
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
-        """A record of `send` was acked, or failed with `error`."""
+        """A record of `send` was acked, or failed with `error`. metadata: where it is, as far as that is known."""
 
     def on_acknowledgement_columns(self, metadata: ColumnsMetadata, error: KafkaSinkError | None) -> None:
-        """Records of an append were acked, or failed with `error`: once for each part of them that shares a batch."""
+        """Records of an append were acked, or failed with `error`: once for each part of them that shares a batch.
+
+        metadata: which partition's, and how many they are.
+        """
 
     def close(self) -> None:
         """The producer is closed. Called once."""

@@ -42,13 +42,16 @@ ABORT_TIMEOUT_S = 10.0
 
 
 class Producer:
-    """Sends columns of records to Kafka from a memory of its own, through one background thread.
+    """Sends records to Kafka, one by one or in columns, from a memory of its own, through one background thread. In a `with` it
+    is closed at the end; after an exception what is not finished fails. Java's KafkaProducer.
+
+    settings: Kafka's producer option names and values, or a ProducerConfig; `config` has them as they are in force.
+    idle_close_ms: the producer closes itself when it has had no open scope for so long, in ms; None: never.
+
+    Raises OptionError for a setting.
 
     Threads: any thread may open scopes, append and flush; the sender's thread owns sockets and sequences (see Sender). `_lock`
     guards the count of open scopes. A producer belongs to the process that made it: in a forked child every call says so.
-
-    settings: Kafka's producer option names and values, or a ProducerConfig. idle_close_ms: the producer closes itself when it has
-    had no open scope for so long; None: never.
     """
 
     def __init__(self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None) -> None:
@@ -96,7 +99,10 @@ class Producer:
         return self._closed or self.failed is not None or process.pid != self._pid or not self._sender.is_alive()
 
     def scope(self) -> SendScope:
-        """A task's share of this producer, for a `with`. UsageError when the producer is closed."""
+        """A share of this producer for columns of records, with errors and counts of its own, to be used in a `with`.
+
+        UsageError when the producer is closed.
+        """
         self.check_usable()
         with self._lock:
             self._check_open()
@@ -104,7 +110,10 @@ class Producer:
         return SendScope(self, self._scope_closed)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """A topic's partitions, in order; waits for its metadata at most max.block.ms."""
+        """A topic's partitions, in order. Java's KafkaProducer.partitionsFor.
+
+        Waits for metadata at most max.block.ms, then MetadataTimeoutError; UsageError when the producer is closed.
+        """
         self.check_usable()
         cluster = self._cluster_with(topic, self._block_deadline())
         leaders = (cluster.leader(topic, partition) for partition in range(cluster.partition_count(topic) or 0))
@@ -126,10 +135,10 @@ class Producer:
         value, key: what their serializers take; without those bytes, text (as UTF-8) or None. partition: None lets the
         partitioner decide. timestamp: ms since the epoch, None: now. headers: (key, value) pairs or a mapping.
 
-        As in Java: what the topic, the cluster or the record's size is to blame for fails the future (RecordError, BrokerError,
-        DeadlineError); SerializationError, RecordError for a malformed call, and UsageError for a closed producer or a forked
-        child are raised. Waits at most max.block.ms for metadata and for memory, but not in `on_delivery`, which runs in the
-        sender's thread.
+        As in Java's KafkaProducer.send: what the topic, the cluster or the record's size is to blame for fails the future
+        (RecordError, BrokerError, DeadlineError); SerializationError, RecordError for a malformed call, and UsageError for a
+        closed producer or a forked child are raised. Waits at most max.block.ms for metadata and for memory, but not in
+        `on_delivery`, which runs in the sender's thread.
         """
         if process.pid != self._pid or self._closed:
             self.check_usable()
@@ -142,8 +151,10 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send what is waiting and return once all that was sent before is acked or failed, which the futures tell.
 
-        timeout: in seconds; FlushTimeoutError after it. Without one delivery.timeout.ms is the bound. What scopes have appended
-        is for them to flush. UsageError in a delivery callback, where waiting would be for ever, and in a forked child.
+        timeout: in seconds; FlushTimeoutError after it. None: delivery.timeout.ms is the bound.
+
+        What scopes have appended is for them to flush. Java's KafkaProducer.flush. UsageError in a delivery callback, where
+        waiting would be for ever, and in a forked child.
         """
         self.check_may_wait()
         begun_ns = time.monotonic_ns()
@@ -162,10 +173,12 @@ class Producer:
         return snapshot(self._metrics, self._client, self._metadata, self._pool)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what is there and end. FlushTimeoutError when that takes longer than `timeout_s`: what is left then fails.
+        """Send what is there and end. Java's KafkaProducer.close.
 
-        Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that. In a delivery callback it
-        only begins to close. A second call does nothing but wait.
+        timeout_s: in seconds; FlushTimeoutError after it, and what is left then fails. None: delivery.timeout.ms is the bound,
+        as no batch stays unfinished longer than that.
+
+        In a delivery callback it only begins to close. A second call does nothing but wait.
         """
         if process.pid != self._pid:
             return  # the parent's threads and sockets are not this process's to end

@@ -13,9 +13,10 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class ProducerRecord:
-    """What `Producer.send` is given. value, key: what their serializers take. timestamp: ms since the epoch, None: now.
+    """One record, as interceptors get it. Java's ProducerRecord.
 
-    partition: None lets the partitioner decide.
+    topic: its name. value, key: what their serializers take. partition: None lets the partitioner decide.
+    timestamp: ms since the epoch, None: now. headers: (key, value) pairs in their order, a value may be None.
     """
 
     topic: str
@@ -27,10 +28,11 @@ class ProducerRecord:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored. partition, offset: -1 where that is not known (acks=0; a duplicate; a record that failed).
+    """Where a record was stored. Java's RecordMetadata.
 
+    topic: its name. partition, offset: -1 where that is not known (acks=0; a duplicate; a record that failed).
     timestamp: ms since the epoch, the broker's where the topic is set to LogAppendTime; -1 for a record that failed.
-    serialized sizes: bytes; -1 for null.
+    serialized_key_size, serialized_value_size: bytes; -1 for null.
     """
 
     topic: str
@@ -42,6 +44,7 @@ class RecordMetadata(NamedTuple):
 
     @property
     def has_offset(self) -> bool:
+        """Whether the broker said where it stored the record."""
         return self.offset >= 0
 
 
@@ -54,7 +57,10 @@ def nowhere(topic: str, partition: int = NOWHERE, key_size: int = -1, value_size
 
 
 class PartitionInfo(NamedTuple):
-    """A partition as metadata has it; `leader`: the broker to send to, None while there is none."""
+    """A partition as metadata has it. Java's PartitionInfo.
+
+    topic: its name. partition: its number, from 0. leader: the broker to send to, None while there is none.
+    """
 
     topic: str
     partition: int

@@ -21,7 +21,7 @@ OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
 
 
 class RecordFuture:
-    """What becomes of one record. Any thread may ask.
+    """What becomes of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
 
     Written by who sends: the thread that appends the record to a batch sets `_result` and `_index` once, before the batch can be
     sent. A record that never got into a batch has an `error` of its own instead.
@@ -62,7 +62,7 @@ class RecordFuture:
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
-        """Why the record failed, None if it was acked. Waits, and raises, as `result` does."""
+        """Why the record failed, None if it was acked. Waits at most `timeout` seconds, and raises, as `result` does."""
         if not self.done():
             self._scope.wait_until(self.done, timeout, self._late)
         return self._error or (None if self._result is None else self._result.error)

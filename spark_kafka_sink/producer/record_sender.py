@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.config import INT64_MAX, ProducerConfig
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, PeerError, RecordError, RecordTooLargeError
+from spark_kafka_sink.option import INT64_MAX
 from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors

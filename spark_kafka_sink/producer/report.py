@@ -17,7 +17,11 @@ def latency_bucket(milliseconds: float) -> int:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One topic-partition: records and record bytes acked; offsets are NO_OFFSET until one is known."""
+    """One topic-partition's share of a report.
+
+    records, bytes: acked; bytes are those of the encoded records before compression.
+    first_offset, last_offset: the lowest and the highest that are known; NO_OFFSET (-1) until one is.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -25,6 +29,7 @@ class PartitionReport:
     last_offset: int = NO_OFFSET
 
     def add(self, other: PartitionReport) -> None:
+        """Merge the report `other` of the same partition into this one."""
         self.records += other.records
         self.bytes += other.bytes
         if other.first_offset != NO_OFFSET:
@@ -37,11 +42,13 @@ class PartitionReport:
 class DeliveryReport:
     """Counts of acked records, and of what it took to deliver them.
 
-    records, bytes: acked; bytes are those of the encoded records before compression, compressed_bytes those of the record
-        batches as they went out (headers included), each batch counted once however often it was sent.
+    records, bytes: acked; bytes are those of the encoded records before compression. compressed_bytes: of the record batches as
+        they went out, their headers included, each batch counted once however often it was sent.
     batches: acked; requests: Produce requests that carried at least one of them; retries: batches sent again.
     errors: batches that a broker or the network refused, by Kafka's error name, passing ones included.
-    partitions: (topic, partition) to its report. ack_latency: topic to LATENCY_BUCKETS counts of batches, first send to ack.
+    partitions: (topic, partition) to its report.
+    ack_latency: topic to 24 counts of batches, by the time from first send to ack: count i is of those that took less than
+        2 to the power of i ms, and not less than half of that; the last has all that took longer.
     """
 
     records: int = 0
@@ -55,7 +62,7 @@ class DeliveryReport:
     ack_latency: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, other: DeliveryReport) -> None:
-        """Merge another report into this one; adding is commutative and associative."""
+        """Merge the report `other` into this one; adding is commutative and associative."""
         self.records += other.records
         self.bytes += other.bytes
         self.compressed_bytes += other.compressed_bytes

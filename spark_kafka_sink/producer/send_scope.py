@@ -35,7 +35,9 @@ class ScopeOwner(Protocol):
 
 
 class SendScope:
-    """A task's share of a producer. Use it in a `with`: leaving it flushes; leaving on an exception discards what was not sent.
+    """A share of a producer for one task: what it appends, its first error, its counts. Batches are never shared with others.
+
+    Use it in a `with`: leaving it flushes; leaving on an exception discards what was not sent. `Producer.scope()` makes one.
 
     Its owner's threads append, flush and discard; `appending` lets one append run at a time. The sender's thread tells the
     outcomes. `_changed` guards the counts and the first error. `deferred` belongs to the accumulator's lock.
@@ -60,8 +62,10 @@ class SendScope:
     def append(self, topic: str, columns: RecordColumns) -> None:
         """Take records of one topic. They are copied: the columns may go.
 
-        Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises what a record, the topic or
-        the wait is about, or DeliveryError when something that this scope sent before has failed meanwhile.
+        Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises RecordError or
+        SerializationError for a row, with nothing of these columns sent; MetadataTimeoutError or BrokerError for the topic;
+        BufferExhaustedError for memory, which may come when some rows have been taken; DeliveryError when something that this
+        scope sent before has failed meanwhile; UsageError when the scope or the producer is closed.
         """
         self.raise_error()
         if self.discarded or self._closed:
@@ -75,7 +79,8 @@ class SendScope:
     def flush(self, timeout_s: float | None = None) -> None:
         """Send what is waiting and return once all of it is acked. DeliveryError at the first that failed.
 
-        Without a timeout delivery.timeout.ms is the bound: no batch stays unfinished longer than that.
+        timeout_s: in seconds; FlushTimeoutError after it. None: delivery.timeout.ms is the bound, as no batch stays unfinished
+        longer than that.
         """
         if not self._unfinished():
             self.raise_error()

@@ -18,8 +18,9 @@ NO_PARTITION = -1  # the partitioner decides
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """`num_records` records of one topic.
+    """Records of one topic as columns of the same length.
 
+    num_records: that length.
     key, value: binary, large_binary, string or large_string arrays, sliced or not, nulls allowed; None: all null. Until the
         producer's serializers have seen them: what those take.
     headers: list (or large_list) of struct<key: string, value: binary> (large_* too); a null list is no headers; None: none at

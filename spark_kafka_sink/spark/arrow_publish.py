@@ -22,7 +22,7 @@ _RESULT_DDL = "spark_partition int, report string"
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one finished task delivered."""
+    """What one finished task delivered. spark_partition: the task's, from 0. report: its counts."""
 
     spark_partition: int
     report: DeliveryReport

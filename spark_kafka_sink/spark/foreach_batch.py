@@ -28,8 +28,10 @@ class ForeachBatch:
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:
-    """A function for foreachBatch. Options as for `format("kafka_sink")`; `metrics` (of `register`) counts what is delivered.
+    """A function for foreachBatch, whose `reports` are those of the last micro-batch's tasks (TaskReport).
 
-    At least once: a micro-batch that is replayed is written again. Raises `OptionError` here; a wrong column ends the query.
+    options: as for `format("kafka_sink")`. metrics: a handle of `register` that counts what is delivered.
+
+    At least once: a micro-batch that is replayed is written again. Raises OptionError here; a wrong column ends the query.
     """
     return ForeachBatch(sink_options(options), metrics)

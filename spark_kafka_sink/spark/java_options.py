@@ -23,6 +23,9 @@ REFUSED: Mapping[str, str] = {
     "transactional.id": "transactions are not supported yet",
 }
 
+# What it may be is checked, and no more.
+ONLY_PLAINTEXT = "only PLAINTEXT is supported yet, no TLS and no SASL"
+
 REFUSED_PREFIXES: Mapping[str, str] = {
     "config.providers.": REFUSED["config.providers"],
     "sasl.": "SASL is not supported yet: only security.protocol=PLAINTEXT",

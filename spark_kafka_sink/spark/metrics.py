@@ -69,7 +69,9 @@ class Feed:
 
 
 class DeliveryMetrics:
-    """The driver's handle on what its sinks delivered. `register(spark)` makes one.
+    """The driver's handle on what its sinks delivered. `register(spark)` makes one. `closed`: whether `close` was called.
+
+    On Spark Connect, which has no accumulators, reading a count is a UsageError.
 
     Threads: the listener's thread and callers of `add_committed` add to `committed`, under the lock; PySpark's accumulator
     thread replaces `live`.

@@ -6,12 +6,13 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
-from spark_kafka_sink.spark.java_options import HARMLESS, REFUSED, why_refused
+from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, why_refused
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +21,39 @@ TOPIC = "topic"
 GUARANTEE = "delivery.guarantee"
 AT_LEAST_ONCE = "at-least-once"
 INCLUDE_HEADERS = "includeheaders"  # Spark's own Kafka connector has it
+
+
+class SinkOption(NamedTuple):
+    """An option of the sink itself, in words. differs: what Spark's own Kafka sink does differently."""
+
+    name: str
+    takes: str
+    default: str
+    doc: str
+    differs: str
+
+
+# By lower-cased name: docs/options.md is made from it, and any other option without the prefix is unknown.
+SINK_OPTIONS: Mapping[str, SinkOption] = {
+    option.name.lower(): option
+    for option in (
+        SinkOption("topic", "a topic's name", "", "The topic of all rows; wins over the column topic.", ""),
+        SinkOption(
+            GUARANTEE,
+            f"`{AT_LEAST_ONCE}`",
+            f"`{AT_LEAST_ONCE}`",
+            "What is promised of each row: a task or a micro-batch that is run again writes its rows again.",
+            "Spark's sink has no such option, and the same guarantee.",
+        ),
+        SinkOption(
+            "includeHeaders",
+            "`true`",
+            "`true`",
+            "The column headers is written whenever it is there; to write none, drop it.",
+            "Spark's sink ignores it, and writes the column too.",
+        ),
+    )
+}
 
 # A task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions outlasts it:
 # 17,000 to 58,000 batches a million rows; with 100 ms 10,000, with 300 ms and more 4,300, and half of the sender's CPU.
@@ -79,7 +113,7 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _check_sink_option(name: str) -> None:
-    if name in SPARK_OWN or name in (TOPIC, GUARANTEE, INCLUDE_HEADERS):
+    if name in SPARK_OWN or name in SINK_OPTIONS:
         return
     if name in OPTIONS or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
@@ -149,7 +183,7 @@ def _refuse_or_warn(name: str, value: object) -> None:
     option = KAFKA_PREFIX + name
     if name == "security.protocol":
         if str(value).strip().upper() != "PLAINTEXT":
-            raise OptionError(f"option {option}: only PLAINTEXT is supported yet, no TLS and no SASL", option=option)
+            raise OptionError(f"option {option}: {ONLY_PLAINTEXT}", option=option)
     elif reason := why_refused(name):
         raise OptionError(f"option {option}: {reason}", option=option)
     elif name in HARMLESS:

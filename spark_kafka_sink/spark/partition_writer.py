@@ -34,8 +34,11 @@ class PartitionWriter:
 
 
 def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> PartitionWriter:
-    """A function for foreachPartition. Options as for `format("kafka_sink")`; `metrics` of `register` counts.
+    """A function for foreachPartition of a DataFrame, which gives it Rows. Rows cost more than columns do.
 
-    Raises `OptionError` here, in the driver. Needs no registration, so it works from any thread and session.
+    options: as for `format("kafka_sink")`. metrics: a handle of `register`, whose `live` counts what is delivered.
+
+    Raises OptionError here, in the driver; SchemaError, RecordError and DeliveryError in tasks, with Spark's error around them.
+    Needs no registration, so it works from any thread and session.
     """
     return PartitionWriter(sink_options(options), metrics.feed if metrics else Feed())

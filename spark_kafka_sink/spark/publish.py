@@ -20,7 +20,10 @@ from spark_kafka_sink.spark.report_text import html_table, summary, table
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """What publish() delivered: all of it, each task's part, and the seconds from start to end, Spark's own work included."""
+    """What publish() delivered. A notebook shows it as a table.
+
+    total: all of it. tasks: each task's part. seconds: from start to end, Spark's own work included.
+    """
 
     total: DeliveryReport
     tasks: tuple[TaskReport, ...]
@@ -28,6 +31,7 @@ class PublishReport:
 
     @property
     def rows_per_second(self) -> float:
+        """Records acked a second of `seconds`."""
         return self.total.records / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
@@ -50,11 +54,13 @@ def publish(
     metrics: DeliveryMetrics | None = None,
     progress: bool | None = None,
 ) -> PublishReport:
-    """Write all rows of a batch DataFrame and return when every one is acked.
+    """Write all rows of a batch DataFrame and return when every one is acked: at least once, as a task that is retried writes
+    again.
 
-    topic: for all rows; None: the topic column has it. bootstrap_servers: host:port, with commas between, or several.
-    options: more, named as for `format("kafka_sink")`. metrics: a handle of `register` to count on as well.
-    progress: whether to draw a bar; None: in notebooks and terminals.
+    df: columns as for `format("kafka_sink")`. topic: for all rows; None: the topic column has it.
+    bootstrap_servers: host:port, with commas between, or several. options: more, named as for `format("kafka_sink")`.
+    metrics: a handle of `register` to count on as well. progress: whether to draw a bar; None: in notebooks and terminals.
+
     Raises a KafkaSinkError for options and columns; a failed job raises the error of Spark, whose text has ours.
     """
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}

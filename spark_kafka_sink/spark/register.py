@@ -23,12 +23,13 @@ _handles: dict[str, DeliveryMetrics] = {}
 
 
 def register(spark: SparkSession) -> DeliveryMetrics:
-    """Make `format("kafka_sink")` of this session report to the handle that is returned.
+    """Make `format("kafka_sink")` known in the session `spark`, and report to the handle that is returned.
 
     Called again, also with another session of the same SparkContext, it returns the same handle. Without it the format works as
     well from Spark 4.1 on (package pyspark_kafka_sink), but nothing is counted, and no continuous query is ended with an error.
     Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and
     says DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes that active session.
+
     On Spark Connect the format is registered and the handle says that it cannot count.
     """
     metrics = _metrics(spark)

@@ -1,0 +1,127 @@
+"""What a program meets, as griffe reads it from the source: the package's names, their methods, parameters and fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import griffe
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "spark_kafka_sink"
+
+Documented = griffe.Class | griffe.Function
+Member = griffe.Function | griffe.Attribute
+
+# All that the package exports, but its errors.
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "In Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
+    "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
+    "Plugged in": ("ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
+    "Reports": ("DeliveryReport", "PartitionReport"),
+    "Settings": ("producer_config", "ProducerConfig"),
+}
+# Members that other parts of the package use and programs do not.
+INSIDE: Mapping[str, Sequence[str]] = {
+    "DeliveryMetrics": ("add_committed", "feed"),
+    "Producer": (
+        *("append", "append_gathered", "flush_scope", "discard_scope", "rows_per_append"),
+        *("check_alive", "check_may_wait", "check_usable", "on_sender_thread"),
+    ),
+    "RecordColumns": ("lengths", "is_like"),
+    "RecordFuture": ("assigned", "complete", "fail"),
+    "SendScope": (
+        *("appending", "deferred", "discarded", "has_timestamps"),
+        *("batches_added", "batch_failed", "batch_refused", "batches_acked", "request_sent"),
+    ),
+}
+# Programs are given these, and do not make them.
+GIVEN = ("DeliveryMetrics", "RecordFuture", "SendScope")
+# docs/options.md tells of its fields.
+FIELDS_ARE_OPTIONS = ("ProducerConfig",)
+
+
+@cache
+def package() -> griffe.Module:
+    loaded = griffe.load(PACKAGE, search_paths=[ROOT])
+    assert isinstance(loaded, griffe.Module)
+    return loaded
+
+
+def exported(name: str) -> Documented:
+    """The class or function that the package exports under a name."""
+    alias = package()[name]
+    assert isinstance(alias, griffe.Alias)
+    found = alias.final_target
+    assert isinstance(found, griffe.Class | griffe.Function)
+    return found
+
+
+def errors() -> list[griffe.Class]:
+    """Every class of error, each after the one that it is derived from."""
+    return [found for found in package()["errors"].members.values() if isinstance(found, griffe.Class)]
+
+
+def methods(owner: griffe.Class) -> list[Member]:
+    """Methods and properties."""
+    return [member for member in _members(owner) if member.is_function or "property" in member.labels]
+
+
+def fields(owner: griffe.Class) -> list[Member]:
+    """Plain attributes, which have no docstring of their own: that of the class tells of them."""
+    if owner.name in FIELDS_ARE_OPTIONS:
+        return []
+    return [member for member in _members(owner) if not member.is_function and "property" not in member.labels]
+
+
+def parameters(described: Documented) -> list[griffe.Parameter]:
+    """What a function takes, or a class to make one of it."""
+    if isinstance(described, griffe.Function):
+        return [parameter for parameter in described.parameters if parameter.name != "self"]
+    if described.name in (*GIVEN, *FIELDS_ARE_OPTIONS):
+        return []
+    made = described.members.get("__init__")
+    if isinstance(made, griffe.Function):
+        return parameters(made)
+    if "NamedTuple" not in map(str, described.bases):
+        return []
+    return [
+        griffe.Parameter(field.name, annotation=field.annotation, default=field.value)
+        for field in fields(described)
+        if isinstance(field, griffe.Attribute)
+    ]
+
+
+def docstring(described: griffe.Object) -> str:
+    return "" if described.docstring is None else described.docstring.value
+
+
+def undocumented(name: str, described: Documented) -> list[str]:
+    """What no docstring has a word of: the thing itself, its methods, and every parameter and field of them by its name."""
+    text = docstring(described)
+    missing = [] if text else [name]
+    told = [parameter.name for parameter in parameters(described)]
+    if isinstance(described, griffe.Class):
+        told += [field.name for field in fields(described)]
+        for method in methods(described):
+            missing += _undocumented_method(f"{name}.{method.name}", method, text)
+    return missing + [f"{name}({word})" for word in dict.fromkeys(told) if not _says(text, word)]
+
+
+def _undocumented_method(name: str, method: Member, class_text: str) -> list[str]:
+    text = docstring(method)
+    taken = parameters(method) if isinstance(method, griffe.Function) else []
+    unsaid = [f"{name}({taken.name})" for taken in taken if not _says(f"{text} {class_text}", taken.name)]
+    return ([] if text else [name]) + unsaid
+
+
+def _says(text: str, word: str) -> bool:
+    return re.search(rf"\b{re.escape(word)}\b", text) is not None
+
+
+def _members(owner: griffe.Class) -> list[Member]:
+    hidden = INSIDE.get(owner.name, ())
+    shown = (member for name, member in owner.members.items() if not name.startswith("_") and name not in hidden)
+    return [member for member in shown if isinstance(member, griffe.Function | griffe.Attribute)]

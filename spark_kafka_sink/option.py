@@ -1,0 +1,125 @@
+"""What an option is: its name, what values it takes and how they are read, its default, Java's, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_kafka_sink.errors import OptionError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+# Option.default and Option.java where there is no default.
+REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type with its range: what is wanted, in words, and how a value is read; reading raises ValueError for anything else.
+
+    words: how values are written that are not written as they are.
+    """
+
+    wanted: str
+    read: Callable[[object], Any]
+    words: Mapping[str, object] = field(default_factory=dict)
+
+    def text(self, value: object) -> str:
+        """A value as a user writes it."""
+        if isinstance(value, tuple):
+            return ",".join(str(part) for part in value)
+        return next((word for word, meaning in self.words.items() if meaning == value), str(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is known of one option.
+
+    default, java: the default here and Java's, as values are read; None: not set; REQUIRED: there is none.
+    doc: what it does. differs: what Java does differently, and why we do not; empty where it does the same.
+    """
+
+    name: str
+    kind: Kind
+    default: object
+    java: object
+    doc: str
+    differs: str = ""
+
+    def parse(self, value: object) -> Any:
+        """The value as the producer uses it. OptionError for one that is not of its kind."""
+        try:
+            return self.kind.read(value)
+        except ValueError:
+            raise OptionError(f"option {self.name}: {value!r} is not {self.kind.wanted}", option=self.name) from None
+
+
+def integer(low: int, high: int = INT32_MAX) -> Kind:
+    """An integer or its decimal text, between `low` and `high`, both included."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str) or not low <= int(value) <= high:
+            raise ValueError
+        return int(value)
+
+    return Kind(f"a whole number from {low} to {high}", read)
+
+
+def one_of(**meanings: object) -> Kind:
+    """One of some words, in any case, each with what it means."""
+
+    def read(value: object) -> object:
+        text = str(value).strip().lower()
+        if text not in meanings:
+            raise ValueError
+        return meanings[text]
+
+    return Kind("one of " + ", ".join(meanings), read, meanings)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _servers(value: object) -> tuple[str, ...]:
+    """`host:port,host:port` or a sequence of `host:port`; an IPv6 host stands in brackets."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
+    servers = tuple(str(part).strip() for part in parts if str(part).strip())
+    for server in servers:
+        if ":" not in server or server.endswith((":", "]")):
+            text = f"option bootstrap.servers: {server!r} has no port: write {server.rstrip(':')}:9092"
+            raise OptionError(text, option="bootstrap.servers")
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError
+    if not servers:
+        raise ValueError
+    return servers
+
+
+def _plugin(value: object) -> object:
+    """A name, a class or an object; what it stands for is known where it is used."""
+    if value is None or isinstance(value, bool | int | float | list | tuple | dict) or not value:
+        raise ValueError
+    return value.strip() if isinstance(value, str) else value
+
+
+def _plugins(value: object) -> tuple[object, ...]:
+    """Names with commas between, or a sequence of names, classes and objects."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else (value,)
+    return tuple(_plugin(part) for part in parts if not (isinstance(part, str) and not part.strip()))
+
+
+MILLISECONDS = integer(0, INT64_MAX)
+TEXT = Kind("a string", _text)
+BOOLEAN = one_of(true=True, false=False)
+CODECS = one_of(**{name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")})
+ACKS = one_of(**{"all": -1, "-1": -1, "0": 0, "1": 1})  # all is -1, as on the wire
+SERVERS = Kind("a list of host:port with commas between", _servers)
+PLUGIN = Kind("a short name, a dotted name, a class or an object", _plugin)
+PLUGINS = Kind("dotted names with commas between, or a list of classes or objects", _plugins)
+RECOVERY = one_of(rebootstrap="rebootstrap", none="none")

@@ -1,0 +1,107 @@
+"""The pages that are made from the code are those of this code, their links lead somewhere, and nothing public is left untold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import griffe
+import pytest
+
+import spark_kafka_sink
+from docs.markdown import anchor, plain, table
+from docs.pages import FOLDER, PAGES
+from docs.public_names import INSIDE, SECTIONS, errors, exported, undocumented
+
+NAMES = [name for names in SECTIONS.values() for name in names]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_code_makes_of_it(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "out of date: run `make docs`"
+
+
+def test_everything_that_is_exported_is_on_the_page() -> None:
+    assert {*NAMES, "KafkaSinkError", "errors"} == set(spark_kafka_sink.__all__)
+    assert len(NAMES) == len(set(NAMES))
+
+
+@pytest.mark.parametrize("name", spark_kafka_sink.__all__)
+def test_what_is_exported_is_there(name: str) -> None:
+    assert name in dir(spark_kafka_sink)
+    assert getattr(spark_kafka_sink, name).__name__.rpartition(".")[2] == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_its_methods_parameters_and_fields_are_documented(name: str) -> None:
+    assert undocumented(name, exported(name)) == []
+
+
+@pytest.mark.parametrize("error", errors(), ids=lambda error: error.name)
+def test_an_error_is_documented(error: griffe.Class) -> None:
+    assert error.docstring is not None
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_what_is_left_out_of_a_class_is_still_there(name: str) -> None:
+    assert set(INSIDE[name]) <= set(exported(name).members)
+
+
+UNDOCUMENTED = '''
+class Told:
+    """A thing. size: in bytes."""
+    def __init__(self, size: int, colour: str) -> None:
+        self.weight = 1
+    def grow(self, by: int, twice: bool) -> None:
+        """By so many bytes: `by`."""
+    def shrink(self) -> None: ...
+    @property
+    def old(self) -> bool: ...
+    def _inner(self, anything: int) -> None: ...
+
+class Untold: ...
+'''
+
+
+def test_what_has_no_word_in_a_docstring_is_found() -> None:
+    with griffe.temporary_visited_module(UNDOCUMENTED) as module:
+        told, untold = module["Told"], module["Untold"]
+        assert undocumented("Told", told) == [
+            "Told.grow(twice)",
+            "Told.shrink",
+            "Told.old",
+            "Told(colour)",
+            "Told(weight)",
+        ]
+        assert undocumented("Untold", untold) == ["Untold"]
+
+
+def headings(page: Path) -> set[str]:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return {anchor(heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("page", [*sorted(FOLDER.glob("*.md")), *sorted(FOLDER.parent.glob("*.md"))], ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("https://"):
+            path, _, heading = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), link
+            assert not heading or heading in headings(target), link
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("a Future<int> * 2", r"a Future\<int> \* 2"),
+        ("`a < b * c` < d", r"`a < b * c` \< d"),
+        ("some_name and `_other`", "some_name and `_other`"),
+    ],
+)
+def test_text_means_itself_in_markdown(text: str, written: str) -> None:
+    assert plain(text) == written
+
+
+def test_a_bar_in_a_cell_ends_no_cell() -> None:
+    assert table(["a", "b"], [["int | None", "c"]]) == "| a | b |\n| --- | --- |\n| int \\| None | c |\n"
