@@ -100,7 +100,8 @@ def _text(described: Documented | Member) -> str:
     names = [] if isinstance(described, griffe.Attribute) else [parameter.name for parameter in parameters(described)]
     if isinstance(described, griffe.Class):
         names += [field.name for field in fields(described)]
-    paragraphs = (plain(" ".join(paragraph.split())) for paragraph in docstring(described).split("\n\n"))
+    # One line, but for the items of a list.
+    paragraphs = (plain(re.sub(r"\n\s*(?!\s*- )", " ", text)) for text in docstring(described).split("\n\n"))
     return "\n".join(_itemized(paragraph, names) for paragraph in paragraphs)
 
 

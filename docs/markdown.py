@@ -13,9 +13,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which no character but the backtick has a meaning: `<` would begin HTML, `*` emphasis."""
+    """Text in which no character but the backtick has a meaning: `<` would begin HTML, `*` and `__` emphasis."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([<*])", r"\\\1", part) for part in parts)
+    return "".join(part if part.startswith("`") else re.sub(r"([<*]|__)", r"\\\1", part) for part in parts)
 
 
 def anchor(heading: str) -> str:

@@ -19,7 +19,7 @@ Member = griffe.Function | griffe.Attribute
 SECTIONS: Mapping[str, Sequence[str]] = {
     "In Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
-    "Plugged in": ("ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
+    "Plugged in": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
     "Reports": ("DeliveryReport", "PartitionReport"),
     "Settings": ("producer_config", "ProducerConfig"),
 }
@@ -38,7 +38,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     ),
 }
 # Programs are given these, and do not make them.
-GIVEN = ("DeliveryMetrics", "RecordFuture", "SendScope")
+GIVEN = ("Cluster", "DeliveryMetrics", "RecordFuture", "SendScope")
 # docs/options.md tells of its fields.
 FIELDS_ARE_OPTIONS = ("ProducerConfig",)
 

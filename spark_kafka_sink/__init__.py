@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_kafka_sink import errors
-    from spark_kafka_sink.client.cluster import Node
+    from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
+    from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.record_future import RecordFuture
     from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
     from spark_kafka_sink.producer.send_scope import SendScope
+    from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.arrow_publish import TaskReport
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.register import register
 
 __all__ = [
+    "Cluster",
     "ColumnsMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
@@ -35,6 +38,7 @@ __all__ = [
     "Node",
     "PartitionInfo",
     "PartitionReport",
+    "Partitioner",
     "Producer",
     "ProducerConfig",
     "ProducerInterceptor",
@@ -44,6 +48,7 @@ __all__ = [
     "RecordFuture",
     "RecordMetadata",
     "SendScope",
+    "Serializer",
     "TaskReport",
     "errors",
     "foreach_batch",
@@ -54,6 +59,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Cluster": "client.cluster",
     "ColumnsMetadata": "producer.interceptors",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
@@ -61,6 +67,7 @@ _HOME = {
     "Node": "client.cluster",
     "PartitionInfo": "producer.producer_record",
     "PartitionReport": "producer.report",
+    "Partitioner": "producer.partitioners.partitioner",
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "ProducerInterceptor": "producer.interceptors",
@@ -70,6 +77,7 @@ _HOME = {
     "RecordFuture": "producer.record_future",
     "RecordMetadata": "producer.producer_record",
     "SendScope": "producer.send_scope",
+    "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.arrow_publish",
     "errors": "errors",
     "foreach_batch": "spark.foreach_batch",

@@ -46,7 +46,9 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """A snapshot for any thread to read without a lock; the next answer makes another one.
+    """A snapshot for any thread to read without a lock; the next answer makes another one. Java's Cluster.
+
+    nodes: brokers by id. topics: what is known of each by its name. cluster_id: the cluster's own, None while not known.
 
     Topics are those the client asked for. A leader that is not among the nodes counts as none, as in Java's Cluster.
     """
@@ -62,16 +64,16 @@ class Cluster:
         object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when that is not known."""
+        """How many partitions `topic` has; None when that is not known."""
         known = self.topics.get(topic)
         return len(known.leaders) or None if known is not None else None
 
     def partitions(self, topic: str) -> NDArray[np.int32]:
-        """0 to partition_count - 1; empty for an unknown topic."""
+        """The partitions of `topic`: int32, 0 to partition_count - 1; empty for an unknown topic."""
         return np.arange(self.partition_count(topic) or 0, dtype=np.int32)
 
     def available_partitions(self, topic: str) -> NDArray[np.int32]:
-        """The partitions that have a leader, ascending; the same array at each call, not to be written to."""
+        """The partitions of `topic` that have a leader: int32, ascending; the same array at each call, not to be written to."""
         available = self._available.get(topic)
         if available is None:
             leaders = self.topics[topic].leaders if topic in self.topics else ()
@@ -81,7 +83,7 @@ class Cluster:
         return available
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The id of the partition's leader; None when there is none or it is not known."""
+        """The id of the leader of a partition of `topic`; None when there is none or it is not known."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.leaders):
             return None
@@ -89,7 +91,7 @@ class Cluster:
         return leader if leader in self.nodes else None
 
     def leader_epoch(self, topic: str, partition: int) -> int | None:
-        """The epoch of the leader that `leader` names; None when it is not known."""
+        """The epoch of the leader of a partition of `topic`, as `leader` names it; None when it is not known."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.epochs):
             return None
@@ -97,10 +99,11 @@ class Cluster:
         return None if epoch == NO_EPOCH else epoch
 
     def topic_id(self, topic: str) -> uuid.UUID | None:
+        """The id of `topic`; None when it is not known, or brokers are older than Kafka 2.8."""
         known = self.topics.get(topic)
         return None if known is None else known.topic_id
 
     def topic_error(self, topic: str) -> int:
-        """The error code of the last answer about a topic; 0 for none, and for a topic nothing was said of."""
+        """The error code of the last answer about `topic`; 0 for none, and for a topic nothing was said of."""
         known = self.topics.get(topic)
         return 0 if known is None else known.error

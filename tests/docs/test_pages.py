@@ -96,7 +96,8 @@ def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
     [
         ("a Future<int> * 2", r"a Future\<int> \* 2"),
         ("`a < b * c` < d", r"`a < b * c` \< d"),
-        ("some_name and `_other`", "some_name and `_other`"),
+        ("some_name and `__other__`", "some_name and `__other__`"),
+        ("has __eq__", r"has \__eq\__"),
     ],
 )
 def test_text_means_itself_in_markdown(text: str, written: str) -> None:

@@ -18,20 +18,26 @@ OnNewBatch = Callable[[str, Cluster, int], object]
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for columns. Any thread may call it, several at once.
+    """Chooses partitions for columns; a program's own needs to inherit nothing. Java's Partitioner.
+
+    Any thread may call it, several at once. What it raises is raised by the append.
 
     It may have these methods too:
-    on_new_batch(topic, cluster, prev_partition): called when a row that it sent to prev_partition has to begin a new batch there,
-        before anything is written; from that row on it is asked once more (Java's Partitioner.onNewBatch). Unless it returns
-        False, which says that it would choose as before.
-    configure(settings): called once, before anything else, with the producer's options by Kafka's names.
-    close(): called once, when the producer is closed.
+    - on_new_batch(topic, cluster, prev_partition): called when a row that it sent to prev_partition has to begin a new batch
+      there, before anything is written; from that row on it is asked once more (Java's Partitioner.onNewBatch). Unless it
+      returns False, which says that it would choose as before.
+    - partition_record(topic, key, value, cluster): instead of `partition`; gets bytes or None and returns one partition. It is
+      Python for every row: some 0.5 us a row in calls alone, as much as everything else together.
+    - configure(settings): called once, before anything else, with the producer's options by Kafka's names.
+    - close(): called once, when the producer is closed.
     """
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
-        """A partition of `topic` for each row, shape (num_records,); the caller does not write to it.
+        """A partition of `topic` for each row, int32 of shape (num_records,); the caller does not write to it.
 
-        sizes: bytes that each record takes in a batch, shape (num_records,). cluster: one that knows the topic's partitions.
+        columns: what is to be sent, serialized. sizes: bytes that each record takes in a batch, int64 of shape (num_records,).
+        cluster: one that knows the topic's partitions.
+
         Raises RecordError for a row that cannot have one.
         """
         ...

@@ -13,7 +13,10 @@ from spark_kafka_sink.producer.serializers.binary_arrays import byte_array_types
 
 
 class Serializer:
-    """Inherit, and override `serialize`, `serialize_column` or both: each one does for the other when only one is there.
+    """What makes bytes of keys or values. Java's Serializer.
+
+    Inherit, and override `serialize`, `serialize_column` or both: each one does for the other when only one is there. `wanted`
+    says in error texts what it takes.
 
     Only `serialize`: columns work too, with Python for each row (some 1 us and what the call itself costs). Only
     `serialize_column`: single values become columns of one row, of the type that Arrow sees in them.
@@ -27,19 +30,25 @@ class Serializer:
     wanted: ClassVar[str] = "any value"  # what it takes, for error texts
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
-        """Called once, before anything else, with the producer's options by their names."""
+        """Called once, before anything else. settings: the value of each of the producer's options by its name.
+
+        is_key: whether it is for keys.
+        """
 
     def accepts(self, kind: pa.DataType) -> None:
-        """SerializationError when columns of this Arrow type cannot be serialized; asked before there are any rows."""
+        """SerializationError when columns of the Arrow type `kind` cannot be serialized; asked before there are any rows."""
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
-        """The bytes of one value; None for None, or to make a null of something else."""
+        """The bytes of one value; None for None, or to make a null of something else. topic, headers: of its record."""
         column = self.serialize_column(topic, pa.array([value]))
         found = column[0].as_py()
         return found.encode() if isinstance(found, str) else found
 
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
-        """The bytes of each row as binary, large_binary, string or large_string, as many rows; null for null."""
+        """The bytes of each row of `column`, as binary, large_binary, string or large_string, as many rows; null for null.
+
+        topic: of all of them.
+        """
         rows = [self._row(topic, row, value) for row, value in enumerate(column.to_pylist())]
         return pa.array(rows, pa.binary())
 
