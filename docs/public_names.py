@@ -27,7 +27,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
 INSIDE: Mapping[str, Sequence[str]] = {
     "DeliveryMetrics": ("add_committed", "feed"),
     "Producer": (
-        *("append", "append_gathered", "flush_scope", "discard_scope", "rows_per_append"),
+        *("append", "append_gathered", "flush_scope", "flushed", "discard_scope", "rows_per_append"),
         *("check_alive", "check_may_wait", "check_usable", "on_sender_thread"),
     ),
     "RecordColumns": ("lengths", "is_like"),
