@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -30,6 +31,12 @@ def of_producer(producer: Producer) -> dict[str, float]:
 
 def of_topic(producer: Producer) -> dict[str, float]:
     return producer.metrics()["producer-topic-metrics"]["t"]
+
+
+def wait_for(reached: Callable[[], bool], otherwise: str) -> None:
+    deadline = time.monotonic() + 10
+    while not reached():
+        assert time.monotonic() < deadline, otherwise
 
 
 def held(received: Received) -> Say:
@@ -134,6 +141,18 @@ def test_single_records_that_are_refused_are_errors_wherever_that_happens(cluste
         assert of_producer(producer)["record-error-total"] == 7
 
 
+def test_single_records_that_find_no_memory_are_errors_too(cluster: MockCluster) -> None:
+    cluster.script = held
+    producer = one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE)
+    futures = [producer.send("t", bytes(CHUNK_SIZE - 200)) for _ in range(2)]
+    wait_for(lambda: of_producer(producer)["buffer-available-bytes"] == 0, "the memory is not used")
+    futures.append(producer.send("t", b"1"))
+    with pytest.raises(FlushTimeoutError):
+        producer.close(0.2)
+    assert all(future.exception(10) for future in futures)
+    assert of_producer(producer)["record-error-total"] == 3
+
+
 def test_columns_that_cannot_be_serialized_are_errors(cluster: MockCluster) -> None:
     with producer_on(cluster.bootstrap_servers, value_serializer="string") as producer, producer.scope() as scope:
         with pytest.raises(SerializationError):
@@ -178,9 +197,7 @@ def test_who_waits_for_memory_is_counted_while_it_waits(cluster: MockCluster) ->
     with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE) as producer, producer.scope() as scope:
         waiting = threading.Thread(target=lambda: scope.append("t", numbers(range(3))))
         waiting.start()
-        deadline = time.monotonic() + 10
-        while of_producer(producer)["waiting-threads"] != 1:
-            assert time.monotonic() < deadline, "no append waits for memory"
+        wait_for(lambda: of_producer(producer)["waiting-threads"] == 1, "no append waits for memory")
         cluster.script = None
         cluster.release()
         waiting.join(10)
