@@ -94,7 +94,7 @@ class ProduceResult:
             moved += row - start
             start = row + 1
         _move(left, start, record_count, others, moved)
-        self._parts = [*failed, others]
+        self._parts = [others]
         for result, error in zip(failed, errors.values(), strict=True):
             result.failed(error)
         return others

@@ -97,7 +97,7 @@ class PartitionSequences:
         for later in self.in_flight[place + len(parts) :]:
             later.ordinal += len(parts) - 1
         self.assigned += len(parts) - 1
-        if end == self.next_record and not self.gap:
+        if end == self.next_record:
             self.next_record = first_record
         elif end != first_record:
             self.gap = self.lost_count = True

@@ -356,6 +356,7 @@ def test_without_a_rejected_record_what_was_behind_the_batch_is_numbered_anew_un
     line.wire.remove(first)
     first.on_wire = False
     line.reject_first(first)
+    assert line.sequences.gap, "to be told by the broker would cost a round"
     line.settle()
     assert line.broker.log == [0, 2, 3, *second.records]
     assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
