@@ -14,6 +14,7 @@ from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
+from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.faults.test_refused_for_good import check_numbers
 from tests.kafka.dump_log import dump_log, records_of
@@ -53,12 +54,12 @@ def test_the_others_are_counted_as_acked(cluster: MockCluster) -> None:
     reject(cluster, {3})
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(10)))
-        deadline = time.monotonic() + 10
-        while scope.report().records < 9:
-            assert time.monotonic() < deadline
+        wait_until(lambda: scope.report().records == 9, "the others acked", 10)
         partition = scope.report().partitions["t", 0]
         assert (partition.first_offset, partition.last_offset) == (0, 8)
-        assert producer._pool.available == producer._pool.capacity * producer._pool.chunk_size
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
+        free = producer._pool.capacity * producer._pool.chunk_size
+        wait_until(lambda: producer._pool.available == free, "the memory of both batches", 10)
         with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 9 were acked"):
             scope.flush(10)
 
@@ -245,8 +246,6 @@ def test_a_topic_takes_all_whose_timestamps_are_within_its_bounds(kafka: Kafka, 
             DeliveryError, match=r"2 of 6 records refused: INVALID_TIMESTAMP: .*record 4: Timestamp \d+ of message"
         ):
             scope.flush(20)
-        deadline = time.monotonic() + 20
-        while scope.report().records < 4:
-            assert time.monotonic() < deadline
+        wait_until(lambda: scope.report().records == 4, "the others acked", 20)
     read = [(record.value, record.timestamp) for record in read_topic(kafka.direct_servers, topic)]
     assert read == [(b"%d" % n, stamps[n]) for n in (1, 2, 3, 5)]
