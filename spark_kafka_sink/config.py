@@ -179,7 +179,10 @@ class ProducerConfig:
         differs="Java knows class names only, and calls for each record; here also for each batch of columns.",
     )
     partitioner_class: object = _option(
-        "partitioner.class", PLUGIN, None, "What chooses partitions; without it murmur2 of the key, or by bytes without a key."
+        "partitioner.class",
+        PLUGIN,
+        None,
+        "What chooses partitions (docs/partitioners.md); without it murmur2 of the key, or by bytes without a key.",
     )
     partitioner_ignore_keys: bool = _option(
         "partitioner.ignore.keys", BOOLEAN, False, "Choose partitions by bytes written even for records with a key."

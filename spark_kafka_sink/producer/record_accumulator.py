@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.partition_queue import PartitionQueue
 from spark_kafka_sink.producer.partitioners.node_latencies import NodeLatencies
 from spark_kafka_sink.producer.produce_result import ProduceResult
@@ -49,7 +50,7 @@ class RecordAccumulator:
         # Each batch as it was added, and what it is now; in the order of creation, so the first is the first to expire.
         self._incomplete: dict[OpenBatch, Batch] = {}
         self._limits: dict[str, int] = {}  # topic: bytes of records, before compression, that its brokers may take in one batch
-        self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms)
+        self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
 
     # The task's side
 
@@ -84,9 +85,10 @@ class RecordAccumulator:
             queues = self._queues.get(topic, {})
             if len(queues) < count:
                 return None
+            slow = self._latencies.slow_nodes(queues.values(), monotonic_ms())
             for queue in queues.values():
                 size = len(queue.retries) + len(queue.batches)
-                if queue.leader is not None and queue.partition < count and not (size and self._latencies.is_slow(queue.leader)):
+                if queue.leader is not None and queue.partition < count and not (size and queue.leader in slow):
                     partitions.append(queue.partition)
                     sizes.append(size)
         return partitions, sizes
@@ -167,10 +169,6 @@ class RecordAccumulator:
                 break
             return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
 
-    def update_latency(self, node: int, now_ms: int, *, can_send: bool) -> None:
-        """Something is ready for the node, and can be sent to it now or not."""
-        self._latencies.update(node, now_ms, can_send=can_send)
-
     def drain(self, node: int, max_size: int, compression_ratio: float = 1.0) -> list[Batch]:
         """One batch per partition led by `node`, up to `max_size` bytes in all but at least one batch. Batches that are still to
         be compressed count as the ratio tells.
@@ -199,6 +197,8 @@ class RecordAccumulator:
                     deferred += 1
                     if deferred == MAX_DEFERRED:
                         break
+            if taken:
+                self._latencies.drained(node, monotonic_ms())
         return taken
 
     def _take(self, queue: PartitionQueue) -> Batch | None:

@@ -190,9 +190,7 @@ class Sender:
         if identity is None:
             return timeout
         for node in check.nodes:
-            can_send = self._client.ready(node, now_ms)
-            self._accumulator.update_latency(node, now_ms, can_send=can_send)
-            if can_send:
+            if self._client.ready(node, now_ms):
                 if self._send(node, identity, now_ms):
                     timeout = 0
             else:

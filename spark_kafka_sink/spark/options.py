@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, why_refused
@@ -176,6 +177,8 @@ def _check_plugins(config: ProducerConfig) -> None:
             text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
             raise OptionError(text, option=option) from None
     Serialization(*serializers_of(config)).close()
+    if isinstance(config.partitioner_class, str | type):  # an object is not this process's to configure and close
+        partitioner_of(config).close()
 
 
 def _refuse_or_warn(name: str, value: object) -> None:

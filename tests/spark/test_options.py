@@ -130,6 +130,25 @@ def test_plugins_are_taken_as_the_producer_takes_them() -> None:
     assert (producer.key_serializer, producer.interceptor_classes) == ("long", ("a.B", "a.C"))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("roundrobin", r".* did you mean round_robin\?"), ("my.Partitioner", "my.Partitioner: there is no module my here")],
+)
+def test_a_partitioner_that_cannot_be_had_is_refused_in_the_driver(name: str, text: str) -> None:
+    with pytest.raises(OptionError, match=rf"option kafka\.partitioner\.class: {text}") as caught:
+        sink_options({**SERVERS, "kafka.partitioner.class": name})
+    assert caught.value.facts["option"] == "kafka.partitioner.class"
+
+
+def test_a_partitioner_goes_to_the_tasks_by_its_name_or_as_the_object_it_is() -> None:
+    class Unused:
+        def configure(self, settings: object) -> None:
+            raise AssertionError("it is for the tasks to configure")
+
+    for value in ("sarama", Unused()):
+        assert sink_options({**SERVERS, "kafka.partitioner.class": value}).producer.partitioner_class is value
+
+
 @pytest.mark.parametrize("name", HARMLESS)
 def test_an_option_of_javas_producer_that_changes_nothing_here_is_ignored_with_one_warning(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

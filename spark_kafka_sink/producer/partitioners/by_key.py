@@ -48,19 +48,17 @@ class HashedKeys:
 
     def __init__(self, dividends: Dividends) -> None:
         self._dividends = dividends
+        self._empty = int(dividends(pa.array([b""], pa.binary()))[0])
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
         count = partition_count(topic, cluster)
         key = columns.key
         if key is None:
-            return np.full(columns.num_records, self._empty(count), np.int32)
+            return np.full(columns.num_records, self._empty % count, np.int32)
         partitions = _remainder(self._dividends(key), count)
         if key.null_count:
-            partitions[key.is_null().to_numpy(zero_copy_only=False)] = self._empty(count)
+            partitions[key.is_null().to_numpy(zero_copy_only=False)] = self._empty % count
         return partitions
-
-    def _empty(self, count: int) -> int:
-        return int(self._dividends(pa.array([b""], pa.binary()))[0]) % count
 
 
 class ByKey:

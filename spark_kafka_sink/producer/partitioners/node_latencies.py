@@ -1,25 +1,42 @@
-"""Since when a broker has taken nothing of what waits for it (RecordAccumulator.NodeLatencyStats)."""
+"""Which brokers take nothing of what waits for them (partitioner.availability.timeout.ms)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.partition_queue import PartitionQueue
+
 
 class NodeLatencies:
-    """For each node when it was last found to have something to be sent, and when it could last be sent to; monotonic ms.
+    """When something was last drained for each node. Guarded by the accumulator's lock. Without a timeout nothing is kept.
 
-    The sender's thread writes, any thread reads: a node's pair is replaced as a whole. Without a timeout nothing is kept.
+    Java compares that with when its sender last found something ready for the node (RecordAccumulator.NodeLatencyStats). Here a
+    queue that waits for an answer is not ready, so the age of what waits is looked at instead.
     """
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, linger_ms: int) -> None:
+        self.enabled = timeout_ms > 0
         self._timeout_ms = timeout_ms
-        self._times: dict[int, tuple[int, int]] = {}
+        self._linger_ms = linger_ms
+        self._drained_ms: dict[int, int] = {}
 
-    def update(self, node: int, now_ms: int, *, can_send: bool) -> None:
-        """The node has something to be sent, which can be sent now or not."""
-        if self._timeout_ms > 0:
-            sent_ms = now_ms if can_send else self._times.get(node, (now_ms, now_ms))[1]
-            self._times[node] = (now_ms, sent_ms)
+    def drained(self, node: int, now_ms: int) -> None:
+        if self.enabled:
+            self._drained_ms[node] = now_ms
 
-    def is_slow(self, node: int) -> bool:
-        """Whether something has been waiting for the node for more than the timeout."""
-        ready_ms, sent_ms = self._times.get(node, (0, 0))
-        return ready_ms - sent_ms > self._timeout_ms
+    def slow_nodes(self, queues: Iterable[PartitionQueue], now_ms: int) -> set[int]:
+        """The leaders of these queues for which a batch has been due, and nothing was drained, for longer than the timeout."""
+        if not self.enabled:
+            return set()
+        drained_before = now_ms - self._timeout_ms
+        created_before = drained_before - self._linger_ms
+        return {
+            queue.leader
+            for queue in queues
+            if queue.leader is not None
+            and (head := queue.head()) is not None
+            and head.created_ms < created_before
+            and self._drained_ms.get(queue.leader, 0) < drained_before
+        }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.producer.clusters import cluster_of
 from tests.producer.parts import Parts, make_parts
 
@@ -59,27 +61,27 @@ def test_partitions_that_the_topic_no_longer_has_are_left_out() -> None:
     assert parts.accumulator.queue_sizes("t", 2) == ([0, 1], [1, 1])
 
 
-def test_partitions_of_a_slow_broker_are_left_out_while_something_waits_for_them() -> None:
+def test_partitions_of_a_slow_broker_are_left_out_while_something_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = lingering(partitioner_availability_timeout_ms=100)
+    monkeypatch.setattr("spark_kafka_sink.producer.record_accumulator.monotonic_ms", parts.clock)
     batches(parts, 0, 1, 2)
-    parts.accumulator.update_latency(0, 1000, can_send=False)
     assert waiting(parts) == {0: 1, 1: 1, 2: 1}
-    parts.accumulator.update_latency(0, 1101, can_send=False)
+    parts.passed_ms = 60_500
     assert waiting(parts) == {}
     parts.accumulator.flush(None)
     parts.drain()
     assert waiting(parts) == {0: 0, 1: 0, 2: 0}
     batches(parts, 1)
-    assert waiting(parts) == {0: 0, 2: 0}
-    parts.accumulator.update_latency(0, 1102, can_send=True)
     assert waiting(parts) == {0: 0, 1: 1, 2: 0}
+    parts.passed_ms = 200_000
+    assert waiting(parts) == {0: 0, 2: 0}
 
 
-def test_by_default_no_broker_is_too_slow() -> None:
+def test_by_default_no_broker_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = lingering()
+    monkeypatch.setattr("spark_kafka_sink.producer.record_accumulator.monotonic_ms", parts.clock)
     batches(parts, 0, 1, 2)
-    for now_ms in (0, 1_000_000):
-        parts.accumulator.update_latency(0, now_ms, can_send=False)
+    parts.passed_ms = 200_000
     assert waiting(parts) == {0: 1, 1: 1, 2: 1}
 
 

@@ -207,6 +207,14 @@ def test_an_open_batch_is_filled_up() -> None:
 
 
 def test_a_partition_gets_no_more_than_two_batches() -> None:
+    batches = OpenBatches()
+    partitioner = Spread(BATCH, random.Random(1), queues=batches)
+    (partition,) = {*partitioner.of(rows(9), available(8)).tolist(), *partitioner.of(rows(9), available(8)).tolist()}
+    batches.open[partition] = 100
+    assert runs(partitioner.of(rows(25), available(8)))[0] == (partition, 2)
+
+
+def test_a_batch_that_was_sent_early_twice_ends_the_run() -> None:
     partitioner, partition = after_a_flush(100, sent=9)
     assert runs(partitioner.of(rows(25), available(8)))[0] == (partition, 9)
     partitioner, partition = after_a_flush(None, sent=9)

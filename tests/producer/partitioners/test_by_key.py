@@ -78,6 +78,15 @@ def test_a_hash_stays_where_it_is_when_its_partition_has_no_leader() -> None:
     assert ask(named("consistent"), keys, available(5, 1, 2)) == ask(named("consistent"), keys, available(5))
 
 
+@pytest.mark.parametrize("name", ["consistent", "murmur2", "fnv1a"])
+def test_bytes_behind_a_null_do_not_count(name: str) -> None:
+    keys = pa.array([b"a", b"hidden", b"c"])
+    hidden = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(bytes([0b101])), *keys.buffers()[1:]])
+    assert hidden.to_pylist() == [b"a", None, b"c"]
+    expected = ask(named(name), pa.array([b"a", b"", b"c"]), available(COUNT))
+    assert ask(named(name), hidden, available(COUNT)) == expected
+
+
 def test_the_hash_that_has_no_absolute_value_is_2_to_the_31(monkeypatch: pytest.MonkeyPatch) -> None:
     hashes = np.array([0x80000000, 0xFFFFFFFF, 5], np.uint32)
     monkeypatch.setattr("spark_kafka_sink.producer.partitioners.by_key.fnv1a", lambda keys: hashes)
