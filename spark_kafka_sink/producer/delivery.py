@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
-from spark_kafka_sink.producer.batch_splitting import split
+from spark_kafka_sink.producer.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.partition_queue import PartitionQueue
 from spark_kafka_sink.producer.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.rejected_records import others, rejected
 from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
@@ -67,6 +68,8 @@ class Delivery:
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
             return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
         if action is Action.SPLIT and batch.record_count == 1:
+            return Action.FAIL
+        if action is Action.REJECTED and not rejected(batch, answer):
             return Action.FAIL
         return action
 
@@ -134,16 +137,18 @@ class Delivery:
     def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
         batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
-        splits = action is Action.SPLIT
         again = action in _AGAIN and self._may_retry(batch, now_ms)
         scope = batch.scope
         if scope is not None:
             scope.batch_refused(name, again=again)
-        if splits:
+        if action is Action.SPLIT:
             self._split(batch)
             return
+        if action is Action.REJECTED:
+            self._reject(batch, answer)
+            return
         if not again:
-            self._drop(batch, self._failure(batch, answer))
+            self._drop(batch, self._failure(batch, answer, batch.record_count))
             return
         self._metrics.retried(batch.queue.topic, batch.record_count)
         _AGAIN[action](batch)
@@ -161,6 +166,31 @@ class Delivery:
             results = batch.result.split([part.record_count for part in parts])
             for part, result in zip(parts, results, strict=True):
                 part.result = result
+        self._replace(batch, parts)
+        self._metrics.batch_split()
+        log.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
+
+    def _reject(self, batch: SealedBatch, answer: PartitionProduceResponse) -> None:
+        """The records that the answer names fail. The others go on without them, in their place, with the batch's age and no
+        attempts: it was not stored. (As in `_split` that is taken to be true of earlier attempts too.)"""
+        errors = rejected(batch, answer)
+        if len(errors) == batch.record_count:
+            if batch.result is not None:
+                batch.result.without(errors, batch.record_count)
+            self._drop(batch, self._failure(batch, answer, batch.record_count))
+            return
+        (rest,) = rebuild(batch, [others(batch, errors)], self._pool)
+        if batch.result is not None:
+            rest.result = batch.result.without(errors, batch.record_count)
+        scope, error = batch.scope, self._failure(batch, answer, len(errors))
+        self._replace(batch, [rest])
+        self._metrics.failed(batch.queue.topic, len(errors))
+        log.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
+        if scope is not None:
+            scope.records_failed(len(errors), error)
+
+    def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
+        """Others have its records now, in its place."""
         if batch.queue.sequences is None:
             for part in parts:
                 part.number(NO_PRODUCER, 0)
@@ -168,8 +198,6 @@ class Delivery:
             batch.queue.sequences.replaced(batch, parts)
         self._accumulator.replace(batch, parts)
         batch.free(self._pool)
-        self._metrics.batch_split()
-        log.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
 
     def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
         return batch.attempts <= self._config.retries and now_ms - batch.created_ms < self._config.delivery_timeout_ms
@@ -208,10 +236,12 @@ class Delivery:
         self._accumulator.remove(batch)
         batch.free(self._pool)
 
-    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse) -> KafkaSinkError:
+    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int) -> KafkaSinkError:
+        """Of `count` of its records."""
         queue, code = batch.queue, answer.error_code
         refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
-        what = f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records refused: {batch.last_error}"
+        of = f" of {batch.record_count}" if count < batch.record_count else ""
+        what = f"topic {queue.topic} partition {queue.partition}: {count}{of} records refused: {batch.last_error}"
         parts = [what, *refused]
         if code in ADVICE:
             parts.append(ADVICE[code])

@@ -20,6 +20,9 @@ class Action(Enum):
     OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
     SPLIT = auto()  # not stored: in smaller batches, without a retry used; one record alone fails
+    REJECTED = (
+        auto()
+    )  # not stored, because of records that are named: those fail, the others go on; it all fails if none is named
     FAIL = auto()  # this batch fails, others go on
     FATAL = auto()  # the producer cannot go on
 
@@ -56,6 +59,12 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
     Action.OUT_OF_ORDER: (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,),
     Action.PRODUCER_LOST: (ErrorCode.UNKNOWN_PRODUCER_ID,),
     Action.SPLIT: (ErrorCode.MESSAGE_TOO_LARGE,),
+    Action.REJECTED: (
+        # What LogValidator.processRecordErrors answers, after it has looked at every record. Java fails the whole batch, and so
+        # does with it records that nobody has anything against (Sender.failBatch).
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
     Action.FATAL: (
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.UNSUPPORTED_VERSION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from spark_kafka_sink.errors import KafkaSinkError
@@ -82,6 +82,23 @@ class ProduceResult:
             self._parts.append(part)
         return list(self._parts)
 
+    def without(self, errors: Mapping[int, KafkaSinkError], record_count: int) -> ProduceResult:
+        """Records with these errors fail now; returned is the result of the batch that the others of `record_count` go to."""
+        left, self._thunks = self._thunks, []
+        others = ProduceResult(self.topic, self.partition)
+        failed = [ProduceResult(self.topic, self.partition) for _ in errors]
+        start = moved = 0
+        for row, result in zip(errors, failed, strict=True):
+            left = _move(left, start, row, others, moved)
+            left = _move(left, row, row + 1, result)
+            moved += row - start
+            start = row + 1
+        _move(left, start, record_count, others, moved)
+        self._parts = [others]
+        for result, error in zip(failed, errors.values(), strict=True):
+            result.failed(error)
+        return others
+
     def _complete(self) -> None:
         """Callbacks run before anybody who waits goes on, as in ProducerBatch.completeFutureAndFireCallbacks."""
         thunks, self._thunks = self._thunks, []
@@ -93,17 +110,19 @@ class ProduceResult:
         self._done = True
 
 
-def _move(thunks: list[tuple[int, Thunk]], start: int, stop: int, part: ProduceResult) -> list[tuple[int, Thunk]]:
-    """Attach to `part` what belongs to records `start` to `stop`; returned is what is left."""
+def _move(
+    thunks: list[tuple[int, Thunk]], start: int, stop: int, part: ProduceResult, at_place: int = 0
+) -> list[tuple[int, Thunk]]:
+    """Attach to `part`, from its record `at_place` on, what belongs to records `start` to `stop`; returned is what is left."""
     left = []
     for at, thunk in thunks:
         first, rest = at, thunk
         if first < stop < first + rest.count:
             head, tail = rest.split(stop - first)
-            part.attach(head, first - start)
+            part.attach(head, at_place + first - start)
             left.append((stop, tail))
         elif first < stop:
-            part.attach(rest, first - start)
+            part.attach(rest, at_place + first - start)
         else:
             left.append((first, rest))
     return left

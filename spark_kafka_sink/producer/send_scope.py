@@ -186,8 +186,16 @@ class SendScope:
 
     def batch_failed(self, record_count: int, error: KafkaSinkError) -> None:
         with self._changed:
-            self._failed_records += record_count
-            if self._error is None:
-                self._error = error
             self._batches -= 1
-            self._changed.notify_all()
+            self._fail(record_count, error)
+
+    def records_failed(self, count: int, error: KafkaSinkError) -> None:
+        """Records of a batch whose others go on."""
+        with self._changed:
+            self._fail(count, error)
+
+    def _fail(self, count: int, error: KafkaSinkError) -> None:
+        self._failed_records += count
+        if self._error is None:
+            self._error = error
+        self._changed.notify_all()

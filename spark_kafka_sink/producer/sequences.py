@@ -86,10 +86,10 @@ class PartitionSequences:
 
     def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
         """Other batches take the place and the numbers of one that was not stored. Where they have fewer records than it had,
-        what was numbered behind it has to be numbered anew."""
+        what was numbered behind it has to be numbered anew, or the next batch goes on where they end."""
         place = self.in_flight.index(batch)
         self.in_flight[place : place + 1] = parts
-        first_record = batch.first_record
+        first_record, end = batch.first_record, batch.first_record + batch.record_count
         for further, part in enumerate(parts):
             part.number(self.identity, first_record)
             part.ordinal = batch.ordinal + further
@@ -97,7 +97,9 @@ class PartitionSequences:
         for later in self.in_flight[place + len(parts) :]:
             later.ordinal += len(parts) - 1
         self.assigned += len(parts) - 1
-        if first_record != batch.first_record + batch.record_count:
+        if end == self.next_record:
+            self.next_record = first_record
+        elif end != first_record:
             self.gap = self.lost_count = True
 
     def resolve(self, current: ProducerIdAndEpoch) -> bool:

@@ -121,6 +121,8 @@ class MockCluster:
         self.script: Script | None = None
         self.max_message_bytes = 2**31 - 1  # of every topic
         self.too_large: list[Received] = []  # what was refused for its size
+        self.rejects: Callable[[bytes | None], str | None] = lambda value: None  # why every topic refuses a record
+        self.rejected: list[Received] = []  # what was refused because of that
         self.described_as: dict[str, tuple[list[int], list[int]]] = {}  # leaders and epochs that Metadata tells instead
         self.hidden: set[int] = set()  # nodes that Metadata does not tell of
         self.on_request: dict[int, Callable[[], object]] = {}  # by API key: called before the answer is made
@@ -355,6 +357,10 @@ class MockCluster:
             code = ErrorCode.MESSAGE_TOO_LARGE
         if code == ErrorCode.MESSAGE_TOO_LARGE and not say.stored:
             self.too_large.append(received)
+        record_errors = say.record_errors if code else self._record_errors(received)
+        if record_errors:
+            code = code or ErrorCode.INVALID_RECORD
+            self.rejected.append(received)
         topic = self.topics.get(received.topic)
         if not code and topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -368,10 +374,15 @@ class MockCluster:
             error_code=code,
             base_offset=-1 if code else base_offset,
             log_start_offset=say.log_start_offset,
-            record_errors=[BatchIndexAndErrorMessage(index, text) for index, text in say.record_errors],
+            record_errors=[BatchIndexAndErrorMessage(index, text) for index, text in record_errors],
             error_message=say.message,
             current_leader=say.leader,
         )
+
+    def _record_errors(self, received: Received) -> tuple[tuple[int, str], ...]:
+        """LogValidator: each record is looked at, before the batch's sequence is."""
+        found = ((row, self.rejects(value)) for row, value in enumerate(received.values))
+        return tuple((row, text) for row, text in found if text is not None)
 
     def _produce_response(
         self, answers: list[tuple[Received, PartitionProduceResponse]], said: list[tuple[Received, Say]]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from tests.faults.mock_cluster import MockCluster
 from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.kafka.fixtures import NewTopic
@@ -94,6 +94,11 @@ def test_what_is_no_topics_name_is_an_error_at_once_and_the_producer_lives_on(
             calls[call]()
         assert send(producer, numbers([7])) == 1
     assert cluster.values() == [7]
+
+
+def test_a_row_without_a_timestamp_among_others_is_not_one_before_1970(cluster: MockCluster) -> None:
+    with producer_on(cluster.bootstrap_servers) as producer:
+        assert send(producer, at(5, NO_TIMESTAMP, 0)) == 3
 
 
 def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: MockCluster) -> None:

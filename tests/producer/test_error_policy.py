@@ -8,7 +8,7 @@ from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 14, 15, 16, 19, 20, 51, 89}
-FAILED = {-1, 8, 17, 18, 21, 29, 32, 42, 43, 47, 48, 49, 76, 87, 120}
+FAILED = {-1, 8, 17, 18, 21, 29, 42, 43, 47, 48, 49, 76, 120}
 
 
 @pytest.mark.parametrize("code", sorted(RETRIED))
@@ -29,6 +29,12 @@ def test_what_no_retry_mends_fails_the_batch(code: int) -> None:
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_what_is_too_large_is_split(idempotent: bool) -> None:
     assert action_for(10, idempotent=idempotent) is Action.SPLIT
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("code", [32, 87])
+def test_where_single_records_are_to_blame_the_others_go_on(code: int, idempotent: bool) -> None:
+    assert action_for(code, idempotent=idempotent) is Action.REJECTED
 
 
 @pytest.mark.parametrize("code", [31, 35, 53, 90])
@@ -59,4 +65,4 @@ def test_whatever_java_calls_retriable_is_retried() -> None:
 
 def test_advice_is_for_codes_that_fail() -> None:
     for code in ADVICE:
-        assert action_for(code, idempotent=True) in (Action.FAIL, Action.FATAL, Action.SPLIT)
+        assert action_for(code, idempotent=True) in (Action.FAIL, Action.FATAL, Action.SPLIT, Action.REJECTED)

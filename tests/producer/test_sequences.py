@@ -104,6 +104,8 @@ class Line:
             any_sequences.dropped(batch)
         elif fate == "too large" and batch.record_count > 1 and batch.name not in self.broker.log:
             self.replace(batch, batch.record_count // 2, batch.record_count - batch.record_count // 2)
+        elif fate == "first record rejected" and batch.record_count > 1 and batch.name not in self.broker.log:
+            self.reject_first(batch)
         elif fate == "refuse for now":
             self._again(batch)
         else:
@@ -131,6 +133,14 @@ class Line:
         """What Delivery does with a batch that was too large: parts of so many records take its place."""
         ends = itertools.accumulate(counts, initial=batch.name)
         parts = [FakeBatch(name, count, refused=True) for name, count in zip(ends, counts, strict=False)]
+        return self._put_in_its_place(batch, parts)
+
+    def reject_first(self, batch: FakeBatch) -> list[FakeBatch]:
+        """What Delivery does with a batch of which the broker names the first record: the others take its place."""
+        self.failed.append(batch.name)
+        return self._put_in_its_place(batch, [FakeBatch(batch.name + 1, batch.record_count - 1, refused=True)])
+
+    def _put_in_its_place(self, batch: FakeBatch, parts: list[FakeBatch]) -> list[FakeBatch]:
         any_sequences: Any = self.sequences
         any_sequences.replaced(batch, parts)
         self.retries = sorted([*self.retries, *parts], key=lambda b: b.first_record)
@@ -151,7 +161,9 @@ class Line:
         raise AssertionError("a healthy broker did not settle it")
 
 
-FATES = st.sampled_from(["store", "store", "store", "lose the answer", "refuse for now", "refuse for good", "too large"])
+FATES = st.sampled_from(
+    ["store", "store", "store", "lose the answer", "refuse for now", "refuse for good", "too large", "first record rejected"]
+)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(1, 5)),
@@ -324,6 +336,30 @@ def test_parts_take_the_numbers_of_their_batch_and_go_before_what_was_behind_it(
     line.settle()
     assert line.broker.log == list(range(11))
     assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+
+
+def test_without_a_rejected_record_the_last_batch_goes_on_under_its_numbers_and_the_next_behind_it() -> None:
+    line, (batch,) = line_with(3)
+    line.wire.remove(batch)
+    (rest,) = line.reject_first(batch)
+    assert (rest.first_record, rest.record_count) == (1, 2)
+    assert (line.sequences.next_record, line.sequences.gap) == (3, False)
+    line.settle()
+    line.send(1)
+    line.settle()
+    assert line.broker.log == [0, 2, 3, 4]
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+
+
+def test_without_a_rejected_record_what_was_behind_the_batch_is_numbered_anew_under_a_new_epoch() -> None:
+    line, (first, second) = line_with(3, 2)
+    line.wire.remove(first)
+    first.on_wire = False
+    line.reject_first(first)
+    assert line.sequences.gap, "to be told by the broker would cost a round"
+    line.settle()
+    assert line.broker.log == [0, 2, 3, *second.records]
+    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
 
 
 def test_a_part_can_be_replaced_in_turn() -> None:

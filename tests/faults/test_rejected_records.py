@@ -1,0 +1,251 @@
+"""INVALID_RECORD with record_errors: the named records fail with what the broker says of each, the others are stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
+from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import failing_scope, numbers, producer_on, send
+from tests.faults.test_refused_for_good import check_numbers
+from tests.kafka.dump_log import dump_log, records_of
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+E = ErrorCode
+WIDTH = 90  # of a value: about 100 bytes a record
+ONE_AT_A_TIME = {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}
+
+
+def reject(cluster: MockCluster, bad: Collection[int]) -> None:
+    cluster.rejects = lambda value: f"{int(value or b'0')} is bad" if int(value or b"0") in bad else None
+
+
+@pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME, {"retries": 0, "max_in_flight_requests_per_connection": 1}])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_only_the_named_records_fail(cluster: MockCluster, settings: dict[str, object], codec: str) -> None:
+    reject(cluster, {3, 4, 9})
+    with producer_on(cluster.bootstrap_servers, compression_type=codec, **settings) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers(range(10)))
+        named = "record 3: 3 is bad; record 4: 4 is bad; record 9: 9 is bad; the topic refuses"
+        with pytest.raises(
+            DeliveryError, match=rf"^\[DELIVERY\] 3 records failed, .* 3 of 10 .*: INVALID_RECORD; {named}"
+        ) as raised:
+            scope.flush(10)
+        cluster.wait_for(lambda: len(cluster.values()) == 7, "the others stored")
+        report = scope.report()
+    assert isinstance(raised.value.__cause__, BrokerError)
+    assert cluster.values() == [0, 1, 2, 5, 6, 7, 8]
+    assert (report.errors, report.retries) == ({"INVALID_RECORD": 1}, 0)
+    assert [len(received.values) for received in cluster.received] == [10, 7]
+
+
+def test_the_others_are_counted_as_acked(cluster: MockCluster) -> None:
+    reject(cluster, {3})
+    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers(range(10)))
+        wait_until(lambda: scope.report().records == 9, "the others acked", 10)
+        partition = scope.report().partitions["t", 0]
+        assert (partition.first_offset, partition.last_offset) == (0, 8)
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
+        free = producer._pool.capacity * producer._pool.chunk_size
+        wait_until(lambda: producer._pool.available == free, "the memory of both batches", 10)
+        with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 9 were acked"):
+            scope.flush(10)
+
+
+def test_each_future_knows_what_became_of_its_own_record(cluster: MockCluster) -> None:
+    reject(cluster, {0, 3, 4, 9})
+    told: list[tuple[RecordMetadata, KafkaSinkError | None]] = []
+    with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
+        futures = [producer.send("t", b"%d" % n, on_delivery=lambda *both: told.append(both)) for n in range(10)]
+        producer.flush(10)
+        errors = [future.exception(0) for future in futures]
+        offsets = [None if error else future.result(0).offset for future, error in zip(futures, errors, strict=True)]
+    assert offsets == [None, 0, 1, None, None, 2, 3, 4, 5, None]
+    texts = [error.message for error in errors if error is not None]
+    assert [text.partition(";")[0] for text in texts] == [
+        f"topic t partition 0: the record was refused: INVALID_RECORD: {n} is bad" for n in (0, 3, 4, 9)
+    ]
+    assert [error for _, error in told if error is not None] == [error for error in errors if error is not None]
+    assert [metadata.offset for metadata, error in told if error is None] == [0, 1, 2, 3, 4, 5]
+
+
+def test_where_all_records_are_named_each_has_its_own_error(cluster: MockCluster) -> None:
+    reject(cluster, {0, 1})
+    with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
+        futures = [producer.send("t", b"%d" % n) for n in range(2)]
+        producer.flush(10)
+        for number, future in enumerate(futures):
+            with pytest.raises(BrokerError, match=f"INVALID_RECORD: {number} is bad"):
+                future.result(0)
+        assert send(producer, numbers([5])) == 1
+    assert cluster.values() == [5]
+
+
+@pytest.mark.parametrize("record_errors", [(), ((-1, "no such"), (10, "no such"))])
+def test_where_no_record_of_the_batch_is_named_the_whole_batch_fails(
+    cluster: MockCluster, record_errors: tuple[tuple[int, str], ...]
+) -> None:
+    cluster.answers += [Say(E.INVALID_RECORD, message="because", record_errors=record_errors)]
+    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers(range(10)))
+        with pytest.raises(DeliveryError, match=r"10 records failed, .*: 10 records refused: INVALID_RECORD: because"):
+            scope.flush(10)
+    assert cluster.values() == []
+
+
+def test_names_that_are_not_in_the_batch_are_passed_over_and_a_name_without_a_message_has_the_answers(
+    cluster: MockCluster,
+) -> None:
+    named = ((2, ""), (2, ""), (7, "no such"), (-2, "no such"))
+    cluster.answers += [Say(E.INVALID_TIMESTAMP, message="because", record_errors=named)]
+    with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
+        futures = [producer.send("t", b"%d" % n) for n in range(5)]
+        producer.flush(10)
+        with pytest.raises(BrokerError, match="INVALID_TIMESTAMP: because; these timestamps are outside"):
+            futures[2].result(0)
+    assert cluster.values() == [0, 1, 3, 4]
+
+
+def test_a_broker_that_names_one_record_at_a_time_is_asked_until_the_rest_is_stored(cluster: MockCluster) -> None:
+    def script(received: Received) -> Say:
+        bad = [row for row, value in enumerate(received.values) if int(value or b"") % 4 == 1]
+        return Say(E.INVALID_RECORD, record_errors=((bad[0], "bad"),)) if bad else AS_KAFKA
+
+    cluster.script = script
+    with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers(range(16)))
+        cluster.wait_for(lambda: len(cluster.values()) == 12, "the others stored")
+        with pytest.raises(DeliveryError):
+            scope.flush(10)
+    assert cluster.values() == [n for n in range(16) if n % 4 != 1]
+    assert {received.batch.producer_epoch for received in cluster.received} == {0}
+
+
+@pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}])
+def test_of_five_in_flight_the_others_keep_their_order(cluster: MockCluster, bad: set[int]) -> None:
+    """Batch n of five holds 10 n to 10 n + 9, of which 10 n + 4 is bad in some."""
+    with producer_on(cluster.bootstrap_servers, batch_size=1100, linger_ms=20) as producer:
+        assert send(producer, numbers([0])) == 1
+        cluster.script = lambda received: Say(hold=len(cluster.received) == 2)
+        reject(cluster, {10 * n + 4 for n in bad})
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers(range(10, 60), width=WIDTH))
+            cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
+            cluster.release()
+            cluster.wait_for(lambda: len(cluster.values()) == 51 - len(bad), "the others stored")
+            with pytest.raises(DeliveryError):
+                scope.flush(10)
+    assert cluster.values() == [0, *(n for n in range(10, 60) if n % 10 != 4 or n // 10 not in bad)]
+
+
+def test_what_is_too_large_and_has_bad_records_goes_on_in_parts_without_them(cluster: MockCluster) -> None:
+    cluster.max_message_bytes = 1000
+    reject(cluster, {0, 13, 14, 59})
+    with producer_on(cluster.bootstrap_servers, batch_size=8000, linger_ms=100_000) as producer:
+        futures = [producer.send("t", b"%0*d" % (WIDTH, n)) for n in range(60)]
+        producer.flush(10)
+        assert [n for n, future in enumerate(futures) if future.exception(0) is not None] == [0, 13, 14, 59]
+    assert cluster.values() == [n for n in range(60) if n not in (0, 13, 14, 59)]
+
+
+def test_a_batch_that_expired_in_flight_is_not_sent_again_without_its_bad_records(cluster: MockCluster) -> None:
+    settings = {"request_timeout_ms": 1400, "delivery_timeout_ms": 1400}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer:
+        cluster.answers += [Say(throttle_ms=700)]
+        assert send(producer, numbers([0])) == 1
+        cluster.script = lambda received: Say(hold=len(cluster.received) == 2)
+        reject(cluster, {2})
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers([1, 2, 3]))
+            with pytest.raises(DeliveryError, match="it may have been stored"):
+                scope.flush(10)
+        cluster.release()
+        assert send(producer, numbers([4])) == 1
+    assert cluster.values() == [0, 4]
+
+
+@pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME])
+def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: MockCluster, settings: dict[str, object]) -> None:
+    bad = set(range(0, 3000, 17))
+    reject(cluster, bad)
+    with producer_on(cluster.bootstrap_servers, batch_size=1100, **settings) as producer:
+        futures = [producer.send("t", b"%0*d" % (WIDTH, n)) for n in range(3000)]
+        producer.flush(30)
+        assert {n for n, future in enumerate(futures) if future.exception(0) is not None} == bad
+        offsets = [future.result(0).offset for n, future in enumerate(futures) if n not in bad]
+    assert cluster.values() == [n for n in range(3000) if n not in bad]
+    assert offsets == list(range(len(offsets)))
+
+
+# Real Kafka
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_a_compacted_topic_takes_all_that_has_a_key(proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str) -> None:
+    cluster = proxied_kafka.cluster
+    topic = new_topic(1, on=cluster, config={"cleanup.policy": "compact"})
+    with producer_on(cluster.bootstrap_servers, linger_ms=50, compression_type=codec) as producer:
+        first = producer.send(topic, b"first", b"k")
+        first.result(20)
+        futures = [producer.send(topic, b"%d" % n, None if n in (2, 5) else b"k%d" % n) for n in range(8)]
+        producer.flush(20)
+        failed = {n: future.exception(0) for n, future in enumerate(futures) if future.exception(0) is not None}
+        offsets = [future.result(0).offset for n, future in enumerate(futures) if n not in failed]
+        after = producer.send(topic, b"after", b"k").result(20)
+    assert list(failed) == [2, 5]
+    for error in failed.values():
+        assert "the record was refused: INVALID_RECORD: Compacted topic cannot accept message without key" in str(error)
+    assert offsets == [1, 2, 3, 4, 5, 6]
+    assert after.offset == 7
+    batches = dump_log(cluster, 1, topic)
+    assert [record.value for record in records_of(batches)] == [b"first", b"0", b"1", b"3", b"4", b"6", b"7", b"after"]
+    assert [(batch.producer_epoch, batch.base_sequence) for batch in batches] == [(0, 0), (0, 1), (0, 7)]
+
+
+@pytest.mark.kafka
+def test_with_many_batches_under_way_a_compacted_topic_has_the_rest_once_and_in_order(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic
+) -> None:
+    cluster = proxied_kafka.cluster
+    topic = new_topic(1, on=cluster, config={"cleanup.policy": "compact"})
+    with producer_on(cluster.bootstrap_servers, batch_size=300) as producer:
+        producer.send(topic, b"0", b"k0").result(20)
+        proxied_kafka.proxy.delay(0.02)  # so that there are five under way when one of them is refused
+        futures = [producer.send(topic, b"%d" % n, b"k%d" % n if n % 40 else None) for n in range(1, 300)]
+        producer.flush(60)
+        failed = [n for n, future in enumerate(futures, 1) if future.exception(0) is not None]
+    assert failed == list(range(40, 300, 40))
+    batches = dump_log(cluster, 1, topic)
+    assert [int(record.value or b"") for record in records_of(batches)] == [0, *(n for n in range(1, 300) if n % 40)]
+    assert len({batch.producer_epoch for batch in batches}) > 1
+    check_numbers(batches)
+
+
+@pytest.mark.kafka
+def test_a_topic_takes_all_whose_timestamps_are_within_its_bounds(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1, config={"message.timestamp.before.max.ms": "3600000"})
+    now = time.time_ns() // 1_000_000
+    stamps = np.array([now - 7_200_000 if n in (0, 4) else now - n for n in range(6)], np.int64)
+    columns = RecordColumns(6, value=pa.array([b"%d" % n for n in range(6)]), timestamp=stamps)
+    with producer_on(kafka.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append(topic, columns)
+        with pytest.raises(
+            DeliveryError, match=r"2 of 6 records refused: INVALID_TIMESTAMP: .*record 4: Timestamp \d+ of message"
+        ):
+            scope.flush(20)
+        wait_until(lambda: scope.report().records == 4, "the others acked", 20)
+    read = [(record.value, record.timestamp) for record in read_topic(kafka.direct_servers, topic)]
+    assert read == [(b"%d" % n, stamps[n]) for n in (1, 2, 3, 5)]
