@@ -190,7 +190,7 @@ class SendScope:
             self._fail(record_count, error)
 
     def records_failed(self, count: int, error: KafkaSinkError) -> None:
-        """Records of a batch whose others go on."""
+        """`count` records of a batch failed with `error`; its others go on."""
         with self._changed:
             self._fail(count, error)
 
