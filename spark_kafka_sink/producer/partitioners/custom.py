@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import OptionError, RecordError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.producer.plugins import plugin
 from spark_kafka_sink.records.columns import RecordColumns
@@ -41,7 +41,8 @@ class CustomPartitioner:
     `partition_record(topic, key, value, cluster)`, which gets bytes or None and returns one partition.
 
     partition_record is Python for every row: some 0.5 us a row in calls alone, as much as everything else together.
-    What either raises is raised by the append. Any thread may call, several at once.
+    What either raises becomes a RecordError: of single records only the one that it is asked about fails. Any thread may call,
+    several at once.
     """
 
     def __init__(self, partitioner: Any) -> None:
@@ -59,7 +60,11 @@ class CustomPartitioner:
         count = partition_count(topic, cluster)
         if self._by_column is None:
             return self._each(topic, columns, cluster, count)
-        return self._checked(topic, self._by_column(topic, columns, sizes, cluster), columns.num_records, count)
+        try:
+            answer = self._by_column(topic, columns, sizes, cluster)
+        except Exception as error:
+            self._failed(topic, "partition", error)
+        return self._checked(topic, answer, columns.num_records, count)
 
     def close(self) -> None:
         """Close it, if it can be, and only once; what it raises is logged, because nothing can be done about it any more."""
@@ -75,7 +80,10 @@ class CustomPartitioner:
         partitions = np.empty(columns.num_records, np.int32)
         pairs = zip(_values(columns.key, columns), _values(columns.value, columns), strict=True)
         for row, (key, value) in enumerate(pairs):
-            partition = self._by_record(topic, key, value, cluster)
+            try:
+                partition = self._by_record(topic, key, value, cluster)
+            except Exception as error:
+                self._failed(topic, f"row {row} of {len(partitions)}: partition_record", error, row=row)
             if not isinstance(partition, Integral):
                 self._refuse(topic, f"row {row} of {len(partitions)}: returned {partition!r}, not an int", row=row)
             if not 0 <= int(partition) < count:
@@ -95,6 +103,12 @@ class CustomPartitioner:
             row = int(np.argmax(wrong))
             self._refuse_partition(topic, row, rows, int(answer[row]), count)
         return answer.astype(np.int32, copy=False)
+
+    def _failed(self, topic: str, what: str, error: Exception, **facts: int) -> NoReturn:
+        if isinstance(error, KafkaSinkError):
+            raise error
+        text = f"topic {topic}: partitioner {self.name}: {what} failed: {type(error).__name__}: {error}"
+        raise RecordError(text, topic=topic, partitioner=self.name, **facts) from error
 
     def _refuse_partition(self, topic: str, row: int, rows: int, partition: int, count: int) -> NoReturn:
         text = f"row {row} of {rows}: returned {partition}, but there are {count} partitions, 0 to {count - 1}"
