@@ -148,7 +148,8 @@ class Delivery:
             self._reject(batch, answer)
             return
         if not again:
-            self._drop(batch, self._failure(batch, answer, batch.record_count))
+            late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
+            self._drop(batch, self._failure(batch, answer, batch.record_count, late))
             return
         self._metrics.retried(batch.queue.topic, batch.record_count)
         _AGAIN[action](batch)
@@ -200,7 +201,10 @@ class Delivery:
         batch.free(self._pool)
 
     def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
-        return batch.attempts <= self._config.retries and now_ms - batch.created_ms < self._config.delivery_timeout_ms
+        return batch.attempts <= self._config.retries and not self._is_late(batch, now_ms)
+
+    def _is_late(self, batch: SealedBatch, now_ms: int) -> bool:
+        return now_ms - batch.created_ms >= self._config.delivery_timeout_ms
 
     def _back_off_ms(self, batch: SealedBatch) -> int:
         """Exponential with 20 % jitter up to retry.backoff.max.ms, as Java's ExponentialBackoff (KIP-580)."""
@@ -236,8 +240,8 @@ class Delivery:
         self._accumulator.remove(batch)
         batch.free(self._pool)
 
-    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int) -> KafkaSinkError:
-        """Of `count` of its records."""
+    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> KafkaSinkError:
+        """Of `count` of its records; `more` is the text's end."""
         queue, code = batch.queue, answer.error_code
         refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
         of = f" of {batch.record_count}" if count < batch.record_count else ""
@@ -248,7 +252,7 @@ class Delivery:
         if batch.attempts > 1:
             parts.append(f"tried {batch.attempts} times")
         name = error_facts(code).name
-        return BrokerError("; ".join(parts), topic=queue.topic, partition=queue.partition, error_code=code, error=name)
+        return BrokerError("; ".join(parts) + more, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue = batch.queue

@@ -10,7 +10,7 @@ from spark_kafka_sink.producer.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.sequences import PartitionSequences
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.parts import Parts, make_parts
 
@@ -91,3 +91,39 @@ def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_i
         delivery.answered([said(batch, STORED) for batch in batches], parts.clock())
     assert scope.report().records == 4
     assert not parts.accumulator.has_incomplete()
+
+
+@pytest.mark.parametrize(("age_ms", "again", "end"), [(119_999, True, ""), (120_000, False, "; delivery.timeout.ms has passed")])
+def test_a_batch_is_sent_again_while_there_is_time_and_then_fails_with_the_answer_and_why(
+    parts: Parts, age_ms: int, again: bool, end: str
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0"], [0])
+    (batch,) = sent(parts)
+    delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], batch.created_ms + age_ms)
+    assert parts.accumulator.has_incomplete() == again
+    if not again:
+        with pytest.raises(DeliveryError, match=f"1 records refused: NOT_ENOUGH_REPLICAS{end}$"):
+            scope.raise_error()
+
+
+def test_records_that_are_rejected_leave_their_batch_unfinished_until_the_others_are_acked() -> None:
+    parts = make_parts(retry_backoff_ms=0, retry_backoff_max_ms=0)
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0", b"1", b"2"], [0] * 3)
+    (batch,) = sent(parts)
+    answer = PartitionProduceResponse(
+        index=0, error_code=ErrorCode.INVALID_RECORD, base_offset=-1, record_errors=[BatchIndexAndErrorMessage(1, "bad")]
+    )
+    delivery.answered([(batch, answer)], parts.clock())
+    with pytest.raises(
+        DeliveryError, match=r"1 records failed, 0 were acked: .*1 of 3 records refused: INVALID_RECORD; record 1: bad"
+    ):
+        scope.raise_error()
+    assert scope._unfinished() == 1
+    (rest,) = sent(parts)
+    assert (rest.record_count, rest.attempts, rest.created_ms) == (2, 1, batch.created_ms)
+    delivery.answered([said(rest, STORED)], parts.clock())
+    assert scope._unfinished() == 0
+    assert scope.report().records == 2
+    assert parts.pool.available == parts.pool.total
