@@ -190,15 +190,15 @@ def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: 
 
 @pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUEST])
 def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: MockCluster, code: ErrorCode) -> None:
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=200) as producer, failing_scope(producer) as scope:
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=400) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         with cluster.changed:
             cluster.topics["t"].error = code
         begun = time.monotonic()
-        with pytest.raises(MetadataTimeoutError, match=f"topic t: no metadata within .*: {code.name} "):
+        with pytest.raises(MetadataTimeoutError, match=f"topic t: no metadata within .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
-        assert 0.19 < time.monotonic() - begun < 5
+        assert 0.39 < time.monotonic() - begun < 5
 
 
 def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: MockCluster) -> None:
