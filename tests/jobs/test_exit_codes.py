@@ -58,6 +58,14 @@ def test_wrong_settings_are_told_before_spark_starts(
     assert f"{problem}\nexit code 2 (SETTINGS)\n" in capsys.readouterr().err
 
 
+def test_a_topic_of_serialized_records_is_not_verified(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = verify_topic.main([str(job_file), "--set", "sink.kafka.value.serializer=json"])
+
+    assert code == ExitCode.SETTINGS
+    problem = "setting kafka.value.serializer in [sink] is set: topics of serialized records cannot be verified"
+    assert problem in capsys.readouterr().err
+
+
 def test_a_command_line_without_settings_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         export_batch.main([])

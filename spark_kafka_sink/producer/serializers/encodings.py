@@ -92,8 +92,8 @@ _ALIASES: Mapping[str, str] = {
     "macroman": "mac-roman",
 }
 
-# The same name, another encoding: in Java these are windows-31j, x-IBM949 and x-mswin-936.
-_ANOTHER_IN_JAVA = frozenset({"ms-kanji", "949", "cp949", "ibm949", "ms936"})
+# The same name, another encoding: in Java these are x-IBM949 and x-mswin-936.
+_ANOTHER_IN_JAVA = frozenset({"949", "cp949", "ms936"})
 
 
 def encoder(name: str, option: str) -> TextEncoder:

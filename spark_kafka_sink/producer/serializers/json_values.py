@@ -20,9 +20,14 @@ from spark_kafka_sink.producer.serializers.text_encoders import whole_pairs
 
 def json_text(value: Any) -> str:
     """SerializationError for NaN, infinity, keys that are no text, and classes that JSON has nothing for."""
+    writer = _OF_CLASS.get(type(value)) or _writer(value)
+    return writer(value)
+
+
+def _writer(value: Any) -> Callable[[Any], str]:
     for kinds, writer in _WRITERS:
         if isinstance(value, kinds):
-            return writer(value)
+            return writer
     raise refused_value(value, "what JSON can hold")
 
 
@@ -90,3 +95,9 @@ _WRITERS: Sequence[tuple[Any, Callable[[Any], str]]] = (
     ((bytes, bytearray, memoryview), _blob),
     (UUID, lambda value: f'"{value}"'),
 )
+
+# Most values, found without asking in turn: half the time.
+_OF_CLASS: Mapping[type, Callable[[Any], str]] = {
+    kind: _writer(example)
+    for kind, example in ((str, ""), (int, 0), (float, 0.0), (bool, True), (dict, {}), (list, []), (type(None), None))
+}
