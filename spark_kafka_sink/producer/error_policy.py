@@ -20,10 +20,8 @@ class Action(Enum):
     OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
     SPLIT = auto()  # not stored: in smaller batches, without a retry used; one record alone fails
-    REJECTED = (
-        auto()
-    )  # not stored, because of records that are named: those fail, the others go on; it all fails if none is named
-    FAIL = auto()  # this batch fails, others go on
+    REJECTED = auto()  # not stored because of records that are named: those fail, the others go on; all of it if none is
+    FAIL = auto()  # this batch fails, others go on in a new epoch; a transaction could only be aborted
     FATAL = auto()  # the producer cannot go on
 
 
@@ -64,6 +62,24 @@ _ACTIONS: dict[Action, tuple[ErrorCode, ...]] = {
         # does with it records that nobody has anything against (Sender.failBatch).
         ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
+    ),
+    Action.FAIL: (
+        # About these records, or this topic
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        # About the request, or the broker
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_REQUEST,
+        # About the producer in this partition
+        ErrorCode.INVALID_PRODUCER_EPOCH,  # to Produce; a coordinator that says so has fenced the producer
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_ABORTABLE,
     ),
     Action.FATAL: (
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,

@@ -16,16 +16,21 @@ from tests.faults.producing import failing_scope, numbers, one_by_one
 E = ErrorCode
 RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
 MAYBE_STORED = [7, 13, 20]
-FAILED = [10, -1, 8, 17, 18, 21, 32, 42, 43, 76, 87, 29, 1234]
+FAILED = [10, -1, 8, 17, 18, 21, 32, 42, 43, 76, 87, 29, 47, 48, 49, 120, 1234]
 FATAL = [31, 35, 53, 90]
 
 
 def on_value(value: int, *says: Say) -> Script:
     """A script: these answers to the batch with this record, one after another; otherwise as Kafka."""
-    left = list(says)
+    return on_values({value: list(says)})
+
+
+def on_values(left: dict[int, list[Say]]) -> Script:
+    """The same for several batches of one record each."""
 
     def script(received: Received) -> Say:
-        return left.pop(0) if left and b"%d" % value in received.values else AS_KAFKA
+        says = left.get(int(received.values[0] or b""))
+        return says.pop(0) if says else AS_KAFKA
 
     return script
 
@@ -63,24 +68,27 @@ def test_what_was_stored_although_an_error_came_is_stored_once(cluster: MockClus
     assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (0, 5)
 
 
+@pytest.mark.parametrize("failing", [[2], [2, 4]])
 @pytest.mark.parametrize("code", FAILED)
-def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: MockCluster, code: int) -> None:
-    cluster.script = on_value(2, Say(code, message="because"))
+def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: MockCluster, code: int, failing: list[int]) -> None:
+    cluster.script = on_values({value: [Say(code, message="because")] for value in failing})
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
+        producer.flush_scope(scope)
+        cluster.wait_for(lambda: cluster.values() == [n for n in range(6) if n not in failing], "the rest stored")
         name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
         with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:
             scope.flush(10)
-        cluster.wait_for(lambda: cluster.values() == [0, 1, 3, 4, 5], "the rest stored")
         cause = raised.value.__cause__
     assert isinstance(cause, BrokerError)
     assert cause.facts == {"topic": "t", "partition": 0, "error_code": code, "error": name}
-    assert len(cluster.attempts(2)) == 1
+    assert [len(cluster.attempts(value)) for value in failing] == [1] * len(failing)
 
 
+@pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", FATAL)
-def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int) -> None:
-    cluster.answers += [AS_KAFKA, Say(code)]
+def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int, times: int) -> None:
+    cluster.answers += [AS_KAFKA, *[Say(code)] * times]
     producer = one_by_one(cluster.bootstrap_servers)
     with failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
@@ -138,12 +146,14 @@ def test_an_answer_that_names_a_partition_twice_counts_once(cluster: MockCluster
     assert len(cluster.attempts(2)) == 1
 
 
-def test_duplicate_sequence_is_success_without_an_offset(cluster: MockCluster) -> None:
+@pytest.mark.parametrize("values", [[7], [7, 8]])
+def test_duplicate_sequence_is_success_without_an_offset(cluster: MockCluster, values: list[int]) -> None:
     cluster.script = lambda received: Say(E.DUPLICATE_SEQUENCE_NUMBER, stored=True)
-    report = send(cluster, [7])
-    assert (report.records, report.errors) == (1, {})
+    report = send(cluster, values)
+    assert (report.records, report.errors) == (len(values), {})
     assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (-1, -1)
-    assert len(cluster.received) == 1
+    assert cluster.values() == values
+    assert len(cluster.received) == len(values)
 
 
 def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: MockCluster) -> None:
@@ -154,17 +164,25 @@ def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: MockClust
     assert {received.batch.producer_epoch for received in cluster.received} == {0}
 
 
-@pytest.mark.parametrize("say", [Say(E.OUT_OF_ORDER_SEQUENCE_NUMBER), Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=1)])
-def test_a_broker_that_lost_count_gets_a_new_epoch(cluster: MockCluster, say: Say) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    "say",
+    [
+        Say(E.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=0),  # nothing was deleted: the broker's producer expired
+        Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=1),  # retention has passed what was acked
+    ],
+)
+def test_a_broker_that_lost_count_gets_a_new_epoch(cluster: MockCluster, say: Say, times: int) -> None:
     """It refuses what comes next by the producer's count, and would do so for ever."""
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        cluster.script = lambda received: say if received.batch.producer_epoch == 0 else AS_KAFKA
+        cluster.script = lambda received: say if received.batch.producer_epoch < times else AS_KAFKA
         scope.append("t", numbers(range(1, 6)))
         scope.flush(10)
     assert cluster.values() == list(range(6))
-    assert [cluster.attempts(value)[-1].numbers for value in range(1, 6)] == [(1, n) for n in range(5)]
+    assert [cluster.attempts(value)[-1].numbers for value in range(1, 6)] == [(times, n) for n in range(5)]
 
 
 def test_a_batch_whose_answers_stay_lost_is_not_left_behind_by_more_than_a_broker_remembers(cluster: MockCluster) -> None:
