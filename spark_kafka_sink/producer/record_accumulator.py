@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import NamedTuple
 
@@ -169,9 +169,8 @@ class RecordAccumulator:
                 break
             return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
 
-    def drain(self, node: int, max_size: int, compression_ratio: float = 1.0) -> list[Batch]:
-        """One batch per partition led by `node`, up to `max_size` bytes in all but at least one batch. Batches that are still to
-        be compressed count as the ratio tells.
+    def drain(self, node: int, max_size: int, size_of: Callable[[Batch], float] = lambda batch: batch.size) -> list[Batch]:
+        """One batch per partition led by `node`, up to `max_size` bytes in all, as `size_of` counts them, but at least one batch.
 
         A queue that cannot be drained now leaves the ready set; what holds it back puts it in again: the end of the append
         that writes to the batch, an answer for the batches before it.
@@ -184,7 +183,7 @@ class RecordAccumulator:
             for _ in range(len(ready)):
                 queue = next(iter(ready))
                 head = queue.head()
-                next_size = 0 if head is None else head.size * compression_ratio if isinstance(head, OpenBatch) else head.size
+                next_size = 0.0 if head is None else size_of(head)
                 if taken and size + next_size > max_size:
                     break
                 del ready[queue]

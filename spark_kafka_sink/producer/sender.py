@@ -14,6 +14,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.compression_ratios import CompressionRatios
 from spark_kafka_sink.producer.delivery import Delivery
 from spark_kafka_sink.producer.error_policy import Action
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
@@ -33,7 +34,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from spark_kafka_sink.records.compression import Codec, codec_of
+from spark_kafka_sink.records.compression import codec_of
 
 log = logging.getLogger(__name__)
 
@@ -84,9 +85,7 @@ class Sender:
         self._refusals = RefusalLog()
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
-        # Bytes of a sealed batch for each of an open one, as the last ones had it: so a request is filled with compressed
-        # batches (Java's CompressionRatioEstimator). A request costs the same 0.5 ms, be its batches large or small.
-        self._compression_ratio = 1.0
+        self._ratios = CompressionRatios()
         self._closing = False
         self._force = False
         self.failure: KafkaSinkError | None = None
@@ -199,7 +198,7 @@ class Sender:
 
     def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> bool:
         """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
-        drained = self._accumulator.drain(node, self._config.max_request_size, self._compression_ratio)
+        drained = self._accumulator.drain(node, self._config.max_request_size, self._ratios.size)
         if not drained:
             return False
         batches = [self._sealed(batch, identity) for batch in drained]
@@ -228,7 +227,7 @@ class Sender:
         if isinstance(batch, SealedBatch):
             return batch
         sealed = SealedBatch(batch, self._codec, self._level)
-        self._compression_ratio = compression_ratio(self._compression_ratio, sealed)
+        self._ratios.sealed(sealed)
         queue = batch.queue
         if identity == NO_PRODUCER:
             sealed.number(NO_PRODUCER, 0)
@@ -280,14 +279,6 @@ class Sender:
         if action is Action.FATAL:
             text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
             self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
-
-
-def compression_ratio(before: float, batch: SealedBatch) -> float:
-    """Up at once, down by and by: a request that turns out smaller than it could be harms nobody."""
-    if batch.codec is Codec.NONE:
-        return 1.0
-    ratio = batch.size / batch.raw_size
-    return max(ratio, 0.9 * before + 0.1 * ratio)
 
 
 def _level(config: ProducerConfig) -> int:

@@ -110,7 +110,7 @@ def test_of_five_in_flight_those_too_large_are_split_and_the_others_wait_for_the
 def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: MockCluster) -> None:
     """The first part is refused again and again until its time is over; the second waits behind it for as long."""
     cluster.max_message_bytes = 4000
-    settings = {"request_timeout_ms": 600, "delivery_timeout_ms": 600, "linger_ms": 0}
+    settings = {"request_timeout_ms": 1500, "delivery_timeout_ms": 1500, "linger_ms": 0}
     with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer:
         known(cluster, producer)
         cluster.script = lambda received: Say(E.NOT_ENOUGH_REPLICAS if received.batch.size <= 4000 else 0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError, KafkaSinkError
+from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, UsageError
 from spark_kafka_sink.producer.delivery import Delivery
 from spark_kafka_sink.producer.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.producer.sequences import PartitionSequences
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
@@ -127,3 +130,73 @@ def test_records_that_are_rejected_leave_their_batch_unfinished_until_the_others
     assert scope._unfinished() == 0
     assert scope.report().records == 2
     assert parts.pool.available == parts.pool.total
+
+
+def lingering(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    parts.append(scope, [b"0"], [0])
+
+
+def waiting_for_its_retry(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    on_the_wire(parts, delivery, scope)
+    (batch,) = parts.accumulator.queues("t")[0].sequences.in_flight  # type: ignore[union-attr]  # it was numbered
+    delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], parts.clock())
+
+
+def on_the_wire(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    parts.append(scope, [b"0"], [0])
+    sent(parts)
+
+
+def behind_one_on_the_wire(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    on_the_wire(parts, delivery, scope)
+    parts.append(scope, [b"1"], [0])
+
+
+STATES = [lingering, waiting_for_its_retry, on_the_wire, behind_one_on_the_wire]
+
+
+@pytest.mark.parametrize("bring_about", STATES)
+def test_whatever_state_they_are_in_batches_expire_once_and_give_their_memory_back(
+    parts: Parts, bring_about: Callable[[Parts, Delivery, SendScope], None]
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    bring_about(parts, delivery, scope)
+    on_wire = [b for b in parts.accumulator._incomplete.values() if isinstance(b, SealedBatch) and b.on_wire]
+    records = parts.accumulator.incomplete_records()
+    parts.passed_ms = parts.config.delivery_timeout_ms + 1000
+    for _ in range(2):
+        delivery.expire(parts.clock())
+    with pytest.raises(DeliveryError, match=rf"{records} records failed, 0 were acked: .*delivery.timeout.ms"):
+        scope.flush(1)
+    assert scope._unfinished() == 0
+    assert (parts.pool.available == parts.pool.total) == (not on_wire), "what is on the wire keeps its memory"
+    delivery.answered([said(batch, STORED) for batch in on_wire], parts.clock())
+    assert (scope.report().records, scope._unfinished()) == (0, 0)
+    assert parts.pool.available == parts.pool.total
+
+
+@pytest.mark.parametrize("bring_about", STATES)
+def test_whatever_state_they_are_in_a_close_by_force_ends_all_batches(
+    parts: Parts, bring_about: Callable[[Parts, Delivery, SendScope], None]
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    bring_about(parts, delivery, scope)
+    records = parts.accumulator.incomplete_records()
+    for _ in range(2):
+        delivery.fail_all(UsageError("closed"))
+    with pytest.raises(DeliveryError, match=rf"{records} records failed, 0 were acked: .*closed"):
+        scope.flush(1)
+    assert scope._unfinished() == 0
+    assert parts.pool.available == parts.pool.total
+    assert not parts.accumulator.has_incomplete()
+
+
+def test_a_close_by_force_fails_what_expired_on_the_wire_no_second_time(parts: Parts) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    on_the_wire(parts, delivery, scope)
+    parts.passed_ms = parts.config.delivery_timeout_ms + 1000
+    delivery.expire(parts.clock())
+    delivery.fail_all(UsageError("closed"))
+    with pytest.raises(DeliveryError, match=r"1 records failed, 0 were acked: .*delivery.timeout.ms"):
+        scope.raise_error()
+    assert scope._unfinished() == 0

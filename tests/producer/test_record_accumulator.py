@@ -119,7 +119,7 @@ def test_batches_that_are_still_to_be_compressed_count_as_much_as_the_last_ones_
     parts = make_parts(linger_ms=0, batch_size=300)
     parts.append(parts.scope(), [b"x" * 200] * 4, [0, 1, 2, 3])
     parts.ready_nodes()
-    assert partitions(parts.accumulator.drain(0, 500, 0.7)) == [0, 1, 2]
+    assert partitions(parts.accumulator.drain(0, 500, lambda batch: 0.7 * batch.size)) == [0, 1, 2]
 
 
 def test_a_batch_over_the_request_size_goes_alone() -> None:
