@@ -14,7 +14,7 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.report_json import report_from_json, report_to_json
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
-from spark_kafka_sink.spark.serialized_columns import serializers_by_column
+from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
 
 _RESULT_DDL = "spark_partition int, report string"
@@ -47,7 +47,8 @@ def publish_dataframe(df: DataFrame, options: SinkOptions, metrics: DeliveryMetr
     """Run the job and return its tasks' reports, by Spark partition; `metrics` counts them as live and as committed."""
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
-    schema = sink_schema(df.schema, options.topic, serializers_by_column(options.producer))
+    with looked_at(options.producer) as serializers:
+        schema = sink_schema(df.schema, options.topic, serializers)
     task = ArrowTask(schema, options, metrics.feed if metrics else Feed())
     rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
     reports = sorted((TaskReport(row[0], report_from_json(row[1])) for row in rows), key=lambda one: one.spark_partition)

@@ -18,7 +18,7 @@ from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, rep
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
-from spark_kafka_sink.spark.serialized_columns import serializers_by_column
+from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,8 @@ class KafkaSinkDataSource(DataSource):
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
         options = sink_options(dict(self.options))
-        return sink_schema(schema, options.topic, serializers_by_column(options.producer)), options
+        with looked_at(options.producer) as serializers:
+            return sink_schema(schema, options.topic, serializers), options
 
 
 def reporting_to(feed: Feed) -> type[KafkaSinkDataSource]:

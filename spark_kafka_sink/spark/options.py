@@ -11,9 +11,8 @@ from typing import NamedTuple
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
-from spark_kafka_sink.producer.serializers.registry import serializers_of
-from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, why_refused
+from spark_kafka_sink.spark.serialized_columns import looked_at
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +175,8 @@ def _check_plugins(config: ProducerConfig) -> None:
         except TypeError:
             text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
             raise OptionError(text, option=option) from None
-    Serialization(*serializers_of(config)).close()
+    with looked_at(config):  # serializers that cannot be had raise
+        pass
     if isinstance(config.partitioner_class, str | type):  # an object is not this process's to configure and close
         partitioner_of(config).close()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import types as t
 
@@ -45,6 +46,18 @@ def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:
     """Those of `key` and `value` that an option sets, configured. OptionError for one that cannot be had."""
     key, value = serializers_of(config)
     return {name: serializer for name, serializer in (("key", key), ("value", value)) if not is_default(serializer)}
+
+
+@contextmanager
+def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
+    """The same in the driver, which serializes nothing: what was made to be asked is closed, an object is the program's own."""
+    serializers = serializers_by_column(config)
+    try:
+        yield serializers
+    finally:
+        for name, serializer in serializers.items():
+            if serializer is not getattr(config, f"{name}_serializer"):
+                serializer.close()
 
 
 def check_serialized(name: str, found: t.DataType, serializer: Serializer) -> None:

@@ -173,6 +173,24 @@ def test_an_object_that_no_producer_can_be_found_by_is_refused() -> None:
         sink_options({**SERVERS, "kafka.key.serializer": Unhashable()})
 
 
+class Counted(sks.Serializer):
+    closed = 0
+
+    def serialize(self, topic: str, value: Any, headers: Any = ()) -> bytes | None:
+        return b""
+
+    def close(self) -> None:
+        type(self).closed += 1
+
+
+def test_the_driver_closes_what_it_made_to_ask_it_and_no_object_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counted, "closed", 0)
+    sink_options({**SERVERS, "kafka.key.serializer": Counted})
+    assert Counted.closed == 1
+    sink_options({**SERVERS, "kafka.key.serializer": Counted()})
+    assert Counted.closed == 1
+
+
 # Against Kafka
 
 ROWS = 300
