@@ -14,7 +14,7 @@ Made from the code by `make docs`. Names and units are those of Kafka 4.1's Java
 
 `Producer(settings)` takes the producer's options by their names here. `format("kafka_sink")`, `publish`, `foreach_batch` and
 `partition_writer` take them with the prefix `kafka.`, and the sink's own without. A value may be text. An unknown option is an
-error that names the nearest known one.
+error that names the nearest known one. [Serializers](serializers.md) and [partitioners](partitioners.md) have pages of their own.
 """
 SINK = """
 ## The sink's

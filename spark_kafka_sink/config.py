@@ -69,7 +69,7 @@ class ProducerConfig:
         "Bytes at which a partition's batch is full, before compression.",
         java=16384,
         differs="Java takes buffer.memory by whole batches; here by the chunks of 16 KiB that are filled, so a large batch costs"
-        " nothing idle, and there are fewer and larger requests.",
+        " nothing idle, and there are fewer and larger requests. Java fills batches by the compressed size that it expects.",
     )
     linger_ms: int = _option(
         "linger.ms",
@@ -144,7 +144,7 @@ class ProducerConfig:
         "key.serializer",
         PLUGIN,
         None,
-        "What makes bytes of a key; without it bytes stay as they are and text becomes UTF-8.",
+        "What makes bytes of a key: [names](serializers.md); without it bytes stay as they are and text becomes UTF-8.",
         java=REQUIRED,
         differs="Java has no default, and knows class names only.",
     )
@@ -152,7 +152,7 @@ class ProducerConfig:
         "value.serializer",
         PLUGIN,
         None,
-        "What makes bytes of a value; without it bytes stay as they are and text becomes UTF-8.",
+        "What makes bytes of a value: [names](serializers.md); without it bytes stay as they are and text becomes UTF-8.",
         java=REQUIRED,
         differs="Java has no default, and knows class names only.",
     )
@@ -182,7 +182,8 @@ class ProducerConfig:
         "partitioner.class",
         PLUGIN,
         None,
-        "What chooses partitions (docs/partitioners.md); without it murmur2 of the key, or by bytes without a key.",
+        "What chooses partitions: [names](partitioners.md); without it murmur2 of the key, or by bytes without a key.",
+        differs="Java knows class names only; here librdkafka's and Sarama's have names too.",
     )
     partitioner_ignore_keys: bool = _option(
         "partitioner.ignore.keys", BOOLEAN, False, "Choose partitions by bytes written even for records with a key."
@@ -192,12 +193,16 @@ class ProducerConfig:
         BOOLEAN,
         True,
         "Without a key, send less to partitions whose brokers are slow (those with longer queues).",
+        differs="Java looks at the queues in each round of its sender; here when another partition is chosen, at most every"
+        " 10 ms: 1,000 queues take 0.1 ms.",
     )
     partitioner_availability_timeout_ms: int = _option(
         "partitioner.availability.timeout.ms",
         MILLISECONDS,
         0,
         "Without a key, leave out partitions whose broker has taken nothing for so long, in ms; 0 never.",
+        differs="Java compares when a broker was last ready and when it took something; here it is how long batches have waited"
+        " that could be sent, as queues that wait for an answer are not ready.",
     )
     metadata_max_age_ms: int = _option(
         "metadata.max.age.ms", MILLISECONDS, 300_000, "Age at which metadata is asked for again, in ms."

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pytest
 
 from docs.options_page import options_page
+from docs.pages import FOLDER
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.producer.partitioners.partitioner_class import NAMES
+from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
 from tests.golden_options import java_options
 
 ROWS = {name: row for row in options_page().splitlines() for name in re.findall(r"^\| `([^`]+)` \|", row)}
@@ -40,3 +44,9 @@ def test_defaults_are_written_as_a_user_writes_them() -> None:
     assert defaults["batch.size"] == ["`524288`", "`16384`"]
     assert defaults["retries"] == [f"`{INT32_MAX}`"] * 2
     assert defaults["interceptor.classes"] == ["not set", "not set"]
+
+
+@pytest.mark.parametrize(("page", "names"), [("serializers.md", SHORT_NAMES), ("partitioners.md", NAMES)])
+def test_a_page_has_every_name_that_an_option_takes(page: str, names: Iterable[str]) -> None:
+    text = (FOLDER / page).read_text(encoding="utf-8")
+    assert [name for name in names if f"`{name}`" not in text] == []
