@@ -34,7 +34,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "RecordFuture": ("assigned", "complete", "fail"),
     "SendScope": (
         *("appending", "deferred", "discarded", "has_timestamps"),
-        *("batches_added", "batch_failed", "batch_refused", "batches_acked", "request_sent"),
+        *("batches_added", "batch_failed", "batch_refused", "batches_acked", "records_failed", "request_sent"),
     ),
 }
 # Programs are given these, and do not make them.
