@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import DeliveryError, UsageError
+from spark_kafka_sink.producer.batch_splitting import split
 from spark_kafka_sink.producer.delivery import Delivery
 from spark_kafka_sink.producer.producer_batch import SealedBatch
 from spark_kafka_sink.producer.send_scope import SendScope
@@ -131,6 +132,16 @@ def test_of_a_discarded_scope_the_parts_go_on_and_tell_nobody(parts: Parts) -> N
         delivery.answered([said(next_one(parts), STORED)], parts.clock())
     assert scope.report().records == 0
     assert_all_is_over(parts)
+
+
+def test_a_scope_that_is_discarded_while_a_batch_is_split_hears_of_no_part(parts: Parts) -> None:
+    scope = parts.scope()
+    parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
+    batch = next_one(parts)
+    found = split(batch, 2100, parts.pool)
+    scope.discard()
+    parts.accumulator.replace(batch, found)
+    assert [part.scope for part in found] == [None, None]
 
 
 def test_what_was_waiting_goes_behind_the_parts(parts: Parts) -> None:

@@ -383,6 +383,18 @@ def test_parts_count_against_the_five_that_a_broker_remembers() -> None:
     assert line.broker.log == list(range(9))
 
 
+def test_what_was_behind_the_parts_holds_nothing_new_back_for_their_sake() -> None:
+    line, _ = line_with(8, 1)
+    too_large(line, line.wire[0], 1, 1, 1, 1, 1, 1, 1, 1)
+    line.deliver("store")  # the one behind: out of order
+    for _ in range(8):
+        line.send(1)
+        line.deliver("store")
+    line.send(1)
+    assert [batch.record_count for batch in line.wire] == [1]
+    assert line.sequences.may_send_new()
+
+
 def test_where_the_parts_have_fewer_records_what_is_behind_them_goes_on_in_a_new_epoch() -> None:
     line, (first, *_) = line_with(3, 2, 2)
     too_large(line, first, 2)
