@@ -134,6 +134,7 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
         ("long", t.DateType(), "(a column of type date32[day], where int64 or narrower is wanted; cast it to int64)"),
         ("long", POINT, "where int64 or narrower is wanted; cast it to int64)"),
         ("list", t.MapType(t.StringType(), t.LongType()), "a list of a whole number of 64 bits is wanted)"),
+        ("json", t.StructType([t.StructField("a", t.VariantType())]), "; use to_json(value) without kafka.value.serializer"),
         ("void", t.ArrayType(t.VariantType()), "(no serializer takes array<variant>)"),
     ],
 )

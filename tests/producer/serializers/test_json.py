@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import time
 from collections import namedtuple
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -21,6 +23,15 @@ from tests.producer.serializers.making import column_bytes, serializer, single_b
 
 JSON = serializer("json")
 UTC = datetime.UTC
+
+
+@pytest.fixture
+def _new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def texts(column: pa.Array) -> list[str | None]:
@@ -139,9 +150,14 @@ def test_a_timestamp_without_a_zone_has_none() -> None:
     assert texts(pa.array([datetime.datetime(2026, 1, 2)], pa.timestamp("us"))) == ['"2026-01-02T00:00:00.000000"']
 
 
+def test_a_single_datetime_is_written_in_utc() -> None:
+    at = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone(datetime.timedelta(hours=-5)))
+    assert JSON.serialize("topic", at) == b'"2026-01-02T08:04:05.000000Z"'
+
+
+@pytest.mark.usefixtures("_new_york")
 def test_a_single_datetime_without_a_zone_is_local_time() -> None:
-    local = datetime.datetime(2026, 1, 2, 3, 4, 5)
-    assert JSON.serialize("topic", local) == JSON.serialize("topic", local.astimezone(UTC))
+    assert JSON.serialize("topic", datetime.datetime(2026, 1, 2, 3, 4, 5)) == b'"2026-01-02T08:04:05.000000Z"'
 
 
 def test_uuids_are_text() -> None:
