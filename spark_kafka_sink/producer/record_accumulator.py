@@ -116,6 +116,8 @@ class RecordAccumulator:
     def add(self, batch: OpenBatch, *, full: bool) -> None:
         """A new batch at the end of its queue."""
         queue = batch.queue
+        if queue.open is not None:  # another scope's, added while this one was encoded
+            self.close_open(queue)
         queue.batches.append(batch)
         self._incomplete[batch] = batch
         batch.scope.batches_added(1)

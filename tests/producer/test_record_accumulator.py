@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from spark_kafka_sink.producer import appender
 from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.record_accumulator import Batch
 from spark_kafka_sink.producer.sequences import PartitionSequences
 from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.encoder import encode_records
 from tests.producer.clusters import cluster_of
 from tests.producer.parts import Parts, make_parts
 
@@ -70,6 +74,23 @@ def test_another_scopes_append_makes_the_first_ones_batch_ready() -> None:
     parts.append(parts.scope(), [b"x"], [0])
     parts.append(parts.scope(), [b"y"], [0])
     assert len(parts.drain()) == 1
+
+
+def test_a_batch_that_another_scope_began_during_an_append_is_closed_by_it_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = lingering()
+    others = [parts.scope()]
+
+    def encode(*columns: Any) -> Any:
+        while others:
+            parts.append(others.pop(), [b"y"], [0])
+        return encode_records(*columns)
+
+    monkeypatch.setattr(appender, "encode_records", encode)
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    (closed,) = parts.drain()
+    assert closed.scope is not scope
+    assert parts.drain() == []  # the other one lingers
 
 
 def test_when_an_append_waits_for_memory_every_partition_is_ready() -> None:

@@ -1,0 +1,36 @@
+"""A clock that a test moves, for all of producer/."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from spark_kafka_sink.producer import append_plan
+
+PACKAGE = "spark_kafka_sink.producer."
+
+
+class VirtualClock:
+    """Monotonic ms that pass only when told, for who asks `monotonic_ms`; also the timestamps of records without one.
+
+    Waits for locks, memory and metadata go by real time: a history that repeats must not wait.
+    """
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+        self._patches = ExitStack()
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def install(self) -> None:
+        for name, module in list(sys.modules.items()):
+            if name.startswith(PACKAGE) and hasattr(module, "monotonic_ms"):
+                self._patches.enter_context(patch.object(module, "monotonic_ms", self))
+        wall = SimpleNamespace(time_ns=lambda: self.ms * 1_000_000)
+        self._patches.enter_context(patch.object(append_plan, "time", wall))
+
+    def uninstall(self) -> None:
+        self._patches.close()
