@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
+    from spark_kafka_sink.producer.accumulator.send_scope import SendScope
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.record_future import RecordFuture
     from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
-    from spark_kafka_sink.producer.send_scope import SendScope
     from spark_kafka_sink.producer.serializers.serializer import Serializer
+    from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.arrow_publish import TaskReport
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
@@ -74,9 +74,9 @@ _HOME = {
     "ProducerRecord": "producer.producer_record",
     "PublishReport": "spark.publish",
     "RecordColumns": "records.columns",
-    "RecordFuture": "producer.record_future",
+    "RecordFuture": "producer.single_records.record_future",
     "RecordMetadata": "producer.producer_record",
-    "SendScope": "producer.send_scope",
+    "SendScope": "producer.accumulator.send_scope",
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.arrow_publish",
     "errors": "errors",

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from threading import TIMEOUT_MAX, Lock
 from types import TracebackType
 from typing import Any
 
-from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
-from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, RecordError, SerializationError, UsageError
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, SerializationError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.appender import ROWS_PER_PARTITION, Appender, ThunkOf
-from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.column_checks import check_columns
-from spark_kafka_sink.producer.gathered_records import GatheredRecords
-from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
+from spark_kafka_sink.producer.accumulator.appender import Appender, ThunkOf
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.column_sender import ColumnSender
+from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.process import process
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import PartitionInfo
-from spark_kafka_sink.producer.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.record_future import OnDelivery, RecordFuture
-from spark_kafka_sink.producer.record_scope import RecordScope
-from spark_kafka_sink.producer.record_sender import AnyHeaders, InterceptedSender, RecordSender
-from spark_kafka_sink.producer.send_scope import SendScope
-from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.single_records.record_sender import AnyHeaders, InterceptedSender, RecordSender
+from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
 # A chunk is what an open batch holds idle on average half of: 1,000 open partitions hold 16 MB of 32. Chunks of 64 KiB would
 # take all of it; smaller ones cost more copies a batch and more buffers a request (sendmsg takes 1,024).
@@ -64,16 +63,30 @@ class Producer:
         self._idle_close_ms = idle_close_ms
         self._idle_since_ms = monotonic_ms()
         self._closed = False
+        self._metrics = SenderMetrics(self.config)
         self._accumulator = RecordAccumulator(self.config)
         self._partitioner = partitioner_of(self.config, self._accumulator)
-        self._metrics = SenderMetrics(self.config)
+        self._interceptors = ProducerInterceptors.of(self.config)
         chunk_size = min(CHUNK_SIZE, max(self.config.buffer_memory, 1))
         self._pool = BufferPool(self.config.buffer_memory, chunk_size, on_wait=self._metrics.waited_for_memory)
         self._metadata = ProducerMetadata(self.config, on_wait=self._metrics.waited_for_metadata)
         self._client = NetworkClient(self.config, self._metadata)
-        self._interceptors = ProducerInterceptors.of(self.config)
-        self._gathered = GatheredRecords(self, self.config, self._accumulator, self._client.wakeup, self._metrics)
-        records = RecordSender(self.config, serializers, self._gathered, self._metadata, self._check_topic, self._metrics)
+        wakeup = self._client.wakeup
+        appender = Appender(self.config, self._accumulator, self._pool, wakeup)
+        self._columns = ColumnSender(
+            self.config,
+            self._interceptors,
+            self._serialization,
+            self._metadata,
+            self._partitioner,
+            appender,
+            self._metrics,
+            wakeup,
+        )
+        self._gathered = GatheredRecords(self, self.config, self._accumulator, wakeup, self._metrics)
+        records = RecordSender(
+            self.config, serializers, self._gathered, self._metadata, self._metrics, wakeup, self.on_sender_thread
+        )
         self._records = InterceptedSender(self._interceptors, records) if self._interceptors else records
         self._sender = Sender(
             self.config,
@@ -85,7 +98,6 @@ class Producer:
             self._metrics,
             idle_since_ms=self._ms_until_idle_close,
         )
-        self._appender = Appender(self.config, self._accumulator, self._pool, self._sender.wakeup)
         self._sender.start()
 
     @property
@@ -115,7 +127,8 @@ class Producer:
         Waits for metadata at most max.block.ms, then MetadataTimeoutError; UsageError when the producer is closed.
         """
         self.check_usable()
-        cluster = self._cluster_with(topic, self._block_deadline())
+        deadline = time.monotonic() + self.config.max_block_ms / 1000
+        cluster = self._metadata.wait_on(topic, NO_PARTITION, deadline, self._client.wakeup)
         leaders = (cluster.leader(topic, partition) for partition in range(cluster.partition_count(topic) or 0))
         nodes = (None if leader is None else cluster.nodes.get(leader) for leader in leaders)
         return [PartitionInfo(topic, partition, node) for partition, node in enumerate(nodes)]
@@ -172,10 +185,10 @@ class Producer:
         self._check_process()
         return snapshot(self._metrics, self._client, self._metadata, self._pool)
 
-    def close(self, timeout_s: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Send what is there and end. Java's KafkaProducer.close.
 
-        timeout_s: in seconds; FlushTimeoutError after it, and what is left then fails. None: delivery.timeout.ms is the bound,
+        timeout: in seconds; FlushTimeoutError after it, and what is left then fails. None: delivery.timeout.ms is the bound,
         as no batch stays unfinished longer than that.
 
         In a delivery callback it only begins to close. A second call does nothing but wait.
@@ -187,7 +200,7 @@ class Producer:
         if self._sender.is_current_thread():
             self._sender.close()
             return
-        deadline = time.monotonic() + (TIMEOUT_MAX if timeout_s is None else timeout_s)
+        deadline = time.monotonic() + (TIMEOUT_MAX if timeout is None else timeout)
         self._gathered.close(deadline)
         self._sender.close()
         if self._sender.join(min(max(deadline - time.monotonic(), 0), TIMEOUT_MAX)):
@@ -196,7 +209,7 @@ class Producer:
         unfinished = self._accumulator.incomplete_records()
         self._abort()
         if unfinished:
-            raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout_s} s; they failed")
+            raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout} s; they failed")
 
     def _abort(self) -> None:
         """End now. What is not finished fails, and whoever waits is told."""
@@ -224,67 +237,15 @@ class Producer:
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.check_usable()
-        if not self._interceptors:
-            self._append(scope, topic, self._serialized(topic, columns))
-            return
-        columns = self._interceptors.on_send_columns(topic, columns)
-        interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
-        try:
-            columns = self._serialized(topic, columns)
-            self._append(scope, topic, columns, thunk_of=interception.thunk_of)
-        except KafkaSinkError as error:
-            interception.failed(error)
-            raise
+        with self._true_cause():
+            self._columns.append(scope, topic, columns)
 
-    def _serialized(self, topic: str, columns: RecordColumns) -> RecordColumns:
-        try:
-            return self._serialization.columns(topic, columns)
-        except SerializationError as error:
-            self._metrics.append_refused(topic, columns.num_records, error)
-            raise
-
-    def append_gathered(self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf) -> None:
-        """Of records sent one by one: serialized and intercepted already. `deadline`: of every wait."""
-        self._append(scope, topic, columns, deadline=deadline, thunk_of=thunk_of)
-
-    def _append(
-        self,
-        scope: SendScope,
-        topic: str,
-        columns: RecordColumns,
-        *,
-        deadline: float | None = None,
-        thunk_of: ThunkOf | None = None,
-    ) -> None:
-        if columns.num_records == 0:
-            return
-        try:
-            self._append_or_raise(scope, topic, columns, deadline, thunk_of)
-        except KafkaSinkError as error:
-            if deadline is None:  # single records may be tried again; they are counted where they fail
-                self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
-            # The pool and the metadata only know that they were closed; why is the producer's to say.
-            if isinstance(error, UsageError) and self.failed is not None:
-                raise self.failed from error
-            raise
-
-    def _append_or_raise(
-        self, scope: SendScope, topic: str, columns: RecordColumns, until: float | None, thunk_of: ThunkOf | None
-    ) -> None:
-        check_columns(topic, columns)
-        sizes = self._appender.sizes(scope, topic, columns)
-        deadline = self._block_deadline() if until is None else until  # one for all of its waits for metadata, as waitOnMetadata
-        cluster = self._cluster_with(topic, deadline)
-        if columns.partition is not None and int(columns.partition.max()) >= (cluster.partition_count(topic) or 0):
-            self._metadata.refresh_topic(topic, deadline, self._sender.wakeup)  # some may have been added
-            cluster = self._cluster_with(topic, deadline)
-        count = cluster.partition_count(topic)
-        assert count is not None
-        partitions = self._partitioner.partition(topic, columns, sizes, cluster)
-        self._appender.append(scope, topic, columns, sizes, partitions, count, deadline=until, thunk_of=thunk_of)
+    def append_gathered(self, scope: SendScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf) -> None:
+        with self._true_cause():
+            self._columns.append_gathered(scope, topic, columns, deadline, thunk_of)
 
     def rows_per_append(self, topic: str) -> int:
-        return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0)
+        return self._columns.rows_per_append(topic)
 
     def flush_scope(self, scope: SendScope) -> None:
         self.check_alive()
@@ -338,35 +299,15 @@ class Producer:
 
     # Inside
 
-    def _check_topic(self, topic: str, partition: int | None) -> Cluster:
-        """Wait until the topic, and the partition if one is asked for, is known."""
-        # A delivery callback runs in the thread that everybody waits for, and must not wait itself.
-        deadline = 0.0 if self.on_sender_thread() else self._block_deadline()
-        cluster = self._cluster_with(topic, deadline)
-        if partition is None or partition < (cluster.partition_count(topic) or 0):
-            return cluster
-        cluster = self._metadata.refresh_topic(topic, deadline, self._sender.wakeup)  # some may have been added
-        count = cluster.partition_count(topic) or 0
-        if partition < count:
-            return cluster
-        raise RecordError(
-            f"topic {topic}: partition is {partition}, but there are {count} partitions, 0 to {count - 1};"
-            " None lets the partitioner decide",
-            topic=topic,
-            partition=partition,
-            partition_count=count,
-        )
-
-    def _cluster_with(self, topic: str, deadline: float) -> Cluster:
-        now_ms = monotonic_ms()
-        self._metadata.add(topic, now_ms)
-        cluster = self._metadata.fetch()
-        if cluster.partition_count(topic) is not None:
-            return cluster
-        return self._metadata.wait_for_topic(topic, deadline, self._sender.wakeup)
-
-    def _block_deadline(self) -> float:
-        return time.monotonic() + self.config.max_block_ms / 1000
+    @contextmanager
+    def _true_cause(self) -> Iterator[None]:
+        """The pool and the metadata only know that they were closed; why is the producer's to say."""
+        try:
+            yield
+        except UsageError as error:
+            if self.failed is not None:
+                raise self.failed from error
+            raise
 
     def _scope_closed(self, scope: SendScope) -> None:
         if process.pid != self._pid:

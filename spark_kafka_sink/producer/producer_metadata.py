@@ -52,6 +52,18 @@ class ProducerMetadata(Metadata):
         with self._changed:
             return self.request_update_for_new_topics() if topic in self._new_topics else self.request_update()
 
+    def wait_on(self, topic: str, partition: int, deadline: float, wakeup: Callable[[], None]) -> Cluster:
+        """A cluster in which the topic has partitions, among them `partition` (NO_PARTITION: any) if asking once more makes it
+        known. Waits until `deadline`, and raises, as `wait_for_topic` does. KafkaProducer.waitOnMetadata of Java."""
+        self.add(topic, monotonic_ms())
+        cluster = self.fetch()
+        if cluster.partition_count(topic) is None:
+            cluster = self.wait_for_topic(topic, deadline, wakeup)
+        if partition >= (cluster.partition_count(topic) or 0):  # some may have been added
+            self.refresh_topic(topic, deadline, wakeup)
+            cluster = self.wait_for_topic(topic, deadline, wakeup)
+        return cluster
+
     def wait_for_topic(self, topic: str, deadline: float, wakeup: Callable[[], None]) -> Cluster:
         """A cluster in which the topic has partitions, waited for until `deadline` on time.monotonic's clock.
 

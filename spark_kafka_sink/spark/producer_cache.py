@@ -11,8 +11,8 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.producer.accumulator.send_scope import SendScope
     from spark_kafka_sink.producer.producer import Producer
-    from spark_kafka_sink.producer.send_scope import SendScope
 
 # Spark ends Python workers that were idle for about a minute; a worker that is busy with something else needs no producer
 # longer than that either. The sender's own thread does it: there is no timer here.

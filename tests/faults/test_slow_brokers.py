@@ -6,9 +6,9 @@ import itertools
 import time
 from collections.abc import Iterator
 
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.partitioners.built_in import LOAD_STATS_S
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.send_scope import SendScope
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Say
 from tests.faults.producing import numbers, one_by_one
 

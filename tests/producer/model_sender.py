@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from spark_kafka_sink.producer.batch_splitting import split
-from spark_kafka_sink.producer.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
-from spark_kafka_sink.producer.record_accumulator import Batch
-from spark_kafka_sink.producer.send_scope import SendScope
-from spark_kafka_sink.producer.sequences import PartitionSequences
+from spark_kafka_sink.producer.accumulator.batch_splitting import split
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.producer.clusters import led_by

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig, producer_config
-from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.appender import Appender
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.producer_batch import OpenBatch
-from spark_kafka_sink.producer.record_accumulator import Batch, RecordAccumulator
-from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.producer.clusters import cluster_of
 

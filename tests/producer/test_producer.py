@@ -18,8 +18,8 @@ from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.send_scope import SendScope
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
 from tests.faults.mock_cluster import MockCluster
@@ -145,7 +145,7 @@ def test_closing_sends_what_lingers(kafka: Kafka, new_topic: NewTopic) -> None:
     producer = producer_on(kafka, linger_ms=60_000)
     scope = producer.scope()
     scope.append(topic, numbered(10))
-    producer.close(timeout_s=30)
+    producer.close(timeout=30)
     assert len(read_topic(kafka.bootstrap_servers, topic)) == 10
     with pytest.raises(UsageError, match="closed"):
         scope.append(topic, numbered(1))
@@ -194,7 +194,7 @@ def test_a_scope_asks_for_rows_by_the_partitions_of_a_known_topic(many_partition
 
 def test_as_many_rows_as_a_scope_asks_for_are_encoded_at_once(many_partitions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = Mock(wraps=encode_records)
-    monkeypatch.setattr("spark_kafka_sink.producer.appender.encode_records", rounds)
+    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.appender.encode_records", rounds)
     rows = 40 * 300
     partitions = np.arange(rows, dtype=np.int32) % 300
     with Producer({"bootstrap.servers": many_partitions}) as producer, producer.scope() as scope:
@@ -248,7 +248,7 @@ def test_a_close_that_cannot_wait_fails_what_is_left() -> None:
 
     waiting = threading.Thread(target=append)
     waiting.start()
-    producer.close(timeout_s=5)
+    producer.close(timeout=5)
     waiting.join(10)
     assert isinstance(failed[0], UsageError)
 

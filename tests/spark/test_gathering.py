@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import RecordError
-from spark_kafka_sink.producer.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import gathering
 from spark_kafka_sink.spark.columns import TopicRecords

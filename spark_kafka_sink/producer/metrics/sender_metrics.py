@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.producer_batch import SealedBatch
+    from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 
 Stats = dict[str, WindowedStat]
 Snapshot = dict[str, dict[str, float]]

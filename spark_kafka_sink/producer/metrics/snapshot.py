@@ -9,7 +9,7 @@ from typing import TypedDict
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 
 ProducerMetrics = TypedDict(

@@ -17,7 +17,7 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.base64_column import base64_text
 from spark_kafka_sink.producer.serializers.binary_arrays import as_binary, checked_text, first_row, joined, text_array
 from spark_kafka_sink.producer.serializers.json_strings import quoted
-from spark_kafka_sink.producer.serializers.lists import joined_lists, list_parts, place_in_list
+from spark_kafka_sink.producer.serializers.list_columns import joined_lists, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.text import uuid_text
 from spark_kafka_sink.records.views import offsets_of
 

@@ -7,17 +7,17 @@ VARIABLE_SIZE (all others): byte 1 | int32 size | int32 length, -1 for null, and
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import OptionError, SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.binary_arrays import as_binary, binary_array, fixed_width_array, joined, null_column
+from spark_kafka_sink.producer.serializers.list_columns import joined_lists, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.primitives import (
     DoubleSerializer,
     FloatSerializer,
@@ -27,7 +27,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.producer.serializers.text import UUIDSerializer
-from spark_kafka_sink.records.views import byte_lengths, offsets_of, valid_mask
+from spark_kafka_sink.records.views import byte_lengths, valid_mask
 
 # ListSerializer.FIXED_LENGTH_SERIALIZERS: of these very classes, and not of BooleanSerializer.
 _CONSTANT_SIZE = (ShortSerializer, IntegerSerializer, FloatSerializer, LongSerializer, DoubleSerializer, UUIDSerializer)
@@ -44,12 +44,10 @@ class ListSerializer(Serializer):
     def __init__(self, inner: Serializer | None = None) -> None:
         self._inner = inner
 
-    def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
-        from spark_kafka_sink.producer.serializers.registry import inner_serializer
-
+    def complete(self, inner: Callable[[], Serializer]) -> None:
+        """Take `inner()` for the elements, if there is none."""
         if self._inner is None:
-            option = f"default.list.{'key' if is_key else 'value'}.serde.inner"
-            self._inner = inner_serializer(option, settings, is_key)
+            self._inner = inner()
 
     @property
     def inner(self) -> Serializer:
@@ -136,27 +134,6 @@ class ListSerializer(Serializer):
         if found.null_count != elements.null_count:
             raise SerializationError("an element became null, which a list has no place for")
         return found
-
-
-def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """All elements of a list column, and where each row begins among them (and the last ends); a null list has none."""
-    lengths = pc.list_value_length(column).fill_null(0).to_numpy()
-    starts = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return column.flatten(), starts
-
-
-def place_in_list(starts: NDArray[np.int64], at: int) -> tuple[int, int]:
-    """The row of element `at` of all, and its place there."""
-    row = int(np.searchsorted(starts, at, "right")) - 1
-    return row, at - int(starts[row])
-
-
-def joined_lists(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
-    """Each row's elements, one after the other: their memory, seen in longer pieces. elements: binary without nulls."""
-    return pa.Array.from_buffers(
-        pa.binary(), len(starts) - 1, [None, pa.py_buffer(offsets_of(elements)[starts]), elements.buffers()[2]]
-    )
 
 
 def _constant_column(elements: pa.Array, starts: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> pa.Array:

@@ -96,6 +96,9 @@ def _configured(
     serializer = _made(option, value, known)
     if serializer is not value:
         serializer.configure(settings, is_key)
+    if isinstance(serializer, ListSerializer):
+        option = f"default.list.{'key' if is_key else 'value'}.serde.inner"
+        serializer.complete(lambda: inner_serializer(option, settings, is_key))
     return serializer
 
 

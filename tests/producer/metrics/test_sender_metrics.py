@@ -11,8 +11,8 @@ import pytest
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.network.network_counts import NetworkCounts
+from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.producer_batch import SealedBatch
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.parts import make_parts

@@ -63,7 +63,7 @@ def test_partitions_that_the_topic_no_longer_has_are_left_out() -> None:
 
 def test_partitions_of_a_slow_broker_are_left_out_while_something_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = lingering(partitioner_availability_timeout_ms=100)
-    monkeypatch.setattr("spark_kafka_sink.producer.record_accumulator.monotonic_ms", parts.clock)
+    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.record_accumulator.monotonic_ms", parts.clock)
     batches(parts, 0, 1, 2)
     assert waiting(parts) == {0: 1, 1: 1, 2: 1}
     parts.passed_ms = 60_500
@@ -79,7 +79,7 @@ def test_partitions_of_a_slow_broker_are_left_out_while_something_waits_for_them
 
 def test_by_default_no_broker_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = lingering()
-    monkeypatch.setattr("spark_kafka_sink.producer.record_accumulator.monotonic_ms", parts.clock)
+    monkeypatch.setattr("spark_kafka_sink.producer.accumulator.record_accumulator.monotonic_ms", parts.clock)
     batches(parts, 0, 1, 2)
     parts.passed_ms = 200_000
     assert waiting(parts) == {0: 1, 1: 1, 2: 1}

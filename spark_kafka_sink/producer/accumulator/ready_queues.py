@@ -1,0 +1,112 @@
+"""Which partitions' queues may be sent, by the node that leads them, and when others will be."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable
+
+from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
+
+FOREVER_MS = 2**62
+
+
+class ReadyQueues:
+    """Three places a queue can be in: ready, lingering with its open batch, or backing off. Guarded by the accumulator's lock.
+
+    Java looks at every partition in each round of its sender. With a thousand partitions that is more than Python can afford,
+    so a queue is moved when something happens to it. The conditions are Java's (RecordAccumulator.batchReady).
+    """
+
+    def __init__(self, linger_ms: int) -> None:
+        self.cluster: Cluster | None = None
+        self._linger_ms = linger_ms
+        self._ready: dict[int | None, dict[PartitionQueue, None]] = {}  # by leader; dicts as sets that keep their order
+        self._lingering: dict[OpenBatch, None] = {}  # in the order of creation
+        self._backing_off: list[tuple[int, int, PartitionQueue]] = []
+        self._ticket = itertools.count()
+
+    def mark(self, queue: PartitionQueue) -> None:
+        """Something of the queue may be sent, unless it is muted or backs off."""
+        if not queue.muted and not queue.backing_off:
+            self._ready.setdefault(queue.leader, {})[queue] = None
+
+    def mark_if_due(self, queue: PartitionQueue) -> None:
+        """Ready again, unless all that waits is an open batch that may still linger."""
+        if queue.retries or (queue.batches and queue.batches[0] not in self._lingering):
+            self.mark(queue)
+
+    def unmark(self, queue: PartitionQueue) -> None:
+        self._ready.get(queue.leader, {}).pop(queue, None)
+
+    def of_node(self, node: int) -> dict[PartitionQueue, None]:
+        return self._ready.get(node, {})
+
+    def linger(self, batch: OpenBatch) -> None:
+        self._lingering[batch] = None
+
+    def linger_no_more(self, batch: OpenBatch) -> None:
+        self._lingering.pop(batch, None)
+
+    def lingering(self) -> list[OpenBatch]:
+        return list(self._lingering)
+
+    def back_off(self, queue: PartitionQueue, until_ms: int) -> None:
+        queue.backing_off, queue.back_off_until_ms = True, until_ms
+        self.unmark(queue)
+        heapq.heappush(self._backing_off, (until_ms, next(self._ticket), queue))
+
+    def clear(self) -> None:
+        self._ready.clear()
+        self._lingering.clear()
+        self._backing_off.clear()
+
+    def update(self, cluster: Cluster, queues: Iterable[PartitionQueue], now_ms: int, *, at_once: bool) -> None:
+        """Move what time, new metadata or (`at_once`) want of memory has made ready."""
+        if cluster is not self.cluster:
+            self._regroup(cluster, queues)
+        self._end_back_off(now_ms)
+        self._end_linger(now_ms, at_once)
+
+    def nodes(self) -> list[int]:
+        return [node for node, queues in self._ready.items() if queues and node is not None]
+
+    def leaderless_topics(self) -> set[str]:
+        return {queue.topic for queue in self._ready.get(None, ())}
+
+    def next_due_ms(self) -> int:
+        """When the next batch has lingered or the next back-off ends."""
+        due = FOREVER_MS
+        for batch in self._lingering:
+            due = batch.created_ms + self._linger_ms
+            break
+        return min(due, self._backing_off[0][0]) if self._backing_off else due
+
+    def _regroup(self, cluster: Cluster, queues: Iterable[PartitionQueue]) -> None:
+        """New metadata: queues go to their leader of today. A new leader ends a back-off, as in Java's ongoing-retry rule."""
+        self.cluster = cluster
+        ready = {queue: None for marked in self._ready.values() for queue in marked}
+        self._ready = {}
+        for queue in queues:
+            leader = cluster.leader(queue.topic, queue.partition)
+            if queue.backing_off and leader not in (queue.leader, None):
+                queue.backing_off = False
+                ready[queue] = None
+            queue.leader = leader
+        for queue in ready:
+            self.mark(queue)
+
+    def _end_back_off(self, now_ms: int) -> None:
+        while self._backing_off and self._backing_off[0][0] <= now_ms:
+            until_ms, _, queue = heapq.heappop(self._backing_off)
+            if queue.backing_off and queue.back_off_until_ms == until_ms:  # else it has ended, or another one began
+                queue.backing_off = False
+                self.mark_if_due(queue)
+
+    def _end_linger(self, now_ms: int, at_once: bool) -> None:
+        lingered = itertools.takewhile(lambda b: at_once or now_ms - b.created_ms >= self._linger_ms, self._lingering)
+        for batch in list(lingered):
+            del self._lingering[batch]
+            self.mark(batch.queue)

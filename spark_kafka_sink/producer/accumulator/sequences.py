@@ -1,0 +1,145 @@
+"""Sequence numbers of one partition: what may be sent, and when a new epoch is needed. Pure: no clock, no socket, no lock.
+
+Kafka's TransactionManager and TxnPartitionEntry do this for Java. Two differences, both for the sake of never storing a
+record twice: an epoch is bumped for one partition only (the broker checks it per partition), and a batch is renumbered only
+once the broker has said that it did not store it. A batch whose answer was lost keeps its numbers until it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerIdAndEpoch, SealedBatch
+
+# A broker remembers the last 5 batches of a producer in a partition (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
+MAX_IN_FLIGHT = 5
+MAX_EPOCH = 2**15 - 1
+
+
+class PartitionSequences:
+    """The numbering of one partition. Owned by the sender's thread.
+
+    Records are counted without bound here; the wire's 31-bit sequence is the count modulo 2**31 (SealedBatch.number), so
+    nothing here has to think of the wrap.
+    """
+
+    __slots__ = ("acked_through", "assigned", "gap", "identity", "in_flight", "known", "lost_count", "next_record")
+
+    def __init__(self, identity: ProducerIdAndEpoch) -> None:
+        self.identity = identity
+        self.next_record = 0
+        self.acked_through = 0
+        self.assigned = 0  # batches numbered under this identity
+        self.known = False  # the broker has stored a batch of this identity, and so refuses numbers that are not the next
+        self.in_flight: list[SealedBatch] = []  # sent at least once and not finished, in the order of their numbers
+        self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
+        self.lost_count = False  # the broker refused the very batch it should expect: only a new epoch helps
+
+    def may_send_new(self) -> bool:
+        """A batch that was never sent: not behind a gap, nor ahead of a retry, which the queue sees to. Nor a sixth, counted
+        from the oldest that is not finished, acked ones between included: a broker that has taken five since then would have
+        forgotten that one, and take it for new when it is sent again.
+
+        What a broker does not know the producer for goes alone: it takes any number then (ProducerAppendInfo.checkSequence), so a
+        second batch would be stored where the first was refused and sent again.
+        """
+        if self.gap:
+            return False
+        return not self.in_flight or (self.known and self.assigned - self.in_flight[0].ordinal < MAX_IN_FLIGHT)
+
+    def may_resend(self, batch: SealedBatch) -> bool:
+        """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
+        if self.gap:
+            return not batch.refused
+        return self.in_flight[0] is batch
+
+    def assign(self, batch: SealedBatch) -> None:
+        """Give a batch its numbers, at its first send."""
+        self._number(batch)
+        self.in_flight.append(batch)
+
+    def acked(self, batch: SealedBatch) -> None:
+        self.acked_through = max(self.acked_through, batch.first_record + batch.record_count)
+        self.known = True
+        self._forget(batch)
+
+    def refused(self, batch: SealedBatch) -> None:
+        """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
+        batch.refused = True
+        if batch is self.in_flight[0]:
+            self.gap = True
+            self.lost_count = self.lost_count or batch.first_record == self.acked_through
+
+    def topic_unknown(self) -> None:
+        """UNKNOWN_TOPIC_OR_PARTITION and its like: the topic may come back made anew, and know nobody."""
+        self.known = False
+
+    def lost(self, batch: SealedBatch) -> None:
+        """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
+        batch.refused = True
+        self.gap = self.lost_count = True
+
+    def dropped(self, batch: SealedBatch) -> None:
+        """Failed for good after it was sent, or expired: its numbers are never used again under this identity."""
+        self._forget(batch)
+        self.gap = True
+
+    def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
+        """Other batches take the place and the numbers of one that was not stored. Where they have fewer records than it had,
+        what was numbered behind it has to be numbered anew, or the next batch goes on where they end."""
+        place = self.in_flight.index(batch)
+        self.in_flight[place : place + 1] = parts
+        first_record, end = batch.first_record, batch.first_record + batch.record_count
+        for further, part in enumerate(parts):
+            part.number(self.identity, first_record)
+            part.ordinal = batch.ordinal + further
+            first_record += part.record_count
+        for later in self.in_flight[place + len(parts) :]:
+            later.ordinal += len(parts) - 1
+        self.assigned += len(parts) - 1
+        if end == self.next_record:
+            self.next_record = first_record
+        elif end != first_record:
+            self.gap = self.lost_count = True
+
+    def resolve(self, current: ProducerIdAndEpoch) -> bool:
+        """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own identity.
+
+        True when it is closed or there was none. False when it has to wait: for an answer, or for a fresh producer id
+        because the epoch is used up (`needs_producer_id`).
+        """
+        if not self.gap:
+            return True
+        if any(batch.on_wire or not batch.refused for batch in self.in_flight):
+            return False
+        expected = self.in_flight[0].first_record if self.in_flight else self.next_record
+        if self.lost_count or expected != self.acked_through:
+            if self.needs_producer_id(current):
+                return False
+            self._start_again(current)
+        self.gap = self.lost_count = False
+        return True
+
+    def needs_producer_id(self, current: ProducerIdAndEpoch) -> bool:
+        return self.gap and self.identity.epoch == MAX_EPOCH and current.producer_id == self.identity.producer_id
+
+    def _start_again(self, current: ProducerIdAndEpoch) -> None:
+        if current.producer_id != self.identity.producer_id:
+            self.identity = current
+        else:
+            self.identity = ProducerIdAndEpoch(self.identity.producer_id, self.identity.epoch + 1)
+        self.next_record = self.acked_through = self.assigned = 0
+        self.known = False
+        for batch in self.in_flight:
+            self._number(batch)
+            batch.refused = False
+
+    def _number(self, batch: SealedBatch) -> None:
+        batch.number(self.identity, self.next_record)
+        batch.ordinal = self.assigned
+        self.next_record += batch.record_count
+        self.assigned += 1
+
+    def _forget(self, batch: SealedBatch) -> None:
+        if batch.first_record != NO_SEQUENCE and batch in self.in_flight:
+            self.in_flight.remove(batch)

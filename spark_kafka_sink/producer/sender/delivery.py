@@ -1,0 +1,301 @@
+"""What becomes of a batch once its answer, or the end of its time, is there."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
+from spark_kafka_sink.producer.sender.rejected_records import others, rejected
+from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+
+log = logging.getLogger(__name__)
+
+
+class Delivery:
+    """Ends a batch's journey: acked, failed, expired, or back into its queue. Used by the sender's thread only."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        pool: BufferPool,
+        why_unsent: Callable[[int | None], str],
+        metrics: SenderMetrics,
+    ) -> None:
+        """`why_unsent`: what keeps a node (None: no leader) from taking requests, for error texts."""
+        self._why_unsent = why_unsent
+        self._config = config
+        self._accumulator = accumulator
+        self._pool = pool
+        self._metrics = metrics
+        self._gaps: set[PartitionQueue] = set()
+
+    def answered(self, answers: Iterable[BatchAnswer], now_ms: int) -> list[tuple[SealedBatch, PartitionProduceResponse, Action]]:
+        """Do what each answer's code asks for; returned is what was not delivered, for what concerns more than the batch."""
+        acks: list[tuple[SealedBatch, PartitionProduceResponse]] = []
+        others = []
+        for batch, answer in answers:
+            batch.on_wire = False
+            action = self._action(batch, answer)
+            if action is Action.DELIVERED and not batch.done:
+                acks.append((batch, answer))
+            else:
+                others.append((batch, answer, action))
+        self._acked(acks, now_ms)  # first: a failure wakes the task, and its error says how much was acked
+        for batch, answer, action in others:
+            if batch.done:  # it expired while in flight; only the sequence numbers still care
+                self._settle_expired(batch, action)
+            else:
+                self._refused(batch, answer, action, now_ms)
+            self._settled(batch.queue)
+        return others
+
+    def _action(self, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
+        action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
+        if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
+            return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
+        if action is Action.SPLIT and batch.record_count == 1:
+            return Action.FAIL
+        if action is Action.REJECTED and not rejected(batch, answer):
+            return Action.FAIL
+        return action
+
+    def expire(self, now_ms: int) -> None:
+        """Fail what is older than delivery.timeout.ms, sent or not."""
+        for batch in self._accumulator.expired(now_ms):
+            self._accumulator.remove(batch)
+            error = self._timeout_error(batch, now_ms)
+            if isinstance(batch, OpenBatch):
+                self._report_failure(batch, error)
+                batch.memory.give_back(self._pool)
+            elif batch.on_wire:
+                self._report_failure(batch, error)
+                batch.done = True
+            else:
+                self._drop(batch, error)
+            self._settled(batch.queue)
+
+    def resolve_gaps(self, identity: ProducerIdAndEpoch) -> bool:
+        """Start new epochs where the numbering broke and nothing is in flight any more. True: one needs a fresh producer id."""
+        waiting = False
+        for queue in list(self._gaps):
+            assert queue.sequences is not None
+            if queue.sequences.resolve(identity):
+                self._gaps.discard(queue)
+                self._accumulator.answered(queue)
+            else:
+                waiting = waiting or queue.sequences.needs_producer_id(identity)
+        return waiting
+
+    def _settled(self, queue: PartitionQueue) -> None:
+        """Something in flight is over: remember a gap in the numbers, and let go what it held back."""
+        if queue.sequences is not None and queue.sequences.gap:
+            self._gaps.add(queue)
+        self._accumulator.answered(queue)
+
+    def fail_all(self, error: KafkaSinkError) -> None:
+        """The producer is at its end, and its connections are closed: fail everything and give the memory back."""
+        for batch in self._accumulator.abort_all():
+            writing = isinstance(batch, OpenBatch) and batch.writing  # the append's thread ends it (Appender._append_from)
+            if isinstance(batch, OpenBatch) or not batch.done:
+                self._report_failure(batch, error, tell=not writing)
+            if not writing:
+                batch.memory.give_back(self._pool)
+
+    def _acked(self, acks: Sequence[tuple[SealedBatch, PartitionProduceResponse]], now_ms: int) -> None:
+        """All at once: with 1,000 partitions an answer has some 40 of them, and a lock or two for each was most of the cost."""
+        by_scope: dict[SendScope, list[tuple[SealedBatch, int]]] = {}
+        for batch, answer in acks:
+            batch.done = True
+            if batch.result is not None:
+                batch.result.acked(answer.base_offset, answer.log_append_time_ms)
+            sequences = batch.queue.sequences
+            if sequences is not None:
+                sequences.acked(batch)
+            scope = batch.scope  # read once: a discard in the task's thread sets it to None
+            if scope is not None:
+                by_scope.setdefault(scope, []).append((batch, answer.base_offset))
+        for scope, own in by_scope.items():
+            scope.batches_acked(own, now_ms)
+        self._accumulator.acked([batch for batch, _ in acks])
+        for batch, _ in acks:
+            batch.free(self._pool)
+
+    def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
+        name = error_facts(answer.error_code).name
+        batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
+        again = action in _AGAIN and self._may_retry(batch, now_ms)
+        scope = batch.scope
+        if scope is not None:
+            scope.batch_refused(name, again=again)
+        if action is Action.SPLIT:
+            self._split(batch)
+            return
+        if action is Action.REJECTED:
+            self._reject(batch, answer)
+            return
+        if not again:
+            late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
+            self._drop(batch, self._failure(batch, answer, batch.record_count, late))
+            return
+        self._metrics.retried(batch.queue.topic, batch.record_count)
+        _AGAIN[action](batch)
+        self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch))
+
+    def _split(self, batch: SealedBatch) -> None:
+        """Sender.completeBatch and RecordAccumulator.splitAndReenqueue of Java: what was too large goes on in parts, whose age is
+        its own but whose attempts are none.
+
+        As in Java that is taken to be true of earlier attempts too: a batch that was stored although its answer was lost would
+        be stored again if the topic's max.message.bytes were lowered before its retry.
+        """
+        parts = split(batch, self._accumulator.too_large(batch), self._pool)
+        if batch.result is not None:
+            results = batch.result.split([part.record_count for part in parts])
+            for part, result in zip(parts, results, strict=True):
+                part.result = result
+        self._replace(batch, parts)
+        self._metrics.batch_split()
+        log.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
+
+    def _reject(self, batch: SealedBatch, answer: PartitionProduceResponse) -> None:
+        """The records that the answer names fail. The others go on without them, in their place, with the batch's age and no
+        attempts: it was not stored. (As in `_split` that is taken to be true of earlier attempts too.)"""
+        errors = rejected(batch, answer)
+        if len(errors) == batch.record_count:
+            if batch.result is not None:
+                batch.result.without(errors, batch.record_count)
+            self._drop(batch, self._failure(batch, answer, batch.record_count))
+            return
+        (rest,) = rebuild(batch, [others(batch, errors)], self._pool)
+        if batch.result is not None:
+            rest.result = batch.result.without(errors, batch.record_count)
+        scope, error = batch.scope, self._failure(batch, answer, len(errors))
+        self._replace(batch, [rest])
+        self._metrics.failed(batch.queue.topic, len(errors))
+        log.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
+        if scope is not None:
+            scope.records_failed(len(errors), error)
+
+    def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
+        """Others have its records now, in its place."""
+        if batch.queue.sequences is None:
+            for part in parts:
+                part.number(NO_PRODUCER, 0)
+        else:
+            batch.queue.sequences.replaced(batch, parts)
+        self._accumulator.replace(batch, parts)
+        batch.free(self._pool)
+
+    def _may_retry(self, batch: SealedBatch, now_ms: int) -> bool:
+        return batch.attempts <= self._config.retries and not self._is_late(batch, now_ms)
+
+    def _is_late(self, batch: SealedBatch, now_ms: int) -> bool:
+        return now_ms - batch.created_ms >= self._config.delivery_timeout_ms
+
+    def _back_off_ms(self, batch: SealedBatch) -> int:
+        """Exponential with 20 % jitter up to retry.backoff.max.ms, as Java's ExponentialBackoff (KIP-580)."""
+        step = self._config.retry_backoff_ms * 2 ** min(batch.attempts - 1, 32)
+        return int(min(step, self._config.retry_backoff_max_ms) * random.uniform(0.8, 1.2))
+
+    def _settle_expired(self, batch: SealedBatch, action: Action) -> None:
+        sequences = batch.queue.sequences
+        if sequences is not None:
+            if action is Action.DELIVERED:
+                sequences.acked(batch)
+            else:
+                sequences.dropped(batch)
+        batch.free(self._pool)
+
+    def _drop(self, batch: SealedBatch, error: KafkaSinkError) -> None:
+        if batch.queue.sequences is not None:
+            batch.queue.sequences.dropped(batch)
+        self._report_failure(batch, error)
+        self._finish(batch)
+
+    def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True) -> None:
+        if tell:
+            batch.failed(error)
+        log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
+        self._metrics.failed(batch.queue.topic, batch.record_count)
+        scope = batch.scope
+        if scope is not None:
+            scope.batch_failed(batch.record_count, error)
+
+    def _finish(self, batch: SealedBatch) -> None:
+        batch.done = True
+        self._accumulator.remove(batch)
+        batch.free(self._pool)
+
+    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> KafkaSinkError:
+        """Of `count` of its records; `more` is the text's end."""
+        queue, code = batch.queue, answer.error_code
+        refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
+        of = f" of {batch.record_count}" if count < batch.record_count else ""
+        what = f"topic {queue.topic} partition {queue.partition}: {count}{of} records refused: {batch.last_error}"
+        parts = [what, *refused]
+        if code in ADVICE:
+            parts.append(ADVICE[code])
+        if batch.attempts > 1:
+            parts.append(f"tried {batch.attempts} times")
+        name = error_facts(code).name
+        return BrokerError("; ".join(parts) + more, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
+
+    def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
+        queue = batch.queue
+        tried = self._what_was_tried(batch)
+        return DeliveryTimeoutError(
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records not acked within"
+            f" delivery.timeout.ms ({now_ms - batch.created_ms} ms passed); {tried}",
+            topic=queue.topic,
+            partition=queue.partition,
+        )
+
+    def _what_was_tried(self, batch: Batch) -> str:
+        if isinstance(batch, OpenBatch) or not batch.attempts:
+            never = "never sent"
+            if isinstance(batch, SealedBatch) and batch.last_error:
+                never = f"split after {batch.last_error} and not sent since"
+            return f"{never}: {self._why_unsent(batch.queue.leader)}"
+        last = batch.last_error or "no answer yet"
+        return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
+
+
+def _plain_retry(batch: SealedBatch) -> None:
+    """The numbers stay as they are."""
+
+
+def _topic_unknown(batch: SealedBatch) -> None:
+    if batch.queue.sequences is not None:
+        batch.queue.sequences.topic_unknown()
+
+
+def _out_of_order(batch: SealedBatch) -> None:
+    if batch.queue.sequences is not None:
+        batch.queue.sequences.refused(batch)
+
+
+def _producer_lost(batch: SealedBatch) -> None:
+    if batch.queue.sequences is not None:
+        batch.queue.sequences.lost(batch)
+
+
+_AGAIN: dict[Action, Callable[[SealedBatch], None]] = {
+    Action.RETRY: _plain_retry,
+    Action.TOPIC_UNKNOWN: _topic_unknown,
+    Action.OUT_OF_ORDER: _out_of_order,
+    Action.PRODUCER_LOST: _producer_lost,
+}

@@ -1,0 +1,136 @@
+"""The future that `Producer.send` returns, and the thunk that completes a batch's share of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
+from spark_kafka_sink.producer.accumulator.produce_result import NO_TIMESTAMP
+from spark_kafka_sink.producer.producer_record import RecordMetadata, nowhere
+from spark_kafka_sink.producer.report import NO_OFFSET
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+    from spark_kafka_sink.producer.single_records.record_scope import RecordScope
+
+log = logging.getLogger(__name__)
+
+OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
+
+
+class RecordFuture:
+    """What becomes of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
+
+    Written by who sends: the thread that appends the record to a batch sets `_result` and `_index` once, before the batch can be
+    sent. A record that never got into a batch has an `error` of its own instead.
+    """
+
+    __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_scope", "_timestamp", "_value_size")
+
+    def __init__(
+        self,
+        scope: RecordScope,
+        timestamp: int,
+        key_size: int,
+        value_size: int,
+        callback: OnDelivery | None,
+    ) -> None:
+        self._scope = scope
+        self._timestamp = timestamp
+        self._key_size = key_size
+        self._value_size = value_size
+        self._callback = callback
+        self._result: ProduceResult | None = None
+        self._index = 0
+        self._error: KafkaSinkError | None = None
+
+    def done(self) -> bool:
+        """Whether the record was acked or failed (and its callback has run)."""
+        return self._error is not None or (self._result is not None and self._result.done)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record was stored, waited for at most `timeout` seconds.
+
+        Raises what the record failed with; ResultTimeoutError when nothing is known in time; UsageError in a forked child and
+        in a delivery callback, where waiting would be for ever. Without a timeout delivery.timeout.ms is the bound.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
+        """Why the record failed, None if it was acked. Waits at most `timeout` seconds, and raises, as `result` does."""
+        if not self.done():
+            self._scope.wait_until(self.done, timeout, self._late)
+        return self._error or (None if self._result is None else self._result.error)
+
+    def _late(self, waited_s: float) -> ResultTimeoutError:
+        where = "not yet in a batch" if self._result is None else f"in a batch for partition {self._result.partition}"
+        return ResultTimeoutError(
+            f"topic {self._scope.topic}: nothing is known of the record after {waited_s:.1f} s, {where}; it may yet be delivered",
+            topic=self._scope.topic,
+        )
+
+    def _metadata(self) -> RecordMetadata:
+        result = self._result
+        if result is None:
+            return nowhere(self._scope.topic, key_size=self._key_size, value_size=self._value_size)
+        if result.error is not None:
+            return nowhere(self._scope.topic, result.partition, self._key_size, self._value_size)
+        offset = NO_OFFSET if result.base_offset == NO_OFFSET else result.base_offset + self._index
+        timestamp = self._timestamp if result.log_append_time == NO_TIMESTAMP else result.log_append_time
+        return RecordMetadata(self._scope.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
+
+    # Who sends
+
+    @property
+    def assigned(self) -> bool:
+        """Whether the record is in a batch, whatever becomes of that."""
+        return self._result is not None
+
+    def fail(self, error: KafkaSinkError) -> None:
+        """The record gets into no batch. Its callback runs in this thread, before anybody who waits goes on."""
+        self._call(error)
+        self._error = error
+
+    def complete(self) -> None:
+        """The batch has its outcome."""
+        assert self._result is not None
+        self._call(self._result.error)
+
+    def _call(self, error: KafkaSinkError | None) -> None:
+        callback, self._callback = self._callback, None
+        if callback is None:
+            return
+        try:
+            callback(self._metadata(), error)
+        except Exception:
+            log.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
+
+
+class RecordThunk:
+    """Futures of records that lie one after the other in a batch. `callbacks`: whether any of them has one."""
+
+    __slots__ = ("_callbacks", "_futures", "count")
+
+    def __init__(self, futures: Sequence[RecordFuture], *, callbacks: bool) -> None:
+        self._futures = futures
+        self._callbacks = callbacks
+        self.count = len(futures)
+
+    def assigned(self, result: ProduceResult, first: int) -> None:
+        for index, future in enumerate(self._futures, first):
+            future._result = result
+            future._index = index
+
+    def completed(self, result: ProduceResult, first: int) -> None:
+        if self._callbacks:
+            for future in self._futures:
+                future.complete()
+
+    def split(self, count: int) -> tuple[RecordThunk, RecordThunk]:
+        head, tail = self._futures[:count], self._futures[count:]
+        return RecordThunk(head, callbacks=self._callbacks), RecordThunk(tail, callbacks=self._callbacks)

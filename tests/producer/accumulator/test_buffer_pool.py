@@ -1,0 +1,261 @@
+"""BufferPool: bounded, first come first served, every wait ends. Any history of it: test_buffer_pool_model.py."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, UsageError
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk, SharedChunks
+
+CHUNK = 64
+FOREVER = 30.0
+
+
+def soon() -> float:
+    return time.monotonic() + FOREVER
+
+
+class Appenders:
+    """Threads that allocate; each is in the pool's queue when `start` returns, so their order is known."""
+
+    def __init__(self, pool: BufferPool) -> None:
+        self.pool = pool
+        self.threads = ThreadPoolExecutor(8)
+
+    def start(self, n_chunks: int) -> Future[list[Chunk]]:
+        queued = self.pool.queued()
+        future = self.threads.submit(self.pool.allocate, n_chunks, soon())
+        until(lambda: self.pool.queued() == queued + 1)
+        return future
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for another thread to get somewhere."""
+    deadline = soon()
+    while not true():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.0005)
+
+
+@pytest.fixture
+def pool() -> BufferPool:
+    return BufferPool(4 * CHUNK, CHUNK)
+
+
+@pytest.fixture
+def appenders(pool: BufferPool) -> Any:
+    appenders = Appenders(pool)
+    yield appenders
+    pool.close()
+    appenders.threads.shutdown()
+
+
+def take(pool: BufferPool, n_chunks: int) -> list[Chunk]:
+    chunks = pool.try_allocate(n_chunks)
+    assert chunks is not None
+    return chunks
+
+
+def test_chunks_are_writable_memory_of_one_size(pool: BufferPool) -> None:
+    chunks = take(pool, 3)
+    memory = [chunk.memory for chunk in chunks]
+    assert [(len(m), m.readonly, m.format, m.ndim) for m in memory] == [(CHUNK, False, "B", 1)] * 3
+    assert pool.available == CHUNK
+
+
+def test_chunks_are_made_when_first_needed_and_then_used_again(pool: BufferPool) -> None:
+    first = take(pool, 1)
+    memory = first[0].memory
+    pool.deallocate(first)
+    assert take(pool, 1)[0].memory is memory
+
+
+def test_a_chunk_that_is_lent_keeps_no_memory_of_its_own(pool: BufferPool) -> None:
+    (chunk,) = take(pool, 1)
+    memory = chunk.memory
+    chunk.lend()
+    assert chunk.memory is not memory
+
+
+def test_shared_chunks_come_back_from_their_last_user(pool: BufferPool) -> None:
+    shared = SharedChunks()
+    shared.lend(take(pool, 3))
+    shared.users = 2
+    pool.leave(shared)
+    assert pool.available == CHUNK
+    pool.leave(shared)
+    assert pool.available == 4 * CHUNK
+
+
+def test_more_than_is_there_can_be_overdrawn_and_the_total_is_as_before_when_it_is_given_back(pool: BufferPool) -> None:
+    held, more = take(pool, 4), pool.overdraw(2)
+    assert (len(more), pool.available) == (2, 0)
+    pool.deallocate(held[:2])
+    assert (pool.available, pool.try_allocate(1)) == (0, None)
+    pool.deallocate(held[2:] + more)
+    assert pool.available == 4 * CHUNK
+    take(pool, 4)
+    assert pool.try_allocate(1) is None
+
+
+def test_total_that_is_no_multiple_of_a_chunk_is_never_exceeded() -> None:
+    pool = BufferPool(3 * CHUNK - 1, CHUNK)
+    assert pool.capacity == 2
+    take(pool, 2)
+    assert pool.try_allocate(1) is None
+
+
+def test_nothing_can_be_had_at_once_from_a_pool_that_is_used_up(pool: BufferPool) -> None:
+    take(pool, 3)
+    assert pool.try_allocate(2) is None
+    assert pool.available == CHUNK
+
+
+def test_no_chunks_can_always_be_had(pool: BufferPool) -> None:
+    take(pool, 4)
+    assert pool.try_allocate(0) == []
+
+
+def test_more_than_the_whole_pool_is_refused_at_once(pool: BufferPool) -> None:
+    for ask in (pool.try_allocate, lambda n: pool.allocate(n, soon())):
+        with pytest.raises(RecordTooLargeError, match=r"buffer\.memory: 320 bytes are needed at once, but all of it is 256"):
+            ask(5)
+
+
+def test_the_deadline_ends_a_wait_with_what_was_free(pool: BufferPool) -> None:
+    take(pool, 3)
+    with pytest.raises(
+        BufferExhaustedError, match=r"128 bytes did not become free .* \(64 of 256 bytes are free, 0 appends wait before"
+    ):
+        pool.allocate(2, time.monotonic())
+    assert pool.queued() == 0
+    assert pool.try_allocate(1) is not None
+
+
+def test_a_deadline_far_away_is_no_error(pool: BufferPool, appenders: Appenders) -> None:
+    held = take(pool, 4)
+    waiting = appenders.threads.submit(pool.allocate, 1, time.monotonic() + 2**62)
+    until(lambda: pool.queued() == 1)
+    pool.deallocate(held)
+    assert len(waiting.result(FOREVER)) == 1
+
+
+def test_a_waiter_gets_what_comes_back(pool: BufferPool, appenders: Appenders) -> None:
+    held = take(pool, 4)
+    waiting = appenders.start(2)
+    pool.deallocate(held[:1])
+    assert not waiting.done()
+    pool.deallocate(held[1:2])
+    assert waiting.result(FOREVER) == held[:2]
+    assert pool.available == 0
+
+
+def test_a_small_request_does_not_overtake_a_large_one(pool: BufferPool, appenders: Appenders) -> None:
+    held = take(pool, 4)
+    large, small = appenders.start(3), appenders.start(1)
+    pool.deallocate(held[:2])
+    assert pool.queued() == 2
+    pool.deallocate(held[2:3])
+    assert len(large.result(FOREVER)) == 3
+    assert pool.queued() == 1
+    pool.deallocate(held[3:])
+    assert len(small.result(FOREVER)) == 1
+
+
+def test_a_newcomer_does_not_overtake_who_waits(pool: BufferPool, appenders: Appenders) -> None:
+    held = take(pool, 4)
+    appenders.start(3)
+    pool.deallocate(held[:2])
+    assert pool.try_allocate(1) is None
+    with pytest.raises(BufferExhaustedError, match="1 appends wait before"):
+        pool.allocate(1, time.monotonic())
+
+
+def test_several_waiters_are_served_by_one_return(pool: BufferPool, appenders: Appenders) -> None:
+    held = take(pool, 4)
+    waiting = [appenders.start(n) for n in (1, 2, 1)]
+    pool.deallocate(held)
+    assert [len(w.result(FOREVER)) for w in waiting] == [1, 2, 1]
+    assert pool.available == 0
+
+
+def test_a_waiter_that_gives_up_makes_way(pool: BufferPool, appenders: Appenders) -> None:
+    held = take(pool, 4)
+    giving_up = appenders.threads.submit(pool.allocate, 4, time.monotonic() + 0.2)
+    until(lambda: pool.queued() == 1)
+    behind = appenders.start(1)
+    pool.deallocate(held[:1])
+    with pytest.raises(BufferExhaustedError):
+        giving_up.result(FOREVER)
+    assert behind.result(FOREVER) == held[:1]
+
+
+def test_an_interrupted_waiter_loses_neither_its_place_nor_memory(pool: BufferPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = take(pool, 2)
+
+    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+    def served_then_interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+        pool.deallocate(held)
+        raise KeyboardInterrupt
+
+    for wait in (interrupted, served_then_interrupted):
+        monkeypatch.setattr(threading.Event, "wait", wait)
+        with pytest.raises(KeyboardInterrupt):
+            pool.allocate(4, soon())
+        assert pool.queued() == 0
+    assert pool.available == pool.total
+    assert len(take(pool, 4)) == 4
+
+
+def test_close_wakes_who_waits(pool: BufferPool, appenders: Appenders) -> None:
+    take(pool, 4)
+    waiting = [appenders.start(1), appenders.start(4)]
+    pool.close()
+    for waiter in waiting:
+        with pytest.raises(UsageError, match="closed"):
+            waiter.result(FOREVER)
+
+
+def test_a_closed_pool_gives_nothing_and_takes_everything_back(pool: BufferPool) -> None:
+    held = take(pool, 2)
+    pool.deallocate(take(pool, 1))
+    pool.close()
+    for ask in (pool.try_allocate, lambda n: pool.allocate(n, soon())):
+        with pytest.raises(UsageError, match="closed"):
+            ask(1)
+    pool.deallocate(held)
+    assert pool.available == pool.total
+    pool.close()
+
+
+def test_more_given_back_than_was_allocated_is_an_error(pool: BufferPool) -> None:
+    chunks = take(pool, 2)
+    pool.deallocate(chunks)
+    with pytest.raises(UsageError, match="given back"):
+        pool.deallocate(chunks)
+
+
+def test_many_threads_never_share_a_chunk_and_lose_none() -> None:
+    pool = BufferPool(8 * CHUNK, CHUNK)
+
+    def work(number: int) -> int:
+        for turn in range(100):
+            chunks = pool.allocate(1 + (number + turn) % 5, soon())
+            for chunk in chunks:
+                chunk.memory[:] = bytes([number]) * CHUNK
+            if any(bytes(chunk.memory) != bytes([number]) * CHUNK for chunk in chunks):
+                return -1
+            pool.deallocate(chunks)
+        return number
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(work, range(6))) == list(range(6))
+    assert (pool.available, pool.queued()) == (pool.total, 0)

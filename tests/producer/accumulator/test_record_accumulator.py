@@ -1,0 +1,318 @@
+"""What makes a partition's batches ready, and what one drain takes: Java's conditions, one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.producer.accumulator import appender
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
+from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.encoder import encode_records
+from tests.producer.clusters import cluster_of
+from tests.producer.parts import Parts, make_parts
+
+HOUR_MS = 3_600_000
+
+
+def lingering(**settings: int) -> Parts:
+    """Batches that stay open for an hour unless something else makes them ready."""
+    return make_parts(linger_ms=HOUR_MS, delivery_timeout_ms=10 * HOUR_MS, **settings)
+
+
+def sealed(parts: Parts, batch: Batch) -> SealedBatch:
+    assert isinstance(batch, OpenBatch)
+    result = SealedBatch(batch, Codec.NONE, 0)
+    result.number(NO_PRODUCER, 0)
+    result.sent_to = batch.queue.leader
+    parts.accumulator.sealed(batch, result)
+    return result
+
+
+def partitions(batches: list[Batch]) -> list[int]:
+    return [batch.queue.partition for batch in batches]
+
+
+def test_an_open_batch_waits_for_linger_ms() -> None:
+    parts = make_parts(linger_ms=1000)
+    parts.append(parts.scope(), [b"x"], [0])
+    assert parts.ready_nodes() == []
+    parts.passed_ms = 1001
+    assert parts.ready_nodes() == [0]
+
+
+def test_the_next_check_is_when_the_oldest_batch_has_lingered() -> None:
+    parts = make_parts(linger_ms=1000)
+    parts.append(parts.scope(), [b"x"], [0])
+    check = parts.accumulator.ready(parts.cluster, parts.clock())
+    assert 900 <= check.next_check_ms <= 1000
+
+
+def test_a_full_batch_is_ready_at_once() -> None:
+    parts = lingering(batch_size=1000)
+    scope = parts.scope()
+    parts.append(scope, [b"x" * 100] * 6, [0] * 6)
+    assert parts.ready_nodes() == []
+    parts.append(scope, [b"y" * 100] * 4, [0] * 4)
+    assert parts.ready_nodes() == [0]
+    (full,) = parts.drain()
+    assert 6 < full.record_count < 10
+    assert parts.drain() == []
+
+
+def test_a_batch_without_room_for_another_row_is_full() -> None:
+    parts = lingering(batch_size=300)
+    parts.append(parts.scope(), [b"x" * 200], [0])
+    assert len(parts.drain()) == 1
+
+
+def test_another_scopes_append_makes_the_first_ones_batch_ready() -> None:
+    parts = lingering()
+    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.scope(), [b"y"], [0])
+    assert len(parts.drain()) == 1
+
+
+def test_a_batch_that_another_scope_began_during_an_append_is_closed_by_it_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = lingering()
+    others = [parts.scope()]
+
+    def encode(*columns: Any) -> Any:
+        while others:
+            parts.append(others.pop(), [b"y"], [0])
+        return encode_records(*columns)
+
+    monkeypatch.setattr(appender, "encode_records", encode)
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    (closed,) = parts.drain()
+    assert closed.scope is not scope
+    assert parts.drain() == []  # the other one lingers
+
+
+def test_when_an_append_waits_for_memory_every_partition_is_ready() -> None:
+    parts = lingering()
+    parts.append(parts.scope(), [b"x", b"y"], [0, 1])
+    parts.accumulator.memory_waiters = 1
+    assert partitions(parts.drain()) == [0, 1]
+
+
+def test_a_flush_makes_its_own_scopes_batches_ready_and_no_others() -> None:
+    parts = lingering()
+    mine, other = parts.scope(), parts.scope()
+    parts.append(mine, [b"x"], [0])
+    parts.append(other, [b"y"], [1])
+    parts.accumulator.flush(mine)
+    assert partitions(parts.drain()) == [0]
+
+
+def test_a_closing_accumulator_has_everything_ready() -> None:
+    parts = lingering()
+    parts.append(parts.scope(), [b"x"], [0])
+    parts.accumulator.closed = True
+    assert partitions(parts.drain()) == [0]
+
+
+def test_a_partition_without_a_leader_is_reported_and_goes_out_when_it_has_one() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.cluster = cluster_of({"t": 1}, leaderless={("t", 0)})
+    parts.append(parts.scope(), [b"x"], [0], count=1)
+    check = parts.accumulator.ready(parts.cluster, parts.clock())
+    assert check.nodes == []
+    assert check.unknown_leader_topics == {"t"}
+    parts.cluster = cluster_of({"t": 1})
+    assert partitions(parts.drain()) == [0]
+
+
+def test_a_drain_takes_one_batch_per_partition_up_to_the_request_size_and_goes_on_with_the_others() -> None:
+    parts = make_parts(linger_ms=0, batch_size=300)
+    parts.append(parts.scope(), [b"x" * 200] * 6, [0, 0, 1, 1, 2, 2])
+    first = parts.drain(max_size=500)
+    assert partitions(first) == [0, 1]
+    assert partitions(parts.drain(max_size=500)) == [2, 0]
+    assert partitions(parts.drain(max_size=500)) == [1, 2]
+
+
+def test_batches_that_are_still_to_be_compressed_count_as_much_as_the_last_ones_had_when_they_were() -> None:
+    parts = make_parts(linger_ms=0, batch_size=300)
+    parts.append(parts.scope(), [b"x" * 200] * 4, [0, 1, 2, 3])
+    parts.ready_nodes()
+    assert partitions(parts.accumulator.drain(0, 500, lambda batch: 0.7 * batch.size)) == [0, 1, 2]
+
+
+def test_a_batch_over_the_request_size_goes_alone() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x" * 5000, b"y"], [0, 1])
+    assert partitions(parts.drain(max_size=100)) == [0]
+
+
+def test_a_batch_that_is_being_written_to_is_not_taken_until_the_append_ends() -> None:
+    parts = make_parts(linger_ms=0)
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    batch = parts.accumulator.queues("t")[0].open
+    assert batch is not None
+    batch.writing = True
+    assert parts.drain() == []
+    batch.writing = False
+    parts.accumulator.undefer(scope.deferred)
+    assert parts.drain() == [batch]
+
+
+def test_a_retry_waits_for_its_back_off_and_then_goes_first() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    retry = sealed(parts, parts.drain()[0])
+    parts.accumulator.reenqueue(retry, parts.clock() + 500)
+    assert parts.drain() == []
+    parts.passed_ms = 501
+    assert parts.drain() == [retry]
+
+
+def test_a_new_leader_ends_a_back_off() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x"], [0])
+    retry = sealed(parts, parts.drain()[0])
+    parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    assert parts.ready_nodes() == [1]
+
+
+def test_a_batch_refused_by_a_leader_of_the_past_goes_to_the_new_one_at_once() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x"], [0])
+    retry = sealed(parts, parts.drain()[0])
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    assert parts.ready_nodes() == []
+    parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
+    assert parts.ready_nodes() == [1]
+
+
+def test_a_back_off_that_ended_early_does_not_end_the_next_one() -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x"], [0])
+    retry = sealed(parts, parts.drain()[0])
+    parts.accumulator.reenqueue(retry, parts.clock() + 100)
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    assert parts.ready_nodes() == [1]
+    assert parts.accumulator.drain(1, 2**31) == [retry]
+    retry.sent_to = 1
+    parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
+    parts.passed_ms = 101
+    assert parts.ready_nodes() == []
+
+
+def test_queues_that_wait_for_answers_do_not_hide_one_that_can_go() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    scope = parts.scope()
+    for partition in range(20):
+        parts.append(scope, [b"x" * 80], [partition])
+    for partition in range(19):
+        queue = parts.accumulator.queues("t")[partition]
+        queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
+        queue.sequences.gap = True
+    assert partitions(parts.drain()) == [19]
+
+
+def test_a_muted_partition_is_not_ready_until_it_is_unmuted() -> None:
+    parts = make_parts(linger_ms=0)
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    queue = parts.accumulator.queues("t")[0]
+    parts.accumulator.mute(queue)
+    assert parts.drain() == []
+    parts.accumulator.unmute(queue)
+    assert len(parts.drain()) == 1
+
+
+def test_a_lingered_batch_that_sequences_hold_back_goes_out_after_the_answer() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    queue = parts.accumulator.queues("t")[0]
+    queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
+    first = sealed(parts, parts.drain()[0])
+    queue.sequences.assign(first)
+    first.on_wire = True
+    assert parts.drain() == []  # the first of an identity goes alone
+    queue.sequences.acked(first)
+    parts.accumulator.answered(queue)
+    assert partitions(parts.drain()) == [0]
+
+
+def test_nothing_new_goes_to_a_new_leader_before_the_old_one_has_answered() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    queue = parts.accumulator.queues("t")[0]
+    queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
+    queue.sequences.known = True
+    first = sealed(parts, parts.drain()[0])
+    queue.sequences.assign(first)
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    parts.ready_nodes()
+    assert parts.accumulator.drain(1, 2**31) == []
+    queue.sequences.acked(first)
+    parts.accumulator.answered(queue)
+    parts.ready_nodes()
+    assert partitions(parts.accumulator.drain(1, 2**31)) == [0]
+
+
+def test_retries_go_in_the_order_of_their_numbers_whatever_order_they_come_back_in() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    parts.append(parts.scope(), [b"x" * 80] * 3, [0] * 3)
+    batches = [sealed(parts, parts.drain()[0]) for _ in range(3)]
+    for number, batch in enumerate(batches):
+        batch.first_record = number
+    for batch in (batches[2], batches[0], batches[1]):
+        parts.accumulator.reenqueue(batch, 0)
+    assert parts.accumulator.queues("t")[0].retries == batches
+
+
+def test_what_is_older_than_the_delivery_timeout_expires_oldest_first_sent_or_not() -> None:
+    parts = make_parts(linger_ms=0, request_timeout_ms=500, delivery_timeout_ms=1000)
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    sent = sealed(parts, parts.drain()[0])
+    parts.append(scope, [b"y"], [1])
+    assert parts.accumulator.expired(parts.clock()) == []
+    parts.passed_ms = 1001
+    expired = parts.accumulator.expired(parts.clock())
+    assert expired[0] is sent
+    assert partitions(expired) == [0, 1]
+    assert parts.drain() == []
+
+
+def test_a_discarded_scope_leaves_nothing_to_send_and_detaches_what_is_in_flight() -> None:
+    parts = lingering()
+    scope, other = parts.scope(), parts.scope()
+    parts.append(scope, [b"x"], [0])
+    parts.accumulator.flush(scope)
+    in_flight = sealed(parts, parts.drain()[0])
+    parts.append(scope, [b"y"], [1])
+    parts.append(other, [b"z"], [2])
+    scope.discard()
+    assert in_flight.scope is None
+    parts.accumulator.flush(None)
+    assert partitions(parts.drain()) == [2]
+
+
+def test_a_batch_that_is_sealed_while_its_scope_is_discarded_is_detached_too() -> None:
+    parts = make_parts(linger_ms=0)
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    batch = parts.drain()[0]
+    scope.discard()
+    assert sealed(parts, batch).scope is None
+
+
+@pytest.mark.parametrize("drained", [False, True])
+def test_abort_all_hands_out_whatever_is_not_finished(drained: bool) -> None:
+    parts = make_parts(linger_ms=0)
+    parts.append(parts.scope(), [b"x"], [0])
+    if drained:
+        sealed(parts, parts.drain()[0])
+    assert len(parts.accumulator.abort_all()) == 1
+    assert not parts.accumulator.has_incomplete()
+    assert parts.drain() == []

@@ -1,0 +1,184 @@
+"""A task's share of a producer: its own counts, its own errors, its own flush."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from spark_kafka_sink.errors import BrokerError, DeliveryError, FlushTimeoutError, UsageError
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, SealedBatch
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, PartitionReport
+from spark_kafka_sink.producer.sender.delivery import Delivery
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.records.compression import Codec
+from tests.producer.parts import Parts, make_parts
+
+
+def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> SealedBatch:
+    parts.append(scope, [b"x"] * rows, [partition] * rows)
+    parts.accumulator.flush(scope)
+    (batch,) = parts.drain()
+    assert isinstance(batch, OpenBatch)
+    sealed = SealedBatch(batch, Codec.NONE, 0)
+    sealed.number(NO_PRODUCER, 0)
+    parts.accumulator.sealed(batch, sealed)
+    sealed.attempts, sealed.first_sent_ms, sealed.on_wire = 1, parts.clock(), True
+    return sealed
+
+
+def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
+    answer = PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
+    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request", parts.metrics)
+    delivery.answered([(batch, answer)], parts.clock())
+
+
+def test_a_report_counts_what_was_acked_by_partition_with_its_offsets() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    answer(parts, sent(parts, scope, rows=3), base_offset=10)
+    answer(parts, sent(parts, scope, rows=2), base_offset=20)
+    report = scope.report()
+    assert (report.records, report.batches) == (5, 2)
+    assert report.partitions == {("t", 0): PartitionReport(5, report.bytes, 10, 21)}
+    assert report.compressed_bytes == report.bytes + 2 * 61
+    assert sum(report.ack_latency["t"]) == 2
+    assert len(report.ack_latency["t"]) == LATENCY_BUCKETS
+
+
+def test_a_flush_returns_when_the_scopes_own_batches_are_acked() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope, other = parts.scope(), parts.scope()
+    mine = sent(parts, scope)
+    parts.append(other, [b"y"], [1])
+    flushed = threading.Thread(target=scope.flush)
+    flushed.start()
+    answer(parts, mine, base_offset=0)
+    flushed.join(10)
+    assert not flushed.is_alive()
+
+
+def test_a_flush_that_takes_too_long_says_what_is_missing() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    sent(parts, scope)
+    with pytest.raises(FlushTimeoutError, match="1 batches not acked"):
+        scope.flush(0.01)
+
+
+def test_a_failed_batch_fails_the_flush_and_every_later_append_with_its_cause() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    answer(parts, sent(parts, scope), base_offset=0)
+    answer(parts, sent(parts, scope, rows=2), code=ErrorCode.INVALID_RECORD)
+    with pytest.raises(DeliveryError, match=r"2 records failed, 1 were acked: .*t partition 0.*INVALID_RECORD") as raised:
+        scope.flush()
+    assert isinstance(raised.value.__cause__, BrokerError)
+    with pytest.raises(DeliveryError):
+        scope.append("t", None)  # type: ignore[arg-type]  # it does not come to that
+    assert scope.report().errors == {"INVALID_RECORD": 1}
+
+
+def test_a_passing_error_is_counted_and_the_batch_goes_out_again() -> None:
+    parts = make_parts(enable_idempotence="false", retry_backoff_ms=0)
+    scope = parts.scope()
+    batch = sent(parts, scope)
+    answer(parts, batch, code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    parts.passed_ms = 100
+    assert parts.drain() == [batch]
+    report = scope.report()
+    assert (report.retries, report.errors) == (1, {"NOT_ENOUGH_REPLICAS": 1})
+
+
+def test_retries_end_with_the_number_that_was_asked_for() -> None:
+    parts = make_parts(enable_idempotence="false", retries=1)
+    scope = parts.scope()
+    batch = sent(parts, scope)
+    answer(parts, batch, code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    batch.attempts = 2
+    answer(parts, batch, code=ErrorCode.NOT_ENOUGH_REPLICAS)
+    with pytest.raises(DeliveryError, match="NOT_ENOUGH_REPLICAS; tried 2 times"):
+        scope.flush()
+
+
+def test_what_a_discarded_scope_has_in_flight_ends_without_a_word_and_gives_its_memory_back() -> None:
+    parts = make_parts(enable_idempotence="false", buffer_memory=1 << 16)
+    scope = parts.scope()
+    in_flight = sent(parts, scope)
+    scope.discard()
+    answer(parts, in_flight, base_offset=0)
+    assert scope.report().records == 0
+    assert parts.pool.available == 1 << 16
+
+
+def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_the_answer() -> None:
+    timeouts = {"request_timeout_ms": 10, "linger_ms": 0, "delivery_timeout_ms": 10}
+    parts = make_parts(enable_idempotence="false", buffer_memory=1 << 16, **timeouts)
+    scope = parts.scope()
+    batch = sent(parts, scope)
+    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request", parts.metrics)
+    delivery.expire(parts.clock() + 11)
+    assert parts.pool.available < 1 << 16
+    with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*it may have been stored"):
+        scope.flush()
+    answer(parts, batch, base_offset=0)
+    assert parts.pool.available == 1 << 16
+    assert scope.report().records == 0
+
+
+def test_leaving_without_one_flushes() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    batch = sent(parts, scope)
+    left = threading.Event()
+
+    def leave() -> None:
+        with scope:
+            pass
+        left.set()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    answer(parts, batch, base_offset=0)
+    leaving.join(10)
+    assert left.is_set()
+    assert scope.report().records == 1
+
+
+def test_leaving_raises_what_was_not_delivered() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    answer(parts, sent(parts, scope), code=ErrorCode.MESSAGE_TOO_LARGE)
+    with pytest.raises(DeliveryError), scope:
+        pass
+
+
+def test_leaving_with_an_exception_discards() -> None:
+    parts = make_parts()
+    scope = parts.scope()
+    parts.append(scope, [b"x"], [0])
+    with pytest.raises(KeyError), scope:
+        raise KeyError
+    with pytest.raises(UsageError, match="discarded"):
+        scope.append("t", None)  # type: ignore[arg-type]  # it does not come to that
+    assert parts.drain_all() == []
+
+
+def test_closing_twice_ends_the_scope_once() -> None:
+    parts = make_parts()
+    ended: list[SendScope] = []
+    scope = SendScope(parts.owner(), ended.append)
+    with scope:
+        scope.close()
+    assert ended == [scope]
+
+
+def test_a_flush_with_nothing_open_asks_nothing_of_the_producer() -> None:
+    parts = make_parts(enable_idempotence="false")
+    scope = parts.scope()
+    answer(parts, sent(parts, scope), base_offset=0)
+    parts.accumulator.closed = True
+    scope.flush(0)
+    assert scope.report().records == 1

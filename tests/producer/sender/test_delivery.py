@@ -1,0 +1,202 @@
+"""What an answer does to batches, to the scope that they belong to, and to what waits behind them; no broker, no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, UsageError
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
+from spark_kafka_sink.producer.sender.delivery import Delivery
+from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
+from spark_kafka_sink.records.compression import Codec
+from tests.producer.parts import Parts, make_parts
+
+IDENTITY = ProducerIdAndEpoch(7, 0)
+STORED = ErrorCode.NONE
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+@pytest.fixture
+def parts() -> Parts:
+    """Each record is a batch, and a retry may go at once."""
+    return make_parts(batch_size=1, retry_backoff_ms=0, retry_backoff_max_ms=0)
+
+
+def delivery_of(parts: Parts) -> Delivery:
+    return Delivery(parts.config, parts.accumulator, parts.pool, lambda node: "", parts.metrics)
+
+
+def sent(parts: Parts) -> list[SealedBatch]:
+    """What Sender does for one request with all that may go now."""
+    parts.accumulator.flush(None)
+    batches = [drained if isinstance(drained, SealedBatch) else numbered(parts, drained) for drained in parts.drain()]
+    for batch in batches:
+        batch.attempts += 1
+        batch.sent_to, batch.on_wire, batch.refused = 0, True, False
+    return batches
+
+
+def numbered(parts: Parts, opened: OpenBatch) -> SealedBatch:
+    batch = SealedBatch(opened, Codec.NONE, 0)
+    batch.queue.sequences = batch.queue.sequences or PartitionSequences(IDENTITY)
+    batch.queue.sequences.assign(batch)
+    parts.accumulator.sealed(opened, batch)
+    return batch
+
+
+def said(batch: SealedBatch, code: ErrorCode) -> BatchAnswer:
+    base_offset = 0 if code is STORED else -1
+    return batch, PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
+
+
+def test_a_failure_is_told_after_the_acks_of_its_answer_are_counted(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0", b"1", b"2", b"3"], [0, 1, 2, 3])
+    refused, *others = sent(parts)
+    assert len(others) == 3
+    acked_when_told: list[int] = []
+    batch_failed = scope.batch_failed
+
+    def told(record_count: int, error: KafkaSinkError) -> None:
+        batch_failed(record_count, error)
+        acked_when_told.append(scope.report().records)
+        with pytest.raises(DeliveryError, match=r"1 records failed, 3 were acked: .*INVALID_RECORD"):
+            scope.raise_error()
+
+    monkeypatch.setattr(scope, "batch_failed", told)
+    answers = [said(refused, ErrorCode.INVALID_RECORD), *(said(batch, STORED) for batch in others)]
+    delivery.answered(answers, parts.clock())
+    assert acked_when_told == [3]
+
+
+@pytest.mark.parametrize("codes", [(STORED, STORED), (STORED, OUT_OF_ORDER), (OUT_OF_ORDER, OUT_OF_ORDER)])
+def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_is_answered(
+    parts: Parts, codes: tuple[ErrorCode, ErrorCode]
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0", b"1", b"2", b"3", b"4"], [0] * 5)
+    (first,) = sent(parts)
+    delivery.answered([said(first, STORED)], parts.clock())
+    (failing,), (second,), (third,) = sent(parts), sent(parts), sent(parts)
+    delivery.answered([said(failing, ErrorCode.INVALID_RECORD)], parts.clock())
+    for batch, code in zip((second, third), codes, strict=True):
+        delivery.resolve_gaps(IDENTITY)
+        assert not sent(parts), "what comes next has to wait for what is in flight"
+        delivery.answered([said(batch, code)], parts.clock())
+    delivery.resolve_gaps(IDENTITY)
+    while batches := sent(parts):
+        delivery.answered([said(batch, STORED) for batch in batches], parts.clock())
+    assert scope.report().records == 4
+    assert not parts.accumulator.has_incomplete()
+
+
+@pytest.mark.parametrize(("age_ms", "again", "end"), [(119_999, True, ""), (120_000, False, "; delivery.timeout.ms has passed")])
+def test_a_batch_is_sent_again_while_there_is_time_and_then_fails_with_the_answer_and_why(
+    parts: Parts, age_ms: int, again: bool, end: str
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0"], [0])
+    (batch,) = sent(parts)
+    delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], batch.created_ms + age_ms)
+    assert parts.accumulator.has_incomplete() == again
+    if not again:
+        with pytest.raises(DeliveryError, match=f"1 records refused: NOT_ENOUGH_REPLICAS{end}$"):
+            scope.raise_error()
+
+
+def test_records_that_are_rejected_leave_their_batch_unfinished_until_the_others_are_acked() -> None:
+    parts = make_parts(retry_backoff_ms=0, retry_backoff_max_ms=0)
+    delivery, scope = delivery_of(parts), parts.scope()
+    parts.append(scope, [b"0", b"1", b"2"], [0] * 3)
+    (batch,) = sent(parts)
+    answer = PartitionProduceResponse(
+        index=0, error_code=ErrorCode.INVALID_RECORD, base_offset=-1, record_errors=[BatchIndexAndErrorMessage(1, "bad")]
+    )
+    delivery.answered([(batch, answer)], parts.clock())
+    with pytest.raises(
+        DeliveryError, match=r"1 records failed, 0 were acked: .*1 of 3 records refused: INVALID_RECORD; record 1: bad"
+    ):
+        scope.raise_error()
+    assert scope._unfinished() == 1
+    (rest,) = sent(parts)
+    assert (rest.record_count, rest.attempts, rest.created_ms) == (2, 1, batch.created_ms)
+    delivery.answered([said(rest, STORED)], parts.clock())
+    assert scope._unfinished() == 0
+    assert scope.report().records == 2
+    assert parts.pool.available == parts.pool.total
+
+
+def lingering(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    parts.append(scope, [b"0"], [0])
+
+
+def waiting_for_its_retry(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    on_the_wire(parts, delivery, scope)
+    (batch,) = parts.accumulator.queues("t")[0].sequences.in_flight  # type: ignore[union-attr]  # it was numbered
+    delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], parts.clock())
+
+
+def on_the_wire(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    parts.append(scope, [b"0"], [0])
+    sent(parts)
+
+
+def behind_one_on_the_wire(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+    on_the_wire(parts, delivery, scope)
+    parts.append(scope, [b"1"], [0])
+
+
+STATES = [lingering, waiting_for_its_retry, on_the_wire, behind_one_on_the_wire]
+
+
+@pytest.mark.parametrize("bring_about", STATES)
+def test_whatever_state_they_are_in_batches_expire_once_and_give_their_memory_back(
+    parts: Parts, bring_about: Callable[[Parts, Delivery, SendScope], None]
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    bring_about(parts, delivery, scope)
+    on_wire = [b for b in parts.accumulator._incomplete.values() if isinstance(b, SealedBatch) and b.on_wire]
+    records = parts.accumulator.incomplete_records()
+    parts.passed_ms = parts.config.delivery_timeout_ms + 1000
+    for _ in range(2):
+        delivery.expire(parts.clock())
+    with pytest.raises(DeliveryError, match=rf"{records} records failed, 0 were acked: .*delivery.timeout.ms"):
+        scope.flush(1)
+    assert scope._unfinished() == 0
+    assert (parts.pool.available == parts.pool.total) == (not on_wire), "what is on the wire keeps its memory"
+    delivery.answered([said(batch, STORED) for batch in on_wire], parts.clock())
+    assert (scope.report().records, scope._unfinished()) == (0, 0)
+    assert parts.pool.available == parts.pool.total
+
+
+@pytest.mark.parametrize("bring_about", STATES)
+def test_whatever_state_they_are_in_a_close_by_force_ends_all_batches(
+    parts: Parts, bring_about: Callable[[Parts, Delivery, SendScope], None]
+) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    bring_about(parts, delivery, scope)
+    records = parts.accumulator.incomplete_records()
+    for _ in range(2):
+        delivery.fail_all(UsageError("closed"))
+    with pytest.raises(DeliveryError, match=rf"{records} records failed, 0 were acked: .*closed"):
+        scope.flush(1)
+    assert scope._unfinished() == 0
+    assert parts.pool.available == parts.pool.total
+    assert not parts.accumulator.has_incomplete()
+
+
+def test_a_close_by_force_fails_what_expired_on_the_wire_no_second_time(parts: Parts) -> None:
+    delivery, scope = delivery_of(parts), parts.scope()
+    on_the_wire(parts, delivery, scope)
+    parts.passed_ms = parts.config.delivery_timeout_ms + 1000
+    delivery.expire(parts.clock())
+    delivery.fail_all(UsageError("closed"))
+    with pytest.raises(DeliveryError, match=r"1 records failed, 0 were acked: .*delivery.timeout.ms"):
+        scope.raise_error()
+    assert scope._unfinished() == 0
