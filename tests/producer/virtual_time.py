@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from spark_kafka_sink.producer import append_plan
+from spark_kafka_sink.producer.accumulator import append_plan
 
 PACKAGE = "spark_kafka_sink.producer."
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from spark_kafka_sink.client.cluster import NO_LEADER
 from spark_kafka_sink.errors import BufferExhaustedError, UsageError
-from spark_kafka_sink.producer import appender
+from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoder import encode_records
