@@ -68,8 +68,9 @@ class OpenBatch:
 
     def added(self, size: int, count: int, max_timestamp: int, largest_record: int) -> None:
         """So many bytes of whole records lie in the memory now."""
-        latest = max(self.max_timestamp, max_timestamp)
-        self.largest_record = max(self.largest_record, largest_record)
+        # Once for each of 1,000 partitions an append: calls of max() took 0.1 us more.
+        latest = max_timestamp if max_timestamp > self.max_timestamp else self.max_timestamp
+        self.largest_record = largest_record if largest_record > self.largest_record else self.largest_record
         # In one go, without a call in between in which a signal's handler could raise.
         self.size, self.record_count, self.max_timestamp = self.size + size, self.record_count + count, latest
 
