@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.producer.column_checks import topic_problem
+from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, why_refused
 from spark_kafka_sink.spark.serialized_columns import looked_at
@@ -70,9 +71,6 @@ SPARK_OWN = frozenset(
         "asyncprogresstrackingoverridesinksupportcheck",
     }
 )
-
-# org.apache.kafka.common.internals.Topic.validate
-_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _warned: set[str] = set()
 
@@ -140,11 +138,9 @@ def _check_include_headers(value: object) -> None:
 def _topic(value: object) -> str | None:
     if value is None:
         return None
-    if not isinstance(value, str) or not _LEGAL_TOPIC.fullmatch(value) or value in (".", ".."):
-        raise OptionError(
-            f"option {TOPIC}: {value!r} is no name of a topic: 1 to 249 of letters, digits, '.', '_' and '-'", option=TOPIC
-        )
-    return value
+    if (problem := topic_problem(value)) is not None:
+        raise OptionError(f"option {TOPIC}: {problem}", option=TOPIC)
+    return str(value)
 
 
 def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
@@ -170,15 +166,22 @@ def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
 def _check_plugins(config: ProducerConfig) -> None:
     """Now, and not in each task."""
     for option, value in config.settings().items():
-        try:
-            hash(value)
-        except TypeError:
-            text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
-            raise OptionError(text, option=option) from None
+        for one in value if isinstance(value, tuple) else (value,):
+            _check_hashable(option, one)
     with looked_at(config):  # serializers that cannot be had raise
         pass
     if isinstance(config.partitioner_class, str | type):  # an object is not this process's to configure and close
         partitioner_of(config).close()
+    named = tuple(value for value in config.interceptor_classes if isinstance(value, str | type))
+    ProducerInterceptors.of(replace(config, interceptor_classes=named)).close()
+
+
+def _check_hashable(option: str, value: object) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
+        raise OptionError(text, option=option) from None
 
 
 def _refuse_or_warn(name: str, value: object) -> None:

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import logging
 import pickle
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.spark import options as module
 from spark_kafka_sink.spark.java_options import HARMLESS, REFUSED
 from spark_kafka_sink.spark.options import sink_options
@@ -125,9 +128,46 @@ def test_no_value_of_a_refused_option_is_ever_printed(name: str) -> None:
     assert "hunter2" not in refused(**{f"kafka.{name}": "hunter2"})
 
 
+class Interceptor(ProducerInterceptor):
+    told: ClassVar[list[str]] = []
+
+    def configure(self, settings: Mapping[str, object]) -> None:
+        self.told.append("configured")
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+NAME = f"{Interceptor.__module__}.{Interceptor.__qualname__}"
+
+
 def test_plugins_are_taken_as_the_producer_takes_them() -> None:
-    producer = sink_options({**SERVERS, "kafka.key.serializer": "long", "kafka.interceptor.classes": "a.B, a.C"}).producer
-    assert (producer.key_serializer, producer.interceptor_classes) == ("long", ("a.B", "a.C"))
+    producer = sink_options({**SERVERS, "kafka.key.serializer": "long", "kafka.interceptor.classes": f"{NAME}, {NAME}"}).producer
+    assert (producer.key_serializer, producer.interceptor_classes) == ("long", (NAME, NAME))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("no.such.Class", "there is no module no here"), ("logging.Logger", "failed"), ("collections.Counter", "must inherit")],
+)
+def test_an_interceptor_that_cannot_be_had_is_refused_in_the_driver(name: str, text: str) -> None:
+    told = refused(**{"kafka.interceptor.classes": f"{NAME},{name}"})
+    assert told.startswith(f"[OPTION] option kafka.interceptor.classes: {name}")
+    assert text in told
+
+
+def test_the_driver_closes_the_interceptors_that_it_made_and_leaves_a_programs_object_alone() -> None:
+    Interceptor.told.clear()
+    sink_options({**SERVERS, "kafka.interceptor.classes": [Interceptor(), Interceptor]})
+    assert Interceptor.told == ["configured", "closed"]
+
+
+def test_an_interceptor_that_no_producer_can_be_found_by_is_named() -> None:
+    class Unhashable(ProducerInterceptor):
+        __hash__ = None  # type: ignore[assignment]
+
+    with pytest.raises(OptionError, match=r"option kafka\.interceptor\.classes: a Unhashable without __hash__"):
+        sink_options({**SERVERS, "kafka.interceptor.classes": [Interceptor(), Unhashable()]})
 
 
 @pytest.mark.parametrize(
