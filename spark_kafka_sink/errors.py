@@ -38,7 +38,7 @@ class OptionError(LocalError):
 
 
 class SchemaError(LocalError):
-    """A DataFrame's columns are not those of a Kafka record; names the column and the cast to use."""
+    """Columns are not those of a Kafka record, of a DataFrame or RecordColumns; names the column and the cast to use."""
 
     code = "SCHEMA"
 

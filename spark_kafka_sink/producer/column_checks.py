@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.errors import RecordError, SchemaError
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
+from spark_kafka_sink.records.views import holds_bytes
 
 LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's Topic.validate. What is not text could not even be asked about: the sender's thread would end at encoding it."""
@@ -33,8 +34,37 @@ def check_topic(topic: object) -> None:
         raise RecordError(problem, topic=topic)
 
 
+def check_shapes(topic: str, columns: RecordColumns) -> None:
+    """SchemaError for what is no column, or has other than `num_records` rows. Takes 1 us. The types of keys and values are their
+    serializers' to check."""
+    if not isinstance(columns, RecordColumns):
+        raise SchemaError(f"topic {topic}: columns are {type(columns).__name__}, must be RecordColumns", topic=topic)
+    for name in ("key", "value", "headers"):
+        column = getattr(columns, name)
+        if column is not None:
+            if not isinstance(column, pa.Array):
+                advice = ": use combine_chunks()" if isinstance(column, pa.ChunkedArray) else ""
+                raise _bad_column(topic, name, f"is {type(column).__name__}, must be an Arrow array{advice}")
+            _check_rows(topic, name, len(column), columns.num_records)
+    for name in ("timestamp", "partition"):
+        numbers = getattr(columns, name)
+        if numbers is not None:
+            if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "i" or numbers.ndim != 1:
+                raise _bad_column(topic, name, "must be a numpy array of whole numbers, of one dimension")
+            _check_rows(topic, name, len(numbers), columns.num_records)
+
+
+def _check_rows(topic: str, name: str, rows: int, num_records: int) -> None:
+    if rows != num_records:
+        raise _bad_column(topic, name, f"has {rows} rows where there are {num_records} records")
+
+
 def check_columns(topic: str, columns: RecordColumns) -> None:
-    """RecordError names the first row with a negative timestamp or a header that is null, has no key, or one that is no UTF-8."""
+    """Of serialized columns. SchemaError for one whose type holds no bytes, or no headers. RecordError names the first row with a
+    negative timestamp or a header that is null, has no key, or one that is no UTF-8."""
+    for name, column in (("key", columns.key), ("value", columns.value)):
+        if column is not None and not holds_bytes(column.type):
+            raise _bad_column(topic, name, f"is {column.type}, must be binary or string: cast it, or set {name}.serializer")
     if columns.timestamp is not None and columns.timestamp.min(initial=0) < NO_TIMESTAMP:
         row = int(np.argmax(columns.timestamp < NO_TIMESTAMP))
         raise _bad_row(topic, columns, row, f"timestamp is {columns.timestamp[row]}, and none can be before 1970")
@@ -43,6 +73,8 @@ def check_columns(topic: str, columns: RecordColumns) -> None:
 
 
 def _check_headers(topic: str, columns: RecordColumns, headers: pa.Array) -> None:
+    if not _holds_headers(headers.type):
+        raise _bad_column(topic, "headers", f"is {headers.type}, must be list<struct<key: string, value: binary>>")
     elements = headers.flatten()
     keys = elements.field("key")
     if elements.null_count or keys.null_count:
@@ -55,6 +87,16 @@ def _check_headers(topic: str, columns: RecordColumns, headers: pa.Array) -> Non
     except pa.ArrowInvalid:
         element = next(i for i, key in enumerate(keys.cast(pa.large_binary()).to_pylist()) if not is_text(key))
         raise _bad_row(topic, columns, _row_of(headers, element), "a header's key is no UTF-8") from None
+
+
+def _holds_headers(kind: pa.DataType) -> bool:
+    if not pa.types.is_list(kind) and not pa.types.is_large_list(kind):
+        return False
+    pair = kind.value_type
+    if not pa.types.is_struct(pair) or {field.name for field in pair} != {"key", "value"}:
+        return False
+    key = pair.field("key").type
+    return (pa.types.is_string(key) or pa.types.is_large_string(key)) and holds_bytes(pair.field("value").type)
 
 
 def _row_of(headers: pa.Array, element: int) -> int:
@@ -73,3 +115,7 @@ def is_text(data: bytes | str) -> bool:
 
 def _bad_row(topic: str, columns: RecordColumns, row: int, problem: str) -> RecordError:
     return RecordError(f"topic {topic}: row {row} of {columns.num_records}: {problem}", topic=topic, row=row)
+
+
+def _bad_column(topic: str, column: str, problem: str) -> SchemaError:
+    return SchemaError(f"topic {topic}: column {column} {problem}", topic=topic, column=column)

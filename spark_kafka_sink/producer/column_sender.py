@@ -9,7 +9,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.appender import ROWS_PER_PARTITION, Appender, ThunkOf
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.column_checks import check_columns
+from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
@@ -44,12 +44,15 @@ class ColumnSender:
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         """As SendScope.append says."""
+        check_topic(topic)
+        check_shapes(topic, columns)
         if not self._interceptors:
             self._append_counted(scope, topic, columns, None)
             return
         columns = self._interceptors.on_send_columns(topic, columns)
         interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
         try:
+            check_shapes(topic, columns)
             self._append_counted(scope, topic, columns, interception.thunk_of)
         except KafkaSinkError as error:
             interception.failed(error)

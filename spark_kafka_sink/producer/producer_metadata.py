@@ -40,9 +40,9 @@ class ProducerMetadata(Metadata):
 
     def add(self, topic: str, now_ms: int) -> None:
         """The topic is in use now; a new one is asked for at once. RecordError for what is no topic's name."""
+        check_topic(topic)
         with self._changed:
             if topic not in self._expiry_ms:
-                check_topic(topic)
                 self._new_topics.add(topic)
                 self.request_update_for_new_topics()
             self._expiry_ms[topic] = now_ms + self._max_idle_ms

@@ -48,6 +48,11 @@ class Views:
         return np.maximum(self.lengths, 0) if self.has_nulls else self.lengths
 
 
+def holds_bytes(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be sent as it is."""
+    return kind.id in _SAME_BYTES_AS
+
+
 def byte_column(array: pa.Array) -> pa.Array:
     """The same memory as binary or large_binary: text needs no check here, its bytes are what is sent."""
     wanted = _SAME_BYTES_AS.get(array.type.id)

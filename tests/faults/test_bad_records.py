@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.errors import RecordError, RecordTooLargeError
+from spark_kafka_sink.errors import RecordError, RecordTooLargeError, SchemaError
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from tests.faults.mock_cluster import MockCluster
 from tests.faults.producing import failing_scope, numbers, producer_on, send
@@ -77,6 +79,7 @@ def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
         ("t\n", r"'t\\n' is no topic's name"),
         ("ü", "'ü' is no topic's name"),
         ("\ud800", r"'\\ud800' is no topic's name"),
+        (["t"], r"\['t'\] is no topic's name"),
         ("x" * 250, "1 to 249 of the characters"),
         ("..", "'..' is no topic's name"),
     ],
@@ -94,6 +97,53 @@ def test_what_is_no_topics_name_is_an_error_at_once_and_the_producer_lives_on(
             calls[call]()
         assert send(producer, numbers([7])) == 1
     assert cluster.values() == [7]
+
+
+TEXT = pa.array(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        (pa.table({"value": TEXT}), "columns are Table, must be RecordColumns"),
+        (
+            RecordColumns(2, value=pa.chunked_array([TEXT])),
+            r"value is ChunkedArray, must be an Arrow array: use combine_chunks\(\)",
+        ),
+        (RecordColumns(2, key=["a", "b"]), "key is list, must be an Arrow array"),
+        (RecordColumns(3, value=TEXT), "value has 2 rows where there are 3 records"),
+        (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 rows where there are 2 records"),
+        (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows where there are 2 records"),
+        (RecordColumns(2, partition=[0, 0]), "partition must be a numpy array of whole numbers"),  # type: ignore[arg-type]
+        (RecordColumns(1, timestamp=np.array([0.5])), "timestamp must be a numpy array of whole numbers"),
+        (RecordColumns(2, key=pa.array([1, 2])), "key is int64, must be binary or string: cast it, or set key.serializer"),
+        (RecordColumns(2, value=TEXT.dictionary_encode()), "value is dictionary<.*>, must be binary or string: cast it"),
+        (RecordColumns(2, headers=TEXT), r"headers is string, must be list<struct<key: string, value: binary>>"),
+        (RecordColumns(1, headers=pa.array([[("k", b"")]], pa.map_(pa.string(), pa.binary()))), r"headers is map<.*>, must be"),
+        (RecordColumns(1, headers=pa.array([[{"name": "k", "value": b""}]])), r"headers is list<.*>, must be list<struct<key"),
+        (RecordColumns(1, headers=pa.array([[{"key": "k", "value": 5}]])), r"headers is list<.*>, must be list<struct<key"),
+    ],
+)
+@pytest.mark.parametrize("interceptors", [[], [ProducerInterceptor()]])
+def test_columns_that_hold_no_records_are_named_and_nothing_of_them_is_sent(
+    cluster: MockCluster, columns: RecordColumns, text: str, interceptors: list[ProducerInterceptor]
+) -> None:
+    with producer_on(cluster.bootstrap_servers, interceptor_classes=interceptors) as producer:
+        with failing_scope(producer) as scope, pytest.raises(SchemaError, match=f"^\\[SCHEMA\\] topic t: (column )?{text}"):
+            scope.append("t", columns)
+        assert send(producer, numbers([7])) == 1
+    assert cluster.values() == [7]
+
+
+def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: MockCluster) -> None:
+    class Halving(ProducerInterceptor):
+        def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
+            return replace(columns, num_records=1)
+
+    with producer_on(cluster.bootstrap_servers, interceptor_classes=Halving) as producer:
+        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows where there are 1 records"):
+            scope.append("t", numbers([1, 2]))
+        assert producer.metrics()["producer-metrics"]["record-send-total"] == 0
 
 
 def test_a_row_without_a_timestamp_among_others_is_not_one_before_1970(cluster: MockCluster) -> None:

@@ -62,10 +62,10 @@ class SendScope:
     def append(self, topic: str, columns: RecordColumns) -> None:
         """Take records of one topic. They are copied: the columns may go.
 
-        Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises RecordError or
-        SerializationError for a row, with nothing of these columns sent; MetadataTimeoutError or BrokerError for the topic;
-        BufferExhaustedError for memory, which may come when some rows have been taken; DeliveryError when something that this
-        scope sent before has failed meanwhile; UsageError when the scope or the producer is closed.
+        Waits at most max.block.ms for the topic's metadata and at most as long for memory. Raises SchemaError for a column,
+        RecordError or SerializationError for a row, with nothing of these columns sent; MetadataTimeoutError or BrokerError for
+        the topic; BufferExhaustedError for memory, which may come when some rows have been taken; DeliveryError when something
+        that this scope sent before has failed meanwhile; UsageError when the scope or the producer is closed.
         """
         self.raise_error()
         if self.discarded or self._closed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,6 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.records.views import INT32_MAX, byte_column, offsets_of, valid_mask
 
 Valid = NDArray[np.bool_] | None  # None: no row is null
-
-
-@cache
-def byte_array_types() -> tuple[pa.DataType, ...]:
-    """What a serialized column may be, and what a byte column is without a serializer."""
-    return pa.binary(), pa.string(), pa.large_binary(), pa.large_string()
 
 
 def null_column(rows: int) -> pa.Array:
@@ -96,7 +89,6 @@ __all__ = [
     "Valid",
     "as_binary",
     "binary_array",
-    "byte_array_types",
     "checked_text",
     "first_row",
     "fixed_width_array",

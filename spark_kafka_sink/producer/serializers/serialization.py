@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.binary_arrays import byte_array_types
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.views import holds_bytes
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
 
 def _check(found: Any, rows: int) -> None:
     """What a program's own serializer returned."""
-    if not isinstance(found, pa.Array) or found.type not in byte_array_types():
+    if not isinstance(found, pa.Array) or not holds_bytes(found.type):
         kind = found.type if isinstance(found, pa.Array) else type(found).__name__
         raise TypeError(f"returned {kind}, not an Arrow array of binary or string")
     if len(found) != rows:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.binary_arrays import byte_array_types
+from spark_kafka_sink.records.views import holds_bytes
 
 
 class Serializer:
@@ -82,7 +82,7 @@ class DefaultSerializer(Serializer):
     wanted = "bytes or text"
 
     def accepts(self, kind: pa.DataType) -> None:
-        if kind not in byte_array_types() and not pa.types.is_null(kind):
+        if not holds_bytes(kind) and not pa.types.is_null(kind):
             raise refused_type(kind, "binary or string (no serializer is set)")
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
