@@ -9,6 +9,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.accumulator.appender import ROWS_PER_PARTITION, Appender, ThunkOf
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
@@ -31,8 +32,9 @@ class ColumnSender:
         appender: Appender,
         metrics: SenderMetrics,
         wakeup: Callable[[], None],
+        check_usable: Callable[[], None],
     ) -> None:
-        """wakeup: makes the sender's thread look at what is to be asked."""
+        """wakeup: makes the sender's thread look at what is to be asked. check_usable: raises why the producer takes nothing."""
         self._max_block_s = config.max_block_ms / 1000
         self._interceptors = interceptors
         self._serialization = serialization
@@ -41,6 +43,7 @@ class ColumnSender:
         self._appender = appender
         self._metrics = metrics
         self._wakeup = wakeup
+        self._check_usable = check_usable
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         """As SendScope.append says."""
@@ -54,7 +57,7 @@ class ColumnSender:
         try:
             check_shapes(topic, columns)
             self._append_counted(scope, topic, columns, interception.thunk_of)
-        except KafkaSinkError as error:
+        except BaseException as error:
             interception.failed(error)
             raise
 
@@ -67,6 +70,7 @@ class ColumnSender:
         return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0)
 
     def _append_counted(self, scope: SendScope, topic: str, columns: RecordColumns, thunk_of: ThunkOf | None) -> None:
+        self._check_usable()
         try:
             columns = self._serialization.columns(topic, columns)
             self._append(scope, topic, columns, None, thunk_of)
@@ -80,6 +84,8 @@ class ColumnSender:
         """`until`: when every wait ends; None: each after max.block.ms, and that for metadata in all."""
         if columns.num_records == 0:
             return
+        if until is None and in_callback():
+            until = NO_WAIT
         check_columns(topic, columns)
         sizes = self._appender.sizes(scope, topic, columns)
         deadline = time.monotonic() + self._max_block_s if until is None else until

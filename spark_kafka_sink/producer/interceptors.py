@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.config import ProducerConfig
@@ -67,22 +68,34 @@ class ProducerInterceptor:
 
 
 class ProducerInterceptors:
-    """The chain, in the order of the option. Any thread may call; it has no state but whether it was closed."""
+    """The chain, in the order of the option. Any thread may call; `_lock` guards whether it was closed, its only state."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
+        self._lock = Lock()
         self._closed = False
 
     @classmethod
     def of(cls, config: ProducerConfig) -> ProducerInterceptors:
         """Those that interceptor.classes names, configured. OptionError for one that cannot be had."""
-        interceptors = [plugin(value, OPTION) for value in config.interceptor_classes]
-        for interceptor in interceptors:
-            if not isinstance(interceptor, ProducerInterceptor):
-                kind = f"{type(interceptor).__module__}.{type(interceptor).__qualname__}"
-                raise OptionError(f"option {OPTION}: {kind} must inherit ProducerInterceptor", option=OPTION)
+        made = cls([])
+        try:
+            for value in config.interceptor_classes:
+                made._add(plugin(value, OPTION), config)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _add(self, interceptor: object, config: ProducerConfig) -> None:
+        if not isinstance(interceptor, ProducerInterceptor):
+            raise OptionError(f"option {OPTION}: {_name(interceptor)} must inherit ProducerInterceptor", option=OPTION)
+        self._interceptors += (interceptor,)
+        try:
             interceptor.configure(config.settings())
-        return cls(interceptors)
+        except Exception as error:
+            text = f"option {OPTION}: {_name(interceptor)}.configure failed: {type(error).__name__}: {error}"
+            raise OptionError(text, option=OPTION) from error
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -121,15 +134,18 @@ class ProducerInterceptors:
 
     def close(self) -> None:
         """Close each of them, once."""
-        if not self._closed:
-            self._closed = True
+        with self._lock:
+            closed, self._closed = self._closed, True
+        if not closed:
             self._each("close")
 
     def _each(self, method: str, *arguments: object) -> None:
         for interceptor in self._interceptors:
             try:
                 getattr(interceptor, method)(*arguments)
-            except Exception:
+            except KeyboardInterrupt:  # of the program that sends
+                raise
+            except BaseException:  # also sys.exit(): in the sender's thread it would end the producer
                 _passed_over(interceptor, method)
 
 
@@ -167,11 +183,20 @@ class ColumnsInterception:
         self._left -= len(rows)
         return ColumnsThunk(self._interceptors, len(rows))
 
-    def failed(self, error: KafkaSinkError) -> None:
+    def failed(self, error: BaseException) -> None:
         """The rest of the rows is in no batch."""
         if self._left:
             metadata = ColumnsMetadata(self._topic, NO_PARTITION, NO_OFFSET, self._left)
-            self._interceptors.on_acknowledgement_columns(metadata, error)
+            self._interceptors.on_acknowledgement_columns(metadata, as_ours(error, self._topic))
+
+
+def as_ours(error: BaseException, topic: str) -> KafkaSinkError:
+    """What an interceptor is told of an error, which may be of a user's own serializer or partitioner."""
+    if isinstance(error, KafkaSinkError):
+        return error
+    told = KafkaSinkError(f"topic {topic}: {type(error).__name__}: {error}", topic=topic)
+    told.__cause__ = error
+    return told
 
 
 def _checked(result: object, kind: type[T]) -> T:
@@ -181,5 +206,8 @@ def _checked(result: object, kind: type[T]) -> T:
 
 
 def _passed_over(interceptor: object, method: str) -> None:
-    name = f"{type(interceptor).__module__}.{type(interceptor).__qualname__}"
-    log.warning("interceptor %s: %s failed; it is passed over", name, method, exc_info=True)
+    log.warning("interceptor %s: %s failed; it is passed over", _name(interceptor), method, exc_info=True)
+
+
+def _name(interceptor: object) -> str:
+    return f"{type(interceptor).__module__}.{type(interceptor).__qualname__}"

@@ -17,6 +17,7 @@ from spark_kafka_sink.producer.accumulator.appender import Appender, ThunkOf
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_sender import ColumnSender
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
@@ -71,8 +72,7 @@ class Producer:
         self._pool = BufferPool(self.config.buffer_memory, chunk_size, on_wait=self._metrics.waited_for_memory)
         self._metadata = ProducerMetadata(self.config, on_wait=self._metrics.waited_for_metadata)
         self._client = NetworkClient(self.config, self._metadata)
-        wakeup = self._client.wakeup
-        appender = Appender(self.config, self._accumulator, self._pool, wakeup)
+        appender = Appender(self.config, self._accumulator, self._pool, self._wakeup)
         self._columns = ColumnSender(
             self.config,
             self._interceptors,
@@ -81,11 +81,12 @@ class Producer:
             self._partitioner,
             appender,
             self._metrics,
-            wakeup,
+            self._wakeup,
+            self.check_usable,
         )
-        self._gathered = GatheredRecords(self, self.config, self._accumulator, wakeup, self._metrics)
+        self._gathered = GatheredRecords(self, self.config, self._accumulator, self._wakeup, self._metrics)
         records = RecordSender(
-            self.config, serializers, self._gathered, self._metadata, self._metrics, wakeup, self.on_sender_thread
+            self.config, serializers, self._gathered, self._metadata, self._metrics, self._wakeup, self.check_usable
         )
         self._records = InterceptedSender(self._interceptors, records) if self._interceptors else records
         self._sender = Sender(
@@ -97,6 +98,7 @@ class Producer:
             self._gathered,
             self._metrics,
             idle_since_ms=self._ms_until_idle_close,
+            ended=self._close_plugins,
         )
         self._sender.start()
 
@@ -127,8 +129,8 @@ class Producer:
         Waits for metadata at most max.block.ms, then MetadataTimeoutError; UsageError when the producer is closed.
         """
         self.check_usable()
-        deadline = time.monotonic() + self.config.max_block_ms / 1000
-        cluster = self._metadata.wait_on(topic, NO_PARTITION, deadline, self._client.wakeup)
+        deadline = NO_WAIT if in_callback() else time.monotonic() + self.config.max_block_ms / 1000
+        cluster = self._metadata.wait_on(topic, NO_PARTITION, deadline, self._wakeup)
         leaders = (cluster.leader(topic, partition) for partition in range(cluster.partition_count(topic) or 0))
         nodes = (None if leader is None else cluster.nodes.get(leader) for leader in leaders)
         return [PartitionInfo(topic, partition, node) for partition, node in enumerate(nodes)]
@@ -150,10 +152,11 @@ class Producer:
 
         As in Java's KafkaProducer.send: what the topic, the cluster or the record's size is to blame for fails the future
         (RecordError, BrokerError, DeadlineError); SerializationError, RecordError for a malformed call, and UsageError for a
-        closed producer or a forked child are raised. Waits at most max.block.ms for metadata and for memory, but not in
-        `on_delivery`, which runs in the sender's thread.
+        closed producer or a forked child are raised. Waits at most max.block.ms for metadata, and as long for memory; but not in
+        `on_delivery`, which runs in the sender's thread, or in this one for a record that fails at once: a record that is sent
+        there to a topic that is not known yet waits for that by itself.
         """
-        if process.pid != self._pid or self._closed:
+        if process.pid != self._pid or (self._closed and not self._interceptors):
             self.check_usable()
         try:
             return self._records.send(topic, value, key, partition, timestamp, headers, on_delivery)
@@ -182,7 +185,7 @@ class Producer:
         From any thread. Rates and averages are of the last metrics.num.samples windows of metrics.sample.window.ms; an average or
         a maximum of nothing is NaN. UsageError in a forked child.
         """
-        self._check_process()
+        self.check_process()
         return snapshot(self._metrics, self._client, self._metadata, self._pool)
 
     def close(self, timeout: float | None = None) -> None:
@@ -197,16 +200,11 @@ class Producer:
             return  # the parent's threads and sockets are not this process's to end
         with self._lock:
             self._closed = True
-        if self._sender.is_current_thread():
-            self._sender.close()
-            return
-        deadline = time.monotonic() + (TIMEOUT_MAX if timeout is None else timeout)
-        self._gathered.close(deadline)
+        self._gathered.close()
         self._sender.close()
-        if self._sender.join(min(max(deadline - time.monotonic(), 0), TIMEOUT_MAX)):
-            self._close_plugins()
+        if self._must_not_wait() or self._sender.join(TIMEOUT_MAX if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)):
             return
-        unfinished = self._accumulator.incomplete_records()
+        unfinished = self._accumulator.incomplete_records() + self._gathered.unsent()
         self._abort()
         if unfinished:
             raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout} s; they failed")
@@ -216,8 +214,8 @@ class Producer:
         with self._lock:
             self._closed = True
         self._sender.force_close()
-        self._sender.join(ABORT_TIMEOUT_S)
-        self._close_plugins()
+        if not self._must_not_wait():
+            self._sender.join(ABORT_TIMEOUT_S)
 
     def _close_plugins(self) -> None:
         self._interceptors.close()
@@ -236,7 +234,7 @@ class Producer:
     # What a scope asks for (ScopeOwner)
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
-        self.check_usable()
+        self.check_process()
         with self._true_cause():
             self._columns.append(scope, topic, columns)
 
@@ -249,6 +247,7 @@ class Producer:
 
     def flush_scope(self, scope: SendScope) -> None:
         self.check_alive()
+        self.check_may_wait()
         self._accumulator.flush(scope)
         self._sender.wakeup()
 
@@ -262,7 +261,8 @@ class Producer:
             dropped = self._accumulator.discard(scope)
             for batch in dropped:
                 batch.memory.give_back(self._pool)
-                batch.failed(UsageError("the records were discarded with their send scope before they were sent"))
+        for batch in dropped:  # without the lock: an interceptor hears of it
+            batch.failed(UsageError("the records were discarded with their send scope before they were sent"))
 
     def check_usable(self) -> None:
         """Raise what stands in the way of new records, if anything does."""
@@ -271,9 +271,9 @@ class Producer:
 
     def check_alive(self) -> None:
         """Raise why nothing that was appended can be acked any more, if that is so."""
-        self._check_process()
+        self.check_process()
         if self.failed is not None:
-            raise self.failed
+            raise self.failed.with_traceback(None)  # raised again and again: each time it would become longer
         if not self._sender.is_alive():
             raise UsageError("the producer is closed")
 
@@ -283,13 +283,10 @@ class Producer:
             raise UsageError(
                 f"this producer belongs to process {self._pid}; in a forked child nothing more is known of its records"
             )
-        if self._sender.is_current_thread():
-            raise UsageError("a delivery callback must not wait for records: it runs in the thread that would answer")
+        if self._must_not_wait():
+            raise UsageError("a delivery callback must not wait for records: it may run in the thread that would answer")
 
-    def on_sender_thread(self) -> bool:
-        return self._sender.is_current_thread()
-
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
         if process.pid != self._pid:
             raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
 
@@ -306,8 +303,15 @@ class Producer:
             yield
         except UsageError as error:
             if self.failed is not None:
-                raise self.failed from error
+                raise self.failed.with_traceback(None) from error
             raise
+
+    def _must_not_wait(self) -> bool:
+        """In the sender's thread, and in a callback wherever it runs: what it waits for may wait for the locks around it."""
+        return in_callback() or self._sender.is_current_thread()
+
+    def _wakeup(self) -> None:
+        self._sender.wakeup()
 
     def _scope_closed(self, scope: SendScope) -> None:
         if process.pid != self._pid:
@@ -328,5 +332,4 @@ class Producer:
             if left > 0:
                 return left
             self._closed = True
-        self._close_plugins()
-        return None
+            return None

@@ -11,6 +11,7 @@ from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.callbacks import NO_WAIT
 from spark_kafka_sink.producer.column_checks import check_topic
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
@@ -54,12 +55,13 @@ class ProducerMetadata(Metadata):
 
     def wait_on(self, topic: str, partition: int, deadline: float, wakeup: Callable[[], None]) -> Cluster:
         """A cluster in which the topic has partitions, among them `partition` (NO_PARTITION: any) if asking once more makes it
-        known. Waits until `deadline`, and raises, as `wait_for_topic` does. KafkaProducer.waitOnMetadata of Java."""
+        known. Waits until `deadline`, and raises, as `wait_for_topic` does. With NO_WAIT what is known must do.
+        KafkaProducer.waitOnMetadata of Java."""
         self.add(topic, monotonic_ms())
         cluster = self.fetch()
         if cluster.partition_count(topic) is None:
             cluster = self.wait_for_topic(topic, deadline, wakeup)
-        if partition >= (cluster.partition_count(topic) or 0):  # some may have been added
+        if partition >= (cluster.partition_count(topic) or 0) and deadline != NO_WAIT:  # some may have been added
             self.refresh_topic(topic, deadline, wakeup)
             cluster = self.wait_for_topic(topic, deadline, wakeup)
         return cluster

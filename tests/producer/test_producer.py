@@ -296,7 +296,7 @@ def test_a_forked_child_is_told_to_make_its_own(kafka: Kafka, new_topic: NewTopi
 
 
 def test_a_flush_without_an_answer_ends_at_its_timeout(kafka: Kafka, new_topic: NewTopic) -> None:
-    with producer_on(kafka) as producer, producer.scope() as scope:
+    with producer_on(kafka, linger_ms=60_000) as producer, producer.scope() as scope:
         scope.append(new_topic(1), numbered(1))
         with pytest.raises(FlushTimeoutError):
             scope.flush(0)

@@ -23,6 +23,7 @@ from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.callbacks import NO_WAIT
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
@@ -106,8 +107,9 @@ class Appender:
         """Put each row into an open batch of its partition, of which the topic has `count`.
 
         sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out until
-        `deadline`; without one for max.block.ms: a slow broker that does take rows may be waited for longer in all. thunk_of
-        is asked once for each batch that rows go to. An error's fact `buffered` is how many rows went into batches all the same.
+        `deadline`; without one for max.block.ms: a slow broker that does take rows may be waited for longer in all. With NO_WAIT
+        a little is borrowed at once instead. thunk_of is asked once for each batch that rows go to. An error's fact `buffered` is
+        how many rows went into batches all the same.
         """
         buffered = 0
         try:
@@ -134,10 +136,14 @@ class Appender:
         attach: Callable[[OpenBatch, int, int], None] | None,
     ) -> int:
         """One round: as many rows from `start` on as half of the memory holds. Returns the row to go on with."""
-        plan, memory = self._plan_with_memory(start, scope, rows, deadline)
+        memory: list[Chunk] = []
+        claimed: list[OpenBatch] = []
         batches: list[OpenBatch] = []
+        full: list[bool] = []
+        aborted = False
         try:
-            batches = self._batches(scope, rows, plan)
+            plan = self._plan_with_memory(start, scope, rows, deadline, memory, claimed)
+            batches, full = self._batches(scope, rows, plan), plan.full
             self._encode(rows, plan, batches, memory, attach)
         except BaseException:
             for batch in batches:
@@ -146,18 +152,36 @@ class Appender:
                     batch.memory.give_back(self._pool)
             raise
         finally:
-            self._publish(scope, plan, batches)
+            with self._accumulator.lock:
+                try:
+                    wake = self._publish(scope, claimed, batches, full)
+                except BaseException:  # an interrupt: a batch that stays claimed would never be sent, and never expire
+                    self._publish(scope, claimed, batches, full)
+                    self._wakeup()
+                    raise
+                aborted = self._accumulator.aborted
+            if wake:
+                self._wakeup()
             self._pool.deallocate(memory)
-        if self._accumulator.aborted:
-            error = UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
-            for batch in batches:  # the sender's thread has left them to this one (Delivery.fail_all)
-                batch.failed(error)
+            if aborted:
+                error = UsageError(f"topic {rows.topic}: the producer was closed or failed during the append", topic=rows.topic)
+                for batch in batches or claimed:  # the sender's thread has left them to this one (Delivery.fail_all)
+                    batch.failed(error)
+        if aborted:
             raise error
         return plan.stop
 
-    def _plan_with_memory(self, start: int, scope: SendScope, rows: GroupedRows, deadline: float) -> tuple[Plan, list[Chunk]]:
-        """Deal the rows to batches, with the memory it takes, and claim those batches for writing."""
-        memory: list[Chunk] = []
+    def _plan_with_memory(
+        self,
+        start: int,
+        scope: SendScope,
+        rows: GroupedRows,
+        deadline: float,
+        memory: list[Chunk],
+        claimed: list[OpenBatch],
+    ) -> Plan:
+        """Deal the rows to batches, and claim those that are open already for writing. They and the memory it takes are put into
+        the two lists as they are had: an interrupt at any point must not leave them to nobody."""
         patient, begun = True, time.monotonic()
         while True:
             with self._accumulator.lock:
@@ -167,27 +191,38 @@ class Appender:
                 plan = self._planner.plan(start, scope, rows, most, stay=self._may_stay(rows, start, free))
                 if len(memory) < plan.chunks:
                     more = self._pool.try_allocate(plan.chunks - len(memory))
+                    if more is None and deadline == NO_WAIT and not patient:
+                        more = self._pool.borrow(plan.chunks - len(memory))
                     memory += more or []
                 if len(memory) >= plan.chunks:
-                    for batch in plan.batches:
-                        if batch is not None:
-                            batch.writing = True  # the sender must not take it now
-                    return plan, memory
-                self._accumulator.memory_waiters += 1
+                    claimed += [batch for batch in plan.batches if batch is not None]
+                    for batch in claimed:
+                        batch.writing = True  # the sender must not take it now
+                    return plan
             # What is held is given back first: two appends that each hold a part of what the other needs would wait for ever.
-            self._pool.deallocate(memory)
-            memory = []
+            held = memory.copy()
+            memory.clear()
+            self._pool.deallocate(held)
+            until = min(deadline, begun + PATIENCE_S) if patient else deadline
             try:
-                self._wakeup()
-                until = min(deadline, begun + PATIENCE_S) if patient else deadline
-                memory = self._pool.allocate(plan.chunks, until, begun)
+                memory += self._wait_for_memory(plan.chunks, until, begun)
             except BufferExhaustedError:
                 if not patient:
                     raise
                 patient = False
-            finally:
-                with self._accumulator.lock:
-                    self._accumulator.memory_waiters -= 1
+
+    def _wait_for_memory(self, n_chunks: int, until: float, begun: float) -> list[Chunk]:
+        accumulator, waiting = self._accumulator, False
+        try:
+            with accumulator.lock:
+                accumulator.memory_waiters += 1
+                waiting = True
+            self._wakeup()
+            return self._pool.allocate(n_chunks, until, begun)
+        finally:
+            if waiting:
+                with accumulator.lock:
+                    accumulator.memory_waiters -= 1
 
     def _few_chunks(self, free_chunks: int) -> int:
         return min(max(free_chunks, self._kept_from_blocks // 2), self._max_chunks)
@@ -247,25 +282,24 @@ class Appender:
         block.lend(memory[-needed:])
         del memory[-needed:]
 
-    def _publish(self, scope: SendScope, plan: Plan, batches: list[OpenBatch]) -> None:
-        """Let the sender have what was written. New batches that got nothing, because encoding failed, are not added."""
+    def _publish(self, scope: SendScope, claimed: list[OpenBatch], batches: list[OpenBatch], full: list[bool]) -> bool:
+        """Let the sender have what was written; whether there is something for it to do. The accumulator's lock is held. Once
+        more does nothing. New batches that got nothing, because encoding failed, are not added."""
         accumulator = self._accumulator
-        with accumulator.lock:
-            wake = bool(scope.deferred)
-            for claimed in plan.batches:
-                if claimed is not None:
-                    claimed.writing = False
-            for batch, full in zip(batches, plan.full, strict=False):
-                if batch.queued:
-                    if full and batch.queue.open is batch and batch.record_count:
-                        wake = True
-                        accumulator.close_open(batch.queue)
-                elif batch.record_count and not accumulator.aborted:
-                    batch.queued = wake = True
-                    accumulator.add(batch, full=full)
-            accumulator.undefer(scope.deferred)
-        if wake:
-            self._wakeup()
+        wake = bool(scope.deferred)
+        for batch in claimed:
+            batch.writing = False
+        for batch, is_full in zip(batches, full, strict=False):
+            if batch.queued:
+                if is_full and batch.queue.open is batch and batch.record_count:
+                    wake = True
+                    accumulator.close_open(batch.queue)
+            elif batch.record_count and not accumulator.aborted:
+                wake = True
+                accumulator.add(batch, full=is_full)
+                batch.queued = True
+        accumulator.undefer(scope.deferred)
+        return wake
 
 
 def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:

@@ -124,6 +124,14 @@ class BufferPool:
             self._waiters.append(waiter)
         return self._wait(waiter, begun, deadline_s)
 
+    def borrow(self, n_chunks: int) -> list[Chunk] | None:
+        """`n_chunks` chunks at once, past those who wait and past the bound, unless it is overdrawn already: for who can neither
+        wait nor stay behind others for ever. Raises as `try_allocate` does."""
+        self._check_fits(n_chunks)
+        with self._lock:
+            self._check_open()
+            return None if self._available_chunks() < 0 else self._take(n_chunks)
+
     def overdraw(self, n_chunks: int) -> list[Chunk]:
         """`n_chunks` chunks at once, whether they are there or not, for who lets go of as many: at once, or when the other users
         of the same block do so too."""

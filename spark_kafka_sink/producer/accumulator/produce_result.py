@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.callbacks import callbacks
 from spark_kafka_sink.producer.report import NO_OFFSET
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,8 @@ class ProduceResult:
 
     def attach(self, thunk: Thunk, first: int) -> None:
         """Tell `thunk`, whose records begin at record `first` of the batch."""
+        self._thunks.append((first, thunk))  # first: an interrupt must not leave anybody assigned and never told
         thunk.assigned(self, first)
-        self._thunks.append((first, thunk))
 
     def acked(self, base_offset: int, log_append_time: int) -> None:
         """base_offset: of the batch's first record, negative if not known. log_append_time: ms, negative for CreateTime."""
@@ -102,12 +103,18 @@ class ProduceResult:
     def _complete(self) -> None:
         """Callbacks run before anybody who waits goes on, as in ProducerBatch.completeFutureAndFireCallbacks."""
         thunks, self._thunks = self._thunks, []
-        for first, thunk in thunks:
-            try:
-                thunk.completed(self, first)
-            except Exception:
-                log.exception("topic %s partition %d: a delivery callback failed", self.topic, self.partition)
-        self._done = True
+        try:
+            with callbacks:
+                for first, thunk in thunks:
+                    self._tell(thunk, first)
+        finally:
+            self._done = True
+
+    def _tell(self, thunk: Thunk, first: int) -> None:
+        try:
+            thunk.completed(self, first)
+        except Exception:
+            log.exception("topic %s partition %d: a delivery callback failed", self.topic, self.partition)
 
 
 def _move(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from threading import RLock
 from typing import NamedTuple
 
@@ -114,13 +114,15 @@ class RecordAccumulator:
             self._ready.mark(queue)
 
     def add(self, batch: OpenBatch, *, full: bool) -> None:
-        """A new batch at the end of its queue."""
+        """A new batch at the end of its queue. Once more, after an interrupt, does nothing that was done already."""
         queue = batch.queue
-        if queue.open is not None:  # another scope's, added while this one was encoded
+        if queue.open is not None and queue.open is not batch:  # another scope's, added while this one was encoded
             self.close_open(queue)
-        queue.batches.append(batch)
-        self._incomplete[batch] = batch
-        batch.scope.batches_added(1)
+        if batch not in self._incomplete:
+            self._incomplete[batch] = batch
+            batch.scope.batches_added(1)
+        if not queue.batches or queue.batches[-1] is not batch:
+            queue.batches.append(batch)
         if full:
             self._ready.mark(queue)
         else:
@@ -133,18 +135,29 @@ class RecordAccumulator:
             self._ready.mark(queue)
         deferred.clear()
 
-    def flush(self, scope: SendScope | None) -> list[ProduceResult]:
-        """Make what this scope (None: every scope) has waiting ready to be sent, its open batches too.
-
-        Returned are the results of its batches that are not finished, as far as anybody wants to know of them.
-        """
+    def flush(self, scope: SendScope | None) -> None:
+        """Make what this scope (None: every scope) has waiting ready to be sent, its open batches too."""
         with self.lock:
             for batch in self._ready.lingering():
                 if scope is None or batch.scope is scope:
-                    self._ready.linger_no_more(batch)
-                    self._ready.mark(batch.queue)
-            batches = (batch for batch in self._incomplete.values() if scope is None or batch.scope is scope)
-            return [batch.result for batch in batches if batch.result is not None]
+                    self._flush_open(batch)
+
+    def flush_all(self, scopes: Set[SendScope]) -> dict[SendScope, list[ProduceResult]]:
+        """The same for many. Returned are the results of their batches that are not finished, as far as anybody wants to know."""
+        results: dict[SendScope, list[ProduceResult]] = {}
+        with self.lock:
+            for batch in self._ready.lingering():
+                if batch.scope in scopes:
+                    self._flush_open(batch)
+            for unfinished in self._incomplete.values():
+                scope = unfinished.scope
+                if scope in scopes and scope is not None and unfinished.result is not None:
+                    results.setdefault(scope, []).append(unfinished.result)
+        return results
+
+    def _flush_open(self, batch: OpenBatch) -> None:
+        self._ready.linger_no_more(batch)
+        self._ready.mark(batch.queue)
 
     def discard(self, scope: SendScope) -> list[OpenBatch]:
         """Take out what this scope has not sent; what is in flight goes on and reports to nobody."""

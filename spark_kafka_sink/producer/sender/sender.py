@@ -71,7 +71,9 @@ class Sender:
         records: UnsentRecords,
         metrics: SenderMetrics,
         idle_since_ms: Callable[[int], int | None],
+        ended: Callable[[], None],
     ) -> None:
+        """ended: called at the thread's end, when everybody was told."""
         self._config = config
         self._client = client
         self._metadata = metadata
@@ -80,6 +82,7 @@ class Sender:
         self._records = records
         self._metrics = metrics
         self._idle_since_ms = idle_since_ms
+        self._when_ended = ended
         self._identity = ProducerIdentity(config, client)
         self._delivery = Delivery(config, accumulator, pool, self._why_unsent, metrics)
         self._refusals = RefusalLog()
@@ -97,7 +100,8 @@ class Sender:
         self._thread.start()
 
     def wakeup(self) -> None:
-        self._client.wakeup()
+        if not self.is_current_thread():  # which looks at everything before it waits again; to wake itself would be to spin
+            self._client.wakeup()
 
     def close(self) -> None:
         """Send what is there, then end."""
@@ -132,6 +136,7 @@ class Sender:
         finally:
             self._accumulator.closed = True
             with ExitStack() as ends:  # each of them, whatever the others say; the last one named is the first to run
+                ends.callback(self._when_ended)
                 ends.callback(self._fail_what_is_left)
                 ends.callback(self._pool.close)
                 ends.callback(self._metadata.close)
@@ -140,8 +145,10 @@ class Sender:
 
     def _fail_what_is_left(self) -> None:
         error = self.failure or UsageError("the producer was closed before these records were acked")
-        self._records.fail(error)
-        self._delivery.fail_all(error)
+        try:
+            self._delivery.fail_all(error)
+        finally:
+            self._records.fail(error)
 
     def _ended(self) -> bool:
         if self._force or self.failure is not None:

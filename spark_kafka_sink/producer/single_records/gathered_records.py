@@ -6,24 +6,30 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
-from typing import Any, Protocol
+from typing import Protocol
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
+    BufferExhaustedError,
     DeadlineError,
     DeliveryTimeoutError,
     FlushTimeoutError,
     KafkaSinkError,
+    MetadataTimeoutError,
     RecordError,
     UsageError,
 )
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.appender import ThunkOf
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.accumulator.ready_queues import FOREVER_MS
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
-from spark_kafka_sink.producer.single_records.record_gatherer import Gathered, RecordGatherer
+from spark_kafka_sink.producer.single_records.record_gatherer import Enough, RecordGatherer
 from spark_kafka_sink.producer.single_records.record_scope import RecordScope, RecordScopeOwner
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -37,8 +43,6 @@ Late = tuple[Gathered, DeadlineError]
 class GatheredRecordsOwner(RecordScopeOwner, Protocol):
     """What it needs of its producer."""
 
-    def on_sender_thread(self) -> bool: ...
-
     def append_gathered(
         self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf
     ) -> None: ...
@@ -49,7 +53,8 @@ class GatheredRecords:
 
     When there are enough of a topic they are appended in the thread that added the last one; when the first has waited for
     linger.ms, in the sender's thread, which never waits for memory. Any thread may add and flush. `_lock` guards the making of
-    gatherers and `_closed_by`; the rest is each gatherer's own.
+    gatherers and `_closed_by`; the rest is each gatherer's own. `_waiting` has those that the sender's thread must look at: who
+    adds a first row puts its gatherer in after that, and the sender's thread takes it out before it finds it idle.
     """
 
     def __init__(
@@ -66,30 +71,43 @@ class GatheredRecords:
         self._wakeup = wakeup
         self._linger_ms = config.linger_ms
         self._delivery_timeout_ms = config.delivery_timeout_ms
-        self._max_block_s = config.max_block_ms / 1000
+        self._max_block_ms = config.max_block_ms
+        self._enough = Enough(config.buffer_memory)
         self._lock = Lock()
         self._gatherers: dict[str, RecordGatherer] = {}
+        self._waiting: dict[RecordGatherer, None] = {}
         self._closed_by: KafkaSinkError | None = None
 
     def gatherer(self, topic: str) -> RecordGatherer:
-        return self._gatherers.get(topic) or self._new_gatherer(topic)
+        """The topic's own, or a new one, which is nobody else's before it is `kept`."""
+        if not isinstance(topic, str):
+            raise RecordError(f"topic is {topic!r}, must be a str")
+        return self._gatherers.get(topic) or RecordGatherer(RecordScope(self._owner, topic), self._enough)
+
+    def kept(self, gatherer: RecordGatherer) -> RecordGatherer:
+        """The topic's own from now on and for good: this one, unless another thread was faster."""
+        topic = gatherer.scope.topic
+        with self._lock:
+            if topic not in self._gatherers:
+                if self._closed_by is not None:
+                    raise self._closed_by.with_traceback(None)
+                self._gatherers[topic] = gatherer
+                self._enough.share(len(self._gatherers))
+            return self._gatherers[topic]
 
     def added(self, gatherer: RecordGatherer, *, first: bool, full: bool) -> None:
         """A record was added: the first that waits there, or the last that there is room for. Waits at most max.block.ms."""
-        if full and not self._owner.on_sender_thread():
-            self._drain(gatherer, time.monotonic() + self._max_block_s)
-        elif first:
+        if first:
+            self._waiting[gatherer] = None
+        if full and not in_callback():
+            self._drain(gatherer, time.monotonic() + self._max_block_ms / 1000)
+        else:
             self._wakeup()
 
-    def _new_gatherer(self, topic: Any) -> RecordGatherer:
-        if not isinstance(topic, str):
-            raise RecordError(f"topic is {topic!r}, must be a str")
-        with self._lock:
-            if self._closed_by is not None:
-                raise self._closed_by
-            if topic not in self._gatherers:
-                self._gatherers[topic] = RecordGatherer(RecordScope(self._owner, topic))
-            return self._gatherers[topic]
+    def interrupted(self, gatherer: RecordGatherer) -> None:
+        """A record was added, or was not."""
+        self._waiting[gatherer] = None
+        self._wakeup()
 
     # From rows to batches
 
@@ -98,12 +116,18 @@ class GatheredRecords:
         if not gatherer.draining.acquire(timeout=_left(deadline)):
             return
         try:
-            late = self._append(gatherer, gatherer.take(), deadline)
-            if late is not None:
-                self._fail(gatherer, *late)
+            if gatherer.is_full():  # else another thread was faster
+                late = self._append(gatherer, gatherer.take(), deadline)
+                if late is not None:
+                    self._fail(gatherer, *late)
+                gatherer.settled()
         finally:
             gatherer.draining.release()
-        if gatherer.gathered:  # the sender's thread may have found this one draining
+            self._wake_for_rest(gatherer)
+
+    def _wake_for_rest(self, gatherer: RecordGatherer) -> None:
+        """The sender's thread may have found it draining, and waits for the rest, or for the end of it."""
+        if gatherer.gathered or gatherer.taken is not None or self._accumulator.closed:
             self._wakeup()
 
     def _append(self, gatherer: RecordGatherer, gathered: Gathered, deadline: float) -> Late | None:
@@ -113,14 +137,14 @@ class GatheredRecords:
         try:
             self._append_or_raise(gatherer, gathered, deadline)
         except DeadlineError as error:
-            return gathered.unassigned(), error
+            return gathered.pending(), error
         except RecordError as error:
-            return self._one_by_one(gatherer, gathered.unassigned(), deadline, error)
+            return self._append_others(gatherer, gathered.pending(), deadline, error)
         except KafkaSinkError as error:
-            self._fail(gatherer, gathered.unassigned(), error)
+            self._fail(gatherer, gathered.pending(), error)
         except BaseException as error:
             text = f"topic {gatherer.scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
-            self._fail(gatherer, gathered.unassigned(), KafkaSinkError(text, topic=gatherer.scope.topic))
+            self._fail(gatherer, gathered.pending(), KafkaSinkError(text, topic=gatherer.scope.topic))
             if not isinstance(error, Exception):
                 raise
         return None
@@ -133,116 +157,163 @@ class GatheredRecords:
 
         self._owner.append_gathered(gatherer.scope, gatherer.scope.topic, gathered.columns(), deadline, thunk_of)
 
-    def _one_by_one(self, gatherer: RecordGatherer, rest: Gathered, deadline: float, error: RecordError) -> Late | None:
-        """The partitioner refused one of the rows: the others go on without it."""
-        if len(rest) == 1:
-            self._fail(gatherer, rest, error)
+    def _append_others(self, gatherer: RecordGatherer, rows: Gathered, deadline: float, error: RecordError) -> Late | None:
+        """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
+        if len(rows) == 1:
+            self._fail(gatherer, rows, error)
             return None
-        for at in range(len(rest)):
-            late = self._append(gatherer, rest.slice(at, at + 1), deadline)
-            if late is not None:
-                return rest.slice(at, len(rest)), late[1]
-        return None
+        middle = len(rows) // 2
+        head, tail = rows.slice(0, middle), rows.slice(middle, len(rows))
+        late = self._append(gatherer, head, deadline)
+        if late is None:
+            return self._append(gatherer, tail, deadline)
+        late[0].extend(tail)
+        return late
 
     def _fail(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
+        if not gathered:
+            return
         self._metrics.append_refused(gatherer.scope.topic, len(gathered), error)
-        gathered.fail(error)
-        gatherer.scope.told()
+        try:
+            gathered.fail(error)
+        finally:
+            gatherer.scope.told()
+
+    def _put_back(self, gatherer: RecordGatherer, late: Gathered, cause: DeadlineError) -> None:
+        """For another try, unless it is too late for one."""
+        error = self._too_late(gatherer, late, cause) or gatherer.put_back(late)
+        if error is not None:
+            self._fail(gatherer, late, error)
+            gatherer.settled()
+
+    def _too_late(self, gatherer: RecordGatherer, late: Gathered, cause: DeadlineError) -> DeadlineError | None:
+        topic, age_ms = gatherer.scope.topic, monotonic_ms() - late.since_ms
+        if gatherer.known_in is None and isinstance(
+            cause, MetadataTimeoutError
+        ):  # sent in a callback, which could not wait for it
+            if age_ms < self._max_block_ms:
+                return None
+            return MetadataTimeoutError(f"topic {topic}: not known within max.block.ms: {cause.message}", **cause.facts)
+        if age_ms < self._delivery_timeout_ms:
+            return None
+        text = f"topic {topic}: the record was never sent within delivery.timeout.ms ({age_ms} ms passed): {cause.message}"
+        return DeliveryTimeoutError(text, topic=topic)
 
     # The sender's thread
 
     def drain_due(self, now_ms: int) -> int:
         """Append what has lingered, as far as there is memory; in how many ms there will be more."""
         next_ms = FOREVER_MS
-        for gatherer in list(self._gatherers.values()):
-            gathered = gatherer.gathered
-            if gathered:
-                left = 0 if self._accumulator.closed else gathered.since_ms + self._linger_ms - now_ms
-                next_ms = min(next_ms, left if left > 0 else self._try_drain(gatherer, now_ms))
+        lingered: set[SendScope] = set()
+        for gatherer in list(self._waiting):
+            left = self._until_due(gatherer, now_ms)
+            if left <= 0:
+                left, late = self._try_drain(gatherer, lingered)
+                if isinstance(late, BufferExhaustedError):
+                    self._accumulator.flush(None)  # what holds the memory had better go
+                    return RETRY_MS
+            next_ms = min(next_ms, left)
+        if lingered:
+            self._accumulator.flush_all(lingered)
         return next_ms
 
     def has_rows(self) -> bool:
-        return any(gatherer.gathered for gatherer in list(self._gatherers.values()))
+        return not all(gatherer.is_idle() for gatherer in list(self._waiting))
 
-    def _try_drain(self, gatherer: RecordGatherer, now_ms: int) -> int:
-        if not gatherer.draining.acquire(blocking=False):
-            return FOREVER_MS  # who holds it wakes this thread at the end
-        try:
-            late = self._append(gatherer, gatherer.take(), 0.0)
-            if late is None:
-                self._accumulator.flush(gatherer.scope)  # it has lingered already
+    def _until_due(self, gatherer: RecordGatherer, now_ms: int) -> int:
+        if gatherer.is_idle():
+            del self._waiting[gatherer]
+            if gatherer.is_idle():
                 return FOREVER_MS
-            self._again_or_expired(gatherer, *late, now_ms)
+            self._waiting[gatherer] = None  # a row came before it was out
+        if self._accumulator.closed or gatherer.is_full():
+            return 0
+        return gatherer.gathered.since_ms + self._linger_ms - now_ms
+
+    def _try_drain(self, gatherer: RecordGatherer, lingered: set[SendScope]) -> tuple[int, DeadlineError | None]:
+        """In how many ms to look again, and what was missing."""
+        if not gatherer.draining.acquire(blocking=False):
+            return FOREVER_MS, None  # who holds it wakes this thread at the end
+        try:
+            late = self._append(gatherer, gatherer.take(), NO_WAIT)
+            lingered.add(gatherer.scope)
+            if late is None:
+                gatherer.settled()
+                return FOREVER_MS, None
+            self._put_back(gatherer, *late)
+            return RETRY_MS, late[1]
         finally:
             gatherer.draining.release()
-        self._accumulator.flush(None)  # what holds the memory had better go
-        return RETRY_MS
-
-    def _again_or_expired(self, gatherer: RecordGatherer, late: Gathered, cause: KafkaSinkError, now_ms: int) -> None:
-        age_ms = now_ms - late.since_ms
-        if age_ms < self._delivery_timeout_ms:
-            gatherer.put_back(late)
-            return
-        text = f"topic {gatherer.scope.topic}: the record was never sent within delivery.timeout.ms ({age_ms} ms passed): {cause}"
-        self._fail(gatherer, late, DeliveryTimeoutError(text, topic=gatherer.scope.topic))
 
     # Flush and close
 
     def flush(self, timeout_s: float | None) -> None:
         """Return when what was sent before is acked or failed, which its futures tell. FlushTimeoutError after `timeout_s`."""
-        begun = time.monotonic()
-        deadline = begun + (TIMEOUT_MAX if timeout_s is None else timeout_s)
+        deadline = time.monotonic() + (TIMEOUT_MAX if timeout_s is None else timeout_s)
         gatherers = list(self._gatherers.values())
         for gatherer in gatherers:
-            self._drain_for_flush(gatherer, deadline, timeout_s)
-        results = {gatherer.scope: self._accumulator.flush(gatherer.scope) for gatherer in gatherers}
+            if not gatherer.is_idle():
+                self._drain_for_flush(gatherer, deadline, timeout_s)
+        results = self._accumulator.flush_all({gatherer.scope for gatherer in gatherers})
         self._wakeup()
         for scope, unfinished in results.items():
+            assert isinstance(scope, RecordScope)
             scope.wait_until(partial(_all_done, unfinished), _left(deadline), partial(_flush_timeout, unfinished, timeout_s))
 
     def _drain_for_flush(self, gatherer: RecordGatherer, deadline: float, timeout_s: float | None) -> None:
         """Append what was gathered, however long memory takes; at the deadline it is left to the sender's thread."""
+        mine: Gathered | None = None  # not what others add meanwhile: that could go on for ever
         while True:
             if not gatherer.draining.acquire(timeout=_left(deadline)):
                 raise _flush_timeout([], timeout_s)
             try:
-                late = self._append(gatherer, gatherer.take(), min(deadline, time.monotonic() + self._max_block_s))
+                taken = gatherer.take()
+                mine = mine or taken
+                late = self._append(gatherer, taken, min(deadline, time.monotonic() + self._max_block_ms / 1000))
                 if late is None:
-                    return
-                gatherer.put_back(late[0])
+                    gatherer.settled()
+                else:
+                    self._put_back(gatherer, *late)
             finally:
                 gatherer.draining.release()
+                self._wake_for_rest(gatherer)
+            if late is None or not mine.pending():
+                return
             if _left(deadline) <= 0:
                 raise _flush_timeout([], timeout_s)
 
-    def close(self, deadline: float) -> None:
-        """No more records; those that are here are appended, or fail at the deadline."""
-        self._close_gatherers(UsageError("the producer is closed"))
+    def unsent(self) -> int:
+        """How many records are in no batch."""
+        return sum(gatherer.unsent() for gatherer in list(self._waiting))
+
+    def close(self) -> None:
+        """No more records; those that are here are appended in the sender's thread."""
+        self._close(UsageError("the producer is closed"))
         for gatherer in self._gatherers.values():
-            self._drain(gatherer, deadline)
-            self._fail_rest(gatherer)
+            if not gatherer.is_idle():  # who added its first row may not have come to say so
+                self._waiting[gatherer] = None
 
     def fail(self, error: KafkaSinkError) -> None:
         """The sender's thread is at its end: what is in no batch never will be."""
-        self._close_gatherers(error)
+        self._close(error)
         for gatherer in self._gatherers.values():
-            self._fail_rest(gatherer)
+            self._fail(gatherer, gatherer.end(error), error)
+            if gatherer.draining.acquire(blocking=False):  # else who drains it finds that there is no memory any more
+                try:
+                    self._fail(gatherer, gatherer.take(), error)
+                    gatherer.settled()
+                finally:
+                    gatherer.draining.release()
 
-    def _close_gatherers(self, error: KafkaSinkError) -> None:
+    def _close(self, error: KafkaSinkError) -> None:
         with self._lock:
             self._closed_by = self._closed_by or error
             for gatherer in self._gatherers.values():
                 gatherer.close(self._closed_by)
 
-    def _fail_rest(self, gatherer: RecordGatherer) -> None:
-        rest = gatherer.take()
-        if rest:
-            assert self._closed_by is not None
-            self._fail(gatherer, rest, self._closed_by)
-
 
 def _left(deadline: float) -> float:
-    return max(deadline - time.monotonic(), 0)
+    return min(max(deadline - time.monotonic(), 0), TIMEOUT_MAX)
 
 
 def _all_done(results: list[ProduceResult]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.accumulator.produce_result import NO_TIMESTAMP
+from spark_kafka_sink.producer.callbacks import callbacks
 from spark_kafka_sink.producer.producer_record import RecordMetadata, nowhere
 from spark_kafka_sink.producer.report import NO_OFFSET
 
@@ -47,25 +48,33 @@ class RecordFuture:
         self._error: KafkaSinkError | None = None
 
     def done(self) -> bool:
-        """Whether the record was acked or failed (and its callback has run)."""
-        return self._error is not None or (self._result is not None and self._result.done)
+        """Whether the record was acked or failed (and its callback has run). UsageError where that will never be known: in a
+        forked child."""
+        if self._finished():
+            return True
+        self._scope.check_process()
+        return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record was stored, waited for at most `timeout` seconds.
 
-        Raises what the record failed with; ResultTimeoutError when nothing is known in time; UsageError in a forked child and
-        in a delivery callback, where waiting would be for ever. Without a timeout delivery.timeout.ms is the bound.
+        Raises what the record failed with; ResultTimeoutError when nothing is known in time; UsageError, where it is not known
+        yet, in a forked child and in a delivery callback, because waiting would be for ever. Without a timeout
+        delivery.timeout.ms is the bound.
         """
         error = self.exception(timeout)
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # shared by all records of a batch: each raise would make its traceback longer
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
         """Why the record failed, None if it was acked. Waits at most `timeout` seconds, and raises, as `result` does."""
-        if not self.done():
-            self._scope.wait_until(self.done, timeout, self._late)
+        if not self._finished():
+            self._scope.wait_until(self._finished, timeout, self._late)
         return self._error or (None if self._result is None else self._result.error)
+
+    def _finished(self) -> bool:
+        return self._error is not None or (self._result is not None and self._result.done)
 
     def _late(self, waited_s: float) -> ResultTimeoutError:
         where = "not yet in a batch" if self._result is None else f"in a batch for partition {self._result.partition}"
@@ -87,19 +96,22 @@ class RecordFuture:
     # Who sends
 
     @property
-    def assigned(self) -> bool:
-        """Whether the record is in a batch, whatever becomes of that."""
-        return self._result is not None
+    def pending(self) -> bool:
+        """Whether the record is neither in a batch nor failed."""
+        return self._result is None and self._error is None
 
     def fail(self, error: KafkaSinkError) -> None:
         """The record gets into no batch. Its callback runs in this thread, before anybody who waits goes on."""
-        self._call(error)
-        self._error = error
+        try:
+            with callbacks:
+                self._call(error)
+        finally:
+            self._error = error
 
     def complete(self) -> None:
         """The batch has its outcome."""
-        assert self._result is not None
-        self._call(self._result.error)
+        if self._result is not None:  # else an interrupt came between its batch and it, and it has failed by itself
+            self._call(self._result.error)
 
     def _call(self, error: KafkaSinkError | None) -> None:
         callback, self._callback = self._callback, None
@@ -107,7 +119,9 @@ class RecordFuture:
             return
         try:
             callback(self._metadata(), error)
-        except Exception:
+        except KeyboardInterrupt:  # of the program that sends: it fails here what gets into no batch
+            raise
+        except BaseException:  # also sys.exit(): in the sender's thread it would end the producer
             log.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
 
 

@@ -19,6 +19,8 @@ class RecordScopeOwner(ScopeOwner, Protocol):
 
     def check_may_wait(self) -> None: ...
 
+    def check_process(self) -> None: ...
+
 
 class RecordScope(SendScope):
     """One per producer and topic. Threads and locks as in SendScope; any thread may wait."""
@@ -30,6 +32,10 @@ class RecordScope(SendScope):
 
     def raise_error(self) -> None:
         """A failed batch is told to its records' futures, and harms nobody else."""
+
+    def check_process(self) -> None:
+        """UsageError in a forked child."""
+        self._waited_for.check_process()
 
     def told(self) -> None:
         """The outcome of some record is known: whoever waits looks again."""
@@ -46,5 +52,5 @@ class RecordScope(SendScope):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise late(time.monotonic() - begun)
-                if not self._changed.wait(min(left, MAX_WAIT_S)):
+                if not self._changed.wait(min(left, MAX_WAIT_S)) and not done():
                     self._waited_for.check_alive()

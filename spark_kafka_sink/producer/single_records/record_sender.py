@@ -8,10 +8,12 @@ from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, PeerError, RecordError, RecordTooLargeError
+from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
+from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_checks import is_text
-from spark_kafka_sink.producer.interceptors import ProducerInterceptors
+from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, nowhere
@@ -19,6 +21,7 @@ from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.single_records.record_gatherer import RecordGatherer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_upper_bound
@@ -40,16 +43,17 @@ class RecordSender:
         metadata: ProducerMetadata,
         metrics: SenderMetrics,
         wakeup: Callable[[], None],
-        on_sender_thread: Callable[[], bool],
+        check_usable: Callable[[], None],
     ) -> None:
-        """serializers: of key and value. wakeup: makes the sender's thread look at what is to be asked."""
+        """serializers: of key and value. wakeup: makes the sender's thread look at what is to be asked. check_usable: raises why
+        the producer takes no records."""
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
         self._gathered = gathered
         self._metadata = metadata
         self._metrics = metrics
         self._wakeup = wakeup
-        self._on_sender_thread = on_sender_thread
+        self.check_usable = check_usable
         self._max_block_s = config.max_block_ms / 1000
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
         self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD
@@ -79,25 +83,42 @@ class RecordSender:
         gatherer = self._gathered.gatherer(topic)
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
-        future = RecordFuture(gatherer.scope, timestamp, key_size, value_size, on_delivery)
         try:
             if partition is not None or gatherer.known_in is not self._metadata.fetch():
-                gatherer.known_in = self._cluster_with(topic, NO_PARTITION if partition is None else partition)
+                gatherer = self._known(gatherer, topic, NO_PARTITION if partition is None else partition)
             size = key_size + value_size + MAX_RECORD_OVERHEAD
             if pairs or size > self._surely_small:
                 size = self._checked_size(topic, key_size, value_size, pairs)
-        except (RecordError, PeerError, DeadlineError) as error:
+        except KafkaSinkError as error:
+            self.check_usable()  # where the producer has ended, that is why
             self._metrics.append_refused(topic, 1, error)
+            future = RecordFuture(gatherer.scope, timestamp, key_size, value_size, on_delivery)
             future.fail(error)
             return future
-        first, full = gatherer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
-        if first or full:
-            self._gathered.added(gatherer, first=first, full=full)
+        future = RecordFuture(gatherer.scope, timestamp, key_size, value_size, on_delivery)
+        try:
+            first, full = gatherer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
+            if first or full:
+                self._gathered.added(gatherer, first=first, full=full)
+        except BaseException:  # an interrupt between the two: the sender's thread must hear of the row, if there is one
+            self._gathered.interrupted(gatherer)
+            raise
         return future
 
-    def _cluster_with(self, topic: str, partition: int) -> Cluster:
-        # A delivery callback runs in the thread that everybody waits for, and must not wait itself.
-        deadline = 0.0 if self._on_sender_thread() else time.monotonic() + self._max_block_s
+    def _known(self, gatherer: RecordGatherer, topic: str, partition: int) -> RecordGatherer:
+        """Waits until the topic is known, and its partition. Only then its gatherer is kept: there is no end of wrong names."""
+        cluster = self._cluster_with(topic, partition)
+        gatherer = self._gathered.kept(gatherer)
+        gatherer.known_in = cluster
+        return gatherer
+
+    def _cluster_with(self, topic: str, partition: int) -> Cluster | None:
+        """None where nothing is known of the topic yet and a callback sends, which must not wait: the record will, by itself."""
+        if in_callback():
+            self._metadata.add(topic, monotonic_ms())
+            if self._metadata.fetch().partition_count(topic) is None:
+                return None
+        deadline = NO_WAIT if in_callback() else time.monotonic() + self._max_block_s
         cluster = self._metadata.wait_on(topic, partition, deadline, self._wakeup)
         count = cluster.partition_count(topic) or 0
         if partition < count:
@@ -144,11 +165,12 @@ class InterceptedSender:
         record = self._interceptors.on_send(record)
         told = self._interceptors.ahead_of(on_delivery)
         try:
+            self._sender.check_usable()
             return self._sender.send(
                 record.topic, record.value, record.key, record.partition, record.timestamp, record.headers, told
             )
-        except KafkaSinkError as error:
-            self._interceptors.on_acknowledgement(nowhere(record.topic), error)
+        except Exception as error:
+            self._interceptors.on_acknowledgement(nowhere(record.topic), as_ours(error, record.topic))
             raise
 
 
@@ -167,7 +189,11 @@ def header_pairs(topic: str, headers: AnyHeaders) -> Headers:
     """(key, value) pairs of str and bytes or None; a header needs a key (Java's RecordHeader)."""
     if not headers:
         return ()
-    pairs: list[Any] = list(headers.items() if isinstance(headers, Mapping) else headers)
+    try:
+        pairs: list[Any] = list(headers.items() if isinstance(headers, Mapping) else headers)
+    except TypeError:
+        kind = type(headers).__name__
+        raise RecordError(f"topic {topic}: headers is {kind}, must be (key, value) pairs or a mapping", topic=topic) from None
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise RecordError(f"topic {topic}: headers must be pairs of a str key and a value, there is {pair!r}", topic=topic)

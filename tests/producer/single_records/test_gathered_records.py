@@ -1,0 +1,538 @@
+"""When gathered records go, what flush and close do with them, and what happens where there is no memory or no metadata."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count, takewhile
+
+import pytest
+
+from spark_kafka_sink.client.cluster import Cluster
+from spark_kafka_sink.errors import (
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    FlushTimeoutError,
+    KafkaSinkError,
+    MetadataTimeoutError,
+    RecordError,
+    UsageError,
+)
+from spark_kafka_sink.producer.accumulator.append_plan import Planner
+from spark_kafka_sink.producer.accumulator.appender import Appender
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
+from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.single_records.gathered import Gathered
+from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.single_records.record_gatherer import MAX_ROWS, RecordGatherer
+from spark_kafka_sink.producer.single_records.record_sender import RecordSender
+from tests.faults.mock_cluster import MockCluster, Received, Say
+from tests.faults.producing import failing_scope, numbers, producer_on
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.producer.interrupts import Interrupt
+from tests.producer.told import Told, wait_until
+
+HOUR_MS = 3_600_000
+ALL_MEMORY = CHUNK_SIZE - 200  # the value of a record that takes a buffer.memory of one chunk
+LINGERING = {"linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
+
+
+def held(received: Received) -> Say:
+    return Say(hold=True)
+
+
+def in_callback(what: Callable[[], object], outcome: list[object]) -> OnDelivery:
+    """Keeps what the call returned or raised."""
+
+    def callback(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+        try:
+            outcome.append(what())
+        except KafkaSinkError as raised:
+            outcome.append(raised)
+
+    return callback
+
+
+# When they go
+
+
+def test_records_linger_and_go_together(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    with producer_on(kafka.bootstrap_servers, linger_ms=400) as producer:
+        producer.partitions_for(topic)
+        begun = time.monotonic()
+        futures = [producer.send(topic, b"%d" % n) for n in range(10)]
+        assert [future.result(10).offset for future in futures] == list(range(10))
+        assert time.monotonic() - begun > 0.4
+        assert producer.metrics()["producer-metrics"]["records-per-request-avg"] == 10
+
+
+def test_as_many_as_are_worth_an_append_wait_for_nothing(cluster: MockCluster) -> None:
+    with producer_on(cluster.bootstrap_servers, batch_size=1000, **LINGERING) as producer:
+        futures = [producer.send("t", b"%d" % n) for n in range(MAX_ROWS)]
+        assert futures[0].result(10).offset == 0
+        assert not futures[-1].done()  # its batch is not full
+        producer.flush()
+    assert cluster.values() == list(range(MAX_ROWS))
+
+
+def test_a_thousand_topics_share_a_producer(cluster: MockCluster) -> None:
+    topics = [cluster.topic(f"t-{n}") for n in range(1000)]
+    with producer_on(cluster.bootstrap_servers, linger_ms=20) as producer:
+        for topic in topics:
+            producer._metadata.add(topic, 0)  # asked about one by one they would take 1,000 answers
+        futures = [producer.send(topic, b"%d" % n) for n in range(5) for topic in topics]
+        producer.flush(60)
+        assert [future.result().offset for future in futures] == [n for n in range(5) for _ in topics]
+        wait_until(lambda: not producer._gathered._waiting, "nothing is looked at any more")
+    assert all(cluster.values(topic) == list(range(5)) for topic in topics)
+
+
+# Flush
+
+
+def test_a_flush_waits_for_what_was_sent_before_it(kafka: Kafka, new_topic: NewTopic) -> None:
+    topics = [new_topic(3) for _ in range(3)]
+    with producer_on(kafka.bootstrap_servers, **LINGERING) as producer:
+        futures = [producer.send(topics[n % 3], b"%d" % n) for n in range(7000)]
+        producer.flush()
+        assert all(future.done() for future in futures)
+        later = producer.send(topics[0], b"7000")
+        assert not later.done()
+    assert later.done()
+    read = [int(record.value or b"") for topic in topics for record in read_topic(kafka.bootstrap_servers, topic)]
+    assert sorted(read) == list(range(7001))
+
+
+def test_a_flush_ends_although_others_go_on_sending(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, stop = new_topic(1), threading.Event()
+    with producer_on(kafka.bootstrap_servers, buffer_memory=64 * 1024, linger_ms=5) as producer:
+
+        def send_on() -> None:
+            while not stop.is_set():
+                producer.send(topic, bytes(200))
+
+        others = [threading.Thread(target=send_on) for _ in range(2)]
+        for other in others:
+            other.start()
+        try:
+            for _ in range(5):
+                mine = producer.send(topic, b"mine")
+                producer.flush(20)
+                assert mine.done()
+        finally:
+            stop.set()
+            for other in others:
+                other.join(20)
+
+
+@pytest.mark.parametrize("timeout", [0, 0.1])
+def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: MockCluster, timeout: float) -> None:
+    cluster.script = held
+    with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, linger_ms=5) as producer:
+        futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0))]
+        cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
+        futures += [producer.send("t", b"%d" % n) for n in range(1, 8)]
+        with pytest.raises(FlushTimeoutError, match=r"flush: .* within .* s; they may still be delivered"):
+            producer.flush(timeout)
+        cluster.script = None
+        cluster.release()
+        assert [future.result(20).offset for future in futures] == list(range(8))
+    assert cluster.values() == list(range(8))
+
+
+def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts = {"linger_ms": 100, "delivery_timeout_ms": 1000, "request_timeout_ms": 500, "max_block_ms": 100}
+    with producer_on(cluster.bootstrap_servers, **timeouts) as producer:
+        assert producer.send("t", b"0").result(10).offset == 0
+        del cluster.topics["t"]
+        lost = producer.send("t", b"1")
+        producer._metadata.request_update()
+        wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic's end is known")
+        producer.flush(20)
+        with pytest.raises(DeliveryTimeoutError, match=r"never sent within delivery\.timeout\.ms .*UNKNOWN_TOPIC"):
+            lost.result(0)
+
+
+# Memory
+
+
+def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
+    proxied_kafka: ProxiedKafka, new_topic: NewTopic
+) -> None:
+    """The broker stands still: its proxy lets nothing through."""
+    topic, told = new_topic(1, on=proxied_kafka.cluster), Told()
+    settings = {"buffer_memory": 64 * 1024, "max_block_ms": 400, "linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
+    with producer_on(proxied_kafka.cluster.bootstrap_servers, **settings) as producer:
+        assert producer.send(topic, b"first", on_delivery=told.of("first")) is not None
+        producer.flush(20)
+        proxied_kafka.proxy.pause()
+        futures = [producer.send(topic, bytes(1000), on_delivery=told.of(n)) for n in range(200)]
+        late = [future for future in futures if future.done()]
+        assert late
+        for future in late:
+            assert isinstance(future.exception(), BufferExhaustedError)
+        assert "buffer.memory: " in str(late[0].exception())
+        proxied_kafka.proxy.resume()
+        producer.flush(30)
+        assert all(future.done() for future in futures)
+        stored = [future for future in futures if future.exception() is None]
+        assert 0 < len(stored) == len(futures) - len(late)
+        assert producer.send(topic, b"last").done() is False
+    wait_until(lambda: producer._pool.available == producer._pool.total, "all memory is back")
+    assert set(told.records) == {"first", *range(200)}
+    assert len(told.records) == 201
+    assert len(read_topic(proxied_kafka.cluster.direct_servers, topic)) == len(stored) + 2
+
+
+def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: MockCluster) -> None:
+    cluster.script = held
+    with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, linger_ms=5) as producer:
+        cut = producer._client.poll
+        polls: list[None] = []
+        producer._client.poll = lambda *arguments: (polls.append(None), cut(*arguments))[1]  # type: ignore[method-assign, func-returns-value]
+        futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0))]
+        cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
+        futures.append(producer.send("t", b"1"))
+        wait_until(lambda: producer._pool.free_chunks < 0, "a little is borrowed")
+        futures += [producer.send("t", b"%d" % n) for n in range(2, 4)]
+        polls.clear()
+        begun = time.monotonic()
+        while time.monotonic() - begun < 0.5:
+            pass
+        assert len(polls) < 30
+        cluster.script = None
+        cluster.release()
+        assert [future.result(10).offset for future in futures] == [0, 1, 2, 3]
+
+
+def test_one_record_gets_through_where_others_always_wait_for_memory(cluster: MockCluster) -> None:
+    cluster.topic("busy")
+    stop = threading.Event()
+    settings = {"buffer_memory": 4 * CHUNK_SIZE, "batch_size": CHUNK_SIZE, "linger_ms": 5}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer:
+
+        def append() -> None:
+            with producer.scope() as scope:
+                while not stop.is_set():
+                    scope.append("busy", numbers(range(8), width=CHUNK_SIZE // 2))
+
+        busy = [threading.Thread(target=append) for _ in range(3)]
+        for thread in busy:
+            thread.start()
+        try:
+            for n in range(20):
+                assert producer.send("t", b"%d" % n).result(10).offset == n
+        finally:
+            stop.set()
+            for thread in busy:
+                thread.join(20)
+
+
+def test_records_that_are_never_taken_expire_in_batches_and_before(cluster: MockCluster) -> None:
+    cluster.script = held
+    told = Told()
+    timeouts = {"delivery_timeout_ms": 600, "request_timeout_ms": 500, "linger_ms": 0, "max_block_ms": 10_000}
+    producer = producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, **timeouts)
+    futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
+    cluster.wait_for(lambda: bool(cluster.received), "what holds the memory")
+    futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 6)]
+    told.wait_for(6)
+    assert {type(future.exception(10)) for future in futures} == {DeliveryTimeoutError}
+    assert sorted(told.records) == list(range(6))
+    producer.close(10)
+
+
+# Rows that are refused
+
+
+class Odd:
+    """Sends even numbers to partition 0, and refuses odd ones."""
+
+    def partition_record(self, topic: str, key: bytes | None, value: bytes | None, cluster: Cluster) -> int:
+        if int(value or b"") % 2:
+            raise ValueError(f"{value!r} is odd")
+        return 0
+
+
+@pytest.mark.parametrize("wrong", [[3], [0], [999], [1, 2, 3], [5, 500, 998], list(range(0, 1000, 7))])
+def test_a_row_that_the_partitioner_refuses_fails_alone_and_the_others_go_on_in_order(
+    kafka: Kafka, new_topic: NewTopic, wrong: list[int]
+) -> None:
+    topic, told = new_topic(1), Told()
+    with producer_on(kafka.bootstrap_servers, partitioner_class=Odd, **LINGERING) as producer:
+        futures = [
+            producer.send(topic, b"%d" % (2 * n + (n in wrong)), headers=[("n", b"%d" % n)], on_delivery=told.of(n))
+            for n in range(1000)
+        ]
+        producer.flush()
+        assert [n for n, future in enumerate(futures) if isinstance(future.exception(), RecordError)] == wrong
+        assert "is odd" in str(futures[wrong[0]].exception())
+    right = [n for n in range(1000) if n not in wrong]
+    assert [int(record.value or b"") // 2 for record in read_topic(kafka.bootstrap_servers, topic)] == right
+    assert [futures[n].result().offset for n in right] == list(range(len(right)))
+    assert sorted(told.records) == list(range(1000))
+
+
+# Callbacks
+
+
+def test_a_callback_may_send(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, other, told = new_topic(1), new_topic(1), Told()
+    with producer_on(kafka.bootstrap_servers, linger_ms=0) as producer:
+        answers: list[RecordFuture] = []
+
+        def answer(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+            answers.append(producer.send(other, b"%d" % metadata.offset, on_delivery=told.of(metadata.offset)))
+
+        for n in range(100):
+            producer.send(topic, b"%d" % n, on_delivery=answer)  # of another topic, which is not known yet
+        told.wait_for(100)
+        assert [future.result(0).offset for future in answers] == list(range(100))
+    assert [record.value for record in read_topic(kafka.bootstrap_servers, other)] == [b"%d" % n for n in range(100)]
+
+
+def test_a_callback_may_send_more_than_is_gathered_at_once(cluster: MockCluster) -> None:
+    many, told = 3 * MAX_ROWS, Told()
+    with producer_on(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, batch_size=2000, **LINGERING) as producer:
+
+        def send_many(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+            for n in range(many):
+                producer.send("t", b"%d" % n, on_delivery=told.of(n))
+
+        producer.send("t", b"0", on_delivery=send_many)
+        producer.flush()
+        wait_until(lambda: len(told.ends) >= many - MAX_ROWS, "full batches go although the rest lingers")
+        producer.flush()
+        assert told.records == list(range(many))
+    assert cluster.values() == [0, *range(many)]
+
+
+def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(cluster: MockCluster) -> None:
+    told, outcome = Told(), list[object]()
+    with producer_on(cluster.bootstrap_servers, max_block_ms=300) as producer:
+        send = in_callback(lambda: producer.send("nowhere", b"1", on_delivery=told.of("inner")), outcome)
+        producer.send("t", b"0", on_delivery=send).result(10)
+        (future,) = outcome
+        assert isinstance(future, RecordFuture)
+        with pytest.raises(MetadataTimeoutError, match=r"topic nowhere: not known within max\.block\.ms: .*UNKNOWN_TOPIC"):
+            future.result(10)
+        assert told.records == ["inner"]
+        begun = time.monotonic()
+        assert producer.send("t", b"1").result(10).offset == 1
+        assert time.monotonic() - begun < 5
+
+
+def test_a_callback_for_a_partition_that_is_not_there_fails_at_once(cluster: MockCluster) -> None:
+    outcome: list[object] = []
+    with producer_on(cluster.bootstrap_servers) as producer:
+        producer.send("t", b"0", on_delivery=in_callback(lambda: producer.send("t", b"1", partition=9), outcome)).result(10)
+        (future,) = outcome
+        assert isinstance(future, RecordFuture)
+        with pytest.raises(RecordError, match="partition is 9, but there are 1"):
+            future.result(0)
+
+
+WAITS: list[Callable[[Producer, RecordFuture], object]] = [
+    lambda producer, waiting: producer.flush(),
+    lambda producer, waiting: producer.flush(1),
+    lambda producer, waiting: waiting.result(),
+    lambda producer, waiting: waiting.exception(5),
+]
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_callback_that_would_wait_for_ever_is_told_so(
+    kafka: Kafka, new_topic: NewTopic, wait: Callable[[Producer, RecordFuture], object]
+) -> None:
+    topic, outcome = new_topic(2), list[object]()
+    with producer_on(kafka.bootstrap_servers, **LINGERING) as producer:
+        producer.send(topic, b"0", partition=0).done()
+        producer.flush()
+        waiting: list[RecordFuture] = []
+        first = producer.send(topic, b"1", partition=0, on_delivery=in_callback(lambda: wait(producer, waiting[0]), outcome))
+        with producer._gathered._gatherers[topic].draining:  # so that the flush waits for the second one too
+            flushing = threading.Thread(target=producer.flush)
+            flushing.start()
+            waiting.append(producer.send(topic, b"2", partition=1))
+            assert not first.done()
+        flushing.join(20)
+        (error,) = outcome
+        assert isinstance(error, UsageError)
+        assert "must not wait" in str(error)
+        producer.flush()
+        assert waiting[0].result().offset == 0
+
+
+def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cluster: MockCluster) -> None:
+    """Those for whom there was no memory fail in the thread that found none, while it is about to go on with the others."""
+    cluster.script = held
+    outcome: list[object] = []
+    settings = {"buffer_memory": CHUNK_SIZE, "max_block_ms": 20, **LINGERING}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer:
+        futures: list[RecordFuture] = [producer.send("t", bytes(ALL_MEMORY))]
+        producer.partitions_for("t")
+
+        def again() -> object:
+            futures.append(producer.send("t", b"again"))
+            return futures[-1]
+
+        calls = [again, futures[0].result, producer.flush, lambda: producer.partitions_for("nowhere")]
+        for n in range(2000):
+            futures.append(producer.send("t", bytes(100), on_delivery=in_callback(calls[n % 4], outcome)))
+        assert len(outcome) > 1000, "most of them have failed for want of memory"
+        assert {type(each) for each in outcome} == {RecordFuture, UsageError, MetadataTimeoutError}
+        cluster.script = None
+        cluster.release()
+    assert all(future.done() for future in futures)
+
+
+def test_a_callback_may_begin_to_close(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, outcome = new_topic(1), list[object]()
+    producer = producer_on(kafka.bootstrap_servers, **LINGERING)
+    futures = [producer.send(topic, b"0", on_delivery=in_callback(producer.close, outcome))]
+    with producer._gathered._gatherers[topic].draining:
+        flushing = threading.Thread(target=producer.flush)
+        flushing.start()
+    flushing.join(20)
+    wait_until(lambda: producer.closed, "the producer is closed")
+    with pytest.raises(UsageError, match="closed"):
+        producer.send(topic, b"1")
+    producer.close(10)
+    assert outcome == [None]
+    assert [future.result(0).offset for future in futures] == [0]
+
+
+# Close
+
+
+def test_close_sends_what_there_is(kafka: Kafka, new_topic: NewTopic) -> None:
+    topics = [new_topic(2) for _ in range(3)]
+    producer = producer_on(kafka.bootstrap_servers, buffer_memory=8 * CHUNK_SIZE, **LINGERING)
+    futures = [producer.send(topics[n % 3], b"%d" % n) for n in range(3 * MAX_ROWS + 50)]
+    producer.close()
+    assert [future.exception(0) for future in futures] == [None] * len(futures)
+    assert sum(len(read_topic(kafka.bootstrap_servers, topic)) for topic in topics) == len(futures)
+
+
+@pytest.mark.parametrize("memory", [CHUNK_SIZE, 32 << 20])
+@pytest.mark.parametrize("timeout", [0, 0.3])
+def test_a_close_that_cannot_wait_fails_every_record_once(cluster: MockCluster, timeout: float, memory: int) -> None:
+    cluster.script = held
+    told = Told()
+    producer = producer_on(cluster.bootstrap_servers, buffer_memory=memory, linger_ms=5)
+    futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
+    cluster.wait_for(lambda: bool(cluster.received), "what holds the memory")
+    futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 20)]
+    with pytest.raises(FlushTimeoutError, match=r"close: \d+ records were not acked within 0.* s; they failed"):
+        producer.close(timeout)
+    assert {type(future.exception(0)) for future in futures} == {UsageError}
+    assert sorted(told.records) == list(range(20))
+    assert told.records == list(range(20)), "in order"
+    producer.close()
+    assert len(told.ends) == 20
+
+
+def test_an_error_in_a_producers_with_fails_every_record(cluster: MockCluster) -> None:
+    told, futures = Told(), list[RecordFuture]()
+    with pytest.raises(ZeroDivisionError), producer_on(cluster.bootstrap_servers, **LINGERING) as producer:
+        futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(5)]
+        raise ZeroDivisionError
+    assert {type(future.exception(0)) for future in futures} == {UsageError}
+    assert told.records == list(range(5))
+
+
+@pytest.mark.parametrize("run", range(5))
+def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_is_sent(cluster: MockCluster, run: int) -> None:
+    producer = producer_on(cluster.bootstrap_servers, buffer_memory=8 * CHUNK_SIZE, linger_ms=1)
+    begun = threading.Barrier(5)
+
+    def send(thread: int) -> list[RecordFuture]:
+        sent = list[RecordFuture]()
+        begun.wait(20)
+        try:
+            while True:
+                sent.append(producer.send("t", b"%d" % (thread * 10_000_000 + len(sent))))
+        except UsageError:
+            return sent
+
+    with ThreadPoolExecutor(4) as pool:
+        threads = [pool.submit(send, thread) for thread in range(4)]
+        begun.wait(20)
+        time.sleep(0.05 * run)
+        producer.close(60)
+        sent = [thread.result(20) for thread in threads]
+    stored = cluster.values()
+    assert len(stored) == len(set(stored))
+    for thread, futures in enumerate(sent):
+        # All that is told to be acked is stored, in order; only a send that had not returned at the close may have failed.
+        ends = [future.exception(0) for future in futures]
+        assert all(end is None for end in ends[:-1]) or {type(end) for end in ends if end} == {UsageError}
+        acked = [thread * 10_000_000 + n for n, end in enumerate(ends) if end is None]
+        assert [value for value in stored if value // 10_000_000 == thread] == acked
+
+
+# Interrupts
+
+
+@pytest.mark.parametrize(
+    ("call", "within"),
+    [
+        ("send", [RecordSender, RecordGatherer, GatheredRecords, Gathered]),
+        ("flush", [RecordSender, RecordGatherer, GatheredRecords, Gathered]),
+        ("send", [Appender, Planner, RecordAccumulator]),
+        ("append", [Appender, Planner, RecordAccumulator]),
+    ],
+)
+def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(cluster: MockCluster, within: list[type], call: str) -> None:
+    """Ctrl-C in a notebook: at each line in turn. The records at hand may fail; none is lost silently, none stored twice, and
+    nothing is stuck."""
+    sent: list[tuple[int, RecordFuture]] = []
+    unknown: set[int] = set()
+    settings = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000, "batch_size": 200_000, "buffer_memory": 1 << 20}
+
+    with producer_on(cluster.bootstrap_servers, **settings) as producer:
+        sent.append((0, producer.send("t", b"0")))
+        producer._gathered._enough.rows = 4
+        numbers_ = count(1)
+
+        def send() -> None:
+            number = next(numbers_)
+            unknown.add(number)
+            sent.append((number, producer.send("t", b"%d" % number)))
+            unknown.discard(number)
+
+        def interrupted(line: int) -> bool:
+            producer.flush(20)
+            for _ in range(3):
+                send()
+            with failing_scope(producer) as scope, Interrupt(line, *within) as interrupt:
+                if call == "send":
+                    send()
+                elif call == "flush":
+                    producer.flush(20)
+                else:
+                    scope.append("t", numbers([-1, -1]))
+            return interrupt.struck
+
+        struck = sum(1 for _ in takewhile(interrupted, count(1)))
+        assert struck > 10
+        send()
+        producer.flush(20)
+        assert all(future.done() for _, future in sent)
+        wait_until(lambda: not producer._accumulator.has_incomplete(), "every batch has ended")
+        assert producer._accumulator.memory_waiters == 0
+    stored = [value for value in cluster.values() if value >= 0]
+    assert len(stored) == len(set(stored)), "none twice"
+    assert stored == sorted(stored), "in order"
+    acked = {number for number, future in sent if future.exception() is None}
+    failed = {number for number, future in sent if future.exception() is not None}
+    assert acked <= set(stored) <= acked | failed | unknown

@@ -1,0 +1,86 @@
+"""What a test's callbacks were told, and an owner of single records without a producer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.single_records.record_scope import RecordScope
+from spark_kafka_sink.records.columns import RecordColumns
+
+DEADLINE_S = 20.0
+
+
+class Told:
+    """Each end of a record, in the order in which callbacks heard of it. Any thread may call."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[Any, RecordMetadata, KafkaSinkError | None]] = []
+        self.threads: list[int] = []
+        self._changed = threading.Condition()
+
+    def of(self, record: object) -> OnDelivery:
+        """A callback for a record that goes by this name."""
+
+        def told(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
+            with self._changed:
+                self.ends.append((record, metadata, error))
+                self.threads.append(threading.get_ident())
+                self._changed.notify_all()
+
+        return told
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for record, _, _ in self.ends]
+
+    @property
+    def errors(self) -> list[KafkaSinkError | None]:
+        return [error for _, _, error in self.ends]
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.ends) >= count, DEADLINE_S), f"{len(self.ends)} of {count} ended"
+
+
+def wait_until(reached: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not reached():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.001)
+
+
+class NoProducer:
+    """Owns a scope's records and never has an answer for them."""
+
+    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None: ...
+
+    def rows_per_append(self, topic: str) -> int:
+        return 0
+
+    def flush_scope(self, scope: SendScope) -> None: ...
+
+    def flushed(self, waited_ns: int) -> None: ...
+
+    def discard_scope(self, scope: SendScope) -> None: ...
+
+    def check_alive(self) -> None: ...
+
+    def check_may_wait(self) -> None: ...
+
+    def check_process(self) -> None: ...
+
+
+def scope(topic: str = "t") -> RecordScope:
+    return RecordScope(NoProducer(), topic)
+
+
+def future(callback: OnDelivery | None = None, topic: str = "t") -> RecordFuture:
+    """Of a record with a timestamp of 5 and a value of one byte."""
+    return RecordFuture(scope(topic), 5, -1, 1, callback)
