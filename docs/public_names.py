@@ -28,10 +28,10 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "DeliveryMetrics": ("add_committed", "feed"),
     "Producer": (
         *("append", "append_gathered", "flush_scope", "flushed", "discard_scope", "rows_per_append"),
-        *("check_alive", "check_may_wait", "check_usable", "on_sender_thread"),
+        *("check_alive", "check_may_wait", "check_usable", "check_process"),
     ),
     "RecordColumns": ("lengths", "is_like"),
-    "RecordFuture": ("assigned", "complete", "fail"),
+    "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": (
         *("appending", "deferred", "discarded", "has_timestamps"),
         *("batches_added", "batch_failed", "batch_refused", "batches_acked", "records_failed", "request_sent"),
