@@ -13,10 +13,12 @@ from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
 from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
+from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Partitions
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+
+Chosen = Callable[[Partitions], None]
 
 
 class ColumnSender:
@@ -61,9 +63,12 @@ class ColumnSender:
             interception.failed(error)
             raise
 
-    def append_gathered(self, scope: SendScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf) -> None:
-        """Of records sent one by one: intercepted and serialized already, counted where they fail. `deadline`: of every wait."""
-        self._append(scope, topic, columns, deadline, thunk_of)
+    def append_gathered(
+        self, scope: SendScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf, chosen: Chosen
+    ) -> None:
+        """Of records sent one by one: intercepted and serialized already, counted where they fail. `deadline`: of every wait.
+        `chosen` is told the partitions before anything is appended."""
+        self._append(scope, topic, columns, deadline, thunk_of, chosen)
 
     def rows_per_append(self, topic: str) -> int:
         """From how many rows on an append to this topic costs little a row; 0 while the topic is not known."""
@@ -79,7 +84,13 @@ class ColumnSender:
             raise
 
     def _append(
-        self, scope: SendScope, topic: str, columns: RecordColumns, until: float | None, thunk_of: ThunkOf | None
+        self,
+        scope: SendScope,
+        topic: str,
+        columns: RecordColumns,
+        until: float | None,
+        thunk_of: ThunkOf | None,
+        chosen: Chosen | None = None,
     ) -> None:
         """`until`: when every wait ends; None: each after max.block.ms, and that for metadata in all."""
         if columns.num_records == 0:
@@ -94,4 +105,6 @@ class ColumnSender:
         count = cluster.partition_count(topic)
         assert count is not None
         partitions = self._partitioner.partition(topic, columns, sizes, cluster)
+        if chosen is not None:
+            chosen(partitions)
         self._appender.append(scope, topic, columns, sizes, partitions, count, deadline=until, thunk_of=thunk_of)

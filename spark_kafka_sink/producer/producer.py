@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
-from spark_kafka_sink.producer.column_sender import ColumnSender
+from spark_kafka_sink.producer.column_sender import Chosen, ColumnSender
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
@@ -238,9 +238,11 @@ class Producer:
         with self._true_cause():
             self._columns.append(scope, topic, columns)
 
-    def append_gathered(self, scope: SendScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf) -> None:
+    def append_gathered(
+        self, scope: SendScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf, chosen: Chosen
+    ) -> None:
         with self._true_cause():
-            self._columns.append_gathered(scope, topic, columns, deadline, thunk_of)
+            self._columns.append_gathered(scope, topic, columns, deadline, thunk_of, chosen)
 
     def rows_per_append(self, topic: str) -> int:
         return self._columns.rows_per_append(topic)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.producer_record import Headers
@@ -23,7 +24,7 @@ class Gathered:
     entries in lists: as an object of its own it took 0.3 us more.
     """
 
-    __slots__ = ("callbacks", "futures", "headers", "keys", "partitions", "since_ms", "size", "timestamps", "values")
+    __slots__ = ("callbacks", "chosen", "futures", "headers", "keys", "partitions", "since_ms", "size", "timestamps", "values")
 
     def __init__(self) -> None:
         self.since_ms = 0
@@ -35,6 +36,7 @@ class Gathered:
         self.futures: list[RecordFuture] = []
         self.partitions: list[int] = []
         self.headers: list[Headers] = []
+        self.chosen: NDArray[np.int32] | None = None  # by the partitioner, for each row
 
     def __len__(self) -> int:
         return len(self.futures)
@@ -48,6 +50,11 @@ class Gathered:
             timestamp=np.fromiter(self.timestamps, np.int64, len(self)),
             partition=np.array(self.partitions, np.int32) if self.partitions else None,
         )
+
+    def choose(self, partitions: NDArray[np.int32]) -> None:
+        """Rows that find no memory keep the partition they were given: with another one at the next try they could come to stand
+        behind later ones of this try. (Java's partition a record once, and wait.)"""
+        self.chosen = partitions
 
     def place(self, partition: int | None, headers: Headers) -> None:
         """Of the row that comes next: what few rows have."""
@@ -84,9 +91,10 @@ class Gathered:
 
     def _add(self, other: Gathered, rows: Iterable[int]) -> None:
         self.callbacks |= other.callbacks
+        partitions = other.partitions if other.chosen is None else other.chosen.tolist()
         for row in rows:
             value, key = other.values[row], other.keys[row]
-            self.place(other.partitions[row] if other.partitions else None, other.headers[row] if other.headers else ())
+            self.place(partitions[row] if partitions else None, other.headers[row] if other.headers else ())
             self.values.append(value)
             self.keys.append(key)
             self.timestamps.append(other.timestamps[row])

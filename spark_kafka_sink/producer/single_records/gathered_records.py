@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.accumulator.ready_queues import FOREVER_MS
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
+from spark_kafka_sink.producer.column_sender import Chosen
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
@@ -35,6 +36,9 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 # When the sender's thread looks again for memory, if no answer comes before.
 RETRY_MS = 100
+# How long a flush waits for memory before it looks whether its records have expired, if max.block.ms is less. With 0 it went
+# round and round, and took the time of the thread that frees memory: records expired although their broker was well.
+MIN_ROUND_S = 1.0
 
 # Rows that are in no batch, and why.
 Late = tuple[Gathered, DeadlineError]
@@ -44,7 +48,7 @@ class GatheredRecordsOwner(RecordScopeOwner, Protocol):
     """What it needs of its producer."""
 
     def append_gathered(
-        self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf
+        self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf, chosen: Chosen
     ) -> None: ...
 
 
@@ -155,7 +159,8 @@ class GatheredRecords:
         def thunk_of(rows: Sequence[int]) -> RecordThunk:
             return RecordThunk([futures[row] for row in rows], callbacks=gathered.callbacks)
 
-        self._owner.append_gathered(gatherer.scope, gatherer.scope.topic, gathered.columns(), deadline, thunk_of)
+        scope = gatherer.scope
+        self._owner.append_gathered(scope, scope.topic, gathered.columns(), deadline, thunk_of, gathered.choose)
 
     def _append_others(self, gatherer: RecordGatherer, rows: Gathered, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
@@ -269,7 +274,8 @@ class GatheredRecords:
             try:
                 taken = gatherer.take()
                 mine = mine or taken
-                late = self._append(gatherer, taken, min(deadline, time.monotonic() + self._max_block_ms / 1000))
+                round_s = max(self._max_block_ms / 1000, MIN_ROUND_S)
+                late = self._append(gatherer, taken, min(deadline, time.monotonic() + round_s))
                 if late is None:
                     gatherer.settled()
                 else:

@@ -90,6 +90,14 @@ class GatheredModel(RuleBasedStateMachine):
         self.gathered = self.gathered.pending()
         self.rows = [row for row, end in zip(self.rows, ends, strict=True) if end == "stays"]
 
+    @rule(data=st.data())
+    def the_partitioner_has_chosen_and_all_find_no_memory(self, data: st.DataObject) -> None:
+        count = len(self.rows)
+        chosen = data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
+        self.gathered.choose(np.array(chosen, np.int32))
+        self.gathered = self.gathered.pending()
+        self.rows = [row._replace(partition=partition) for row, partition in zip(self.rows, chosen, strict=True)]
+
     @rule(data=st.data(), row=ROWS)
     def an_interrupt_leaves_half_of_a_row(self, data: st.DataObject, row: Row) -> None:
         gathered = self.gathered

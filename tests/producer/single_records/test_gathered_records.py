@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count, takewhile
 
+import numpy as np
 import pytest
 
 from spark_kafka_sink.client.cluster import Cluster
@@ -23,6 +24,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.accumulator.append_plan import Planner
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.gathered import Gathered
@@ -30,6 +32,7 @@ from spark_kafka_sink.producer.single_records.gathered_records import GatheredRe
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
 from spark_kafka_sink.producer.single_records.record_gatherer import MAX_ROWS, RecordGatherer
 from spark_kafka_sink.producer.single_records.record_sender import RecordSender
+from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
@@ -212,6 +215,63 @@ def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: Mock
         cluster.script = None
         cluster.release()
         assert [future.result(10).offset for future in futures] == [0, 1, 2, 3]
+
+
+class InTurn:
+    """Every fourth to partition 0, the others to 1; when it is asked again, all to 0."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
+        self.asked += 1
+        rows = np.arange(columns.num_records)
+        return np.minimum(rows % 4, 1 if self.asked == 1 else 0, dtype=np.int32, casting="unsafe")
+
+
+def test_records_that_find_no_memory_keep_their_partition_and_with_it_their_order(cluster: MockCluster) -> None:
+    topic = cluster.topic("two", [0, 0])
+    cluster.script = held
+    settings = {"buffer_memory": 4 * CHUNK_SIZE, "batch_size": CHUNK_SIZE, "partitioner_class": InTurn, **LINGERING}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
+        producer.partitions_for(topic)  # behind what is held nothing is answered
+        scope.append("t", numbers([0, 1], partition=0, width=ALL_MEMORY))
+        futures = [producer.send(topic, b"%01000d" % n) for n in range(40)]
+        with pytest.raises(FlushTimeoutError):
+            producer.flush(0.2)
+        assert not any(future.pending for future in futures[::4])  # partition 0 comes first
+        assert futures[-1].pending
+        cluster.script = None
+        cluster.release()
+        producer.flush(20)
+    assert cluster.values(topic, 0) == list(range(0, 40, 4))
+    assert cluster.values(topic, 1) == [n for n in range(40) if n % 4]
+
+
+def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: MockCluster) -> None:
+    cluster.script = held
+    with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=0, **LINGERING) as producer:
+        wait_until(lambda: knows(producer, "t"), "the topic is known")
+        scope = producer.scope()
+        scope.append("t", numbers([0], width=ALL_MEMORY))
+        future = producer.send("t", b"1")
+        append, tries = producer._gathered._append, list[None]()
+        producer._gathered._append = lambda *arguments: (tries.append(None), append(*arguments))[1]  # type: ignore[method-assign, func-returns-value]
+        with pytest.raises(FlushTimeoutError):
+            producer.flush(0.3)
+        assert len(tries) < 5
+        cluster.script = None
+        cluster.release()
+        producer.flush(10)
+        assert future.result(0).offset == 1
+        scope.close()
+
+
+def knows(producer: Producer, topic: str) -> bool:
+    try:
+        return bool(producer.partitions_for(topic))
+    except MetadataTimeoutError:
+        return False
 
 
 def test_one_record_gets_through_where_others_always_wait_for_memory(cluster: MockCluster) -> None:
