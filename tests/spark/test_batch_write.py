@@ -13,6 +13,7 @@ import spark_kafka_sink as sks
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
+from tests.kafka.witness import read_topic
 from tests.spark.conftest import FINDS_SOURCES_ITSELF
 from tests.spark.frames import expected, numbers, options, read_records, read_values, records
 
@@ -198,3 +199,11 @@ def test_an_unknown_topic_is_named(spark: SparkSession, kafka: Kafka) -> None:
     text = refused(numbers(spark, 1, 1), options(kafka, topic="no-such-topic", kafka__max__block__ms="1500"))
     assert "[METADATA_TIMEOUT] " in text
     assert "no-such-topic" in text
+
+
+def test_interceptors_are_named_in_an_option(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    marking = "tests.producer.recording_interceptors.Marking"
+    save(numbers(spark, 100), options(kafka, topic=topic, kafka__interceptor__classes=f"{marking}, {marking}"))
+    values = {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
+    assert values == {b"marked marked %d" % n for n in range(100)}
