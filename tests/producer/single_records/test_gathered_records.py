@@ -157,9 +157,10 @@ def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(
     with producer_on(cluster.bootstrap_servers, **timeouts) as producer:
         assert producer.send("t", b"0").result(10).offset == 0
         del cluster.topics["t"]
-        lost = producer.send("t", b"1")
-        producer._metadata.request_update()
-        wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic's end is known")
+        with producer._gathered._gatherers["t"].draining:
+            lost = producer.send("t", b"1")
+            producer._metadata.request_update()
+            wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic's end is known")
         producer.flush(20)
         with pytest.raises(DeliveryTimeoutError, match=r"never sent within delivery\.timeout\.ms .*UNKNOWN_TOPIC"):
             lost.result(0)
