@@ -263,14 +263,14 @@ class GatheredRecords:
         self._wakeup()
         for scope, unfinished in results.items():
             assert isinstance(scope, RecordScope)
-            scope.wait_until(partial(_all_done, unfinished), _left(deadline), partial(_flush_timeout, unfinished, timeout_s))
+            scope.wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
 
     def _drain_for_flush(self, gatherer: RecordGatherer, deadline: float, timeout_s: float | None) -> None:
         """Append what was gathered, however long memory takes; at the deadline it is left to the sender's thread."""
         mine: Gathered | None = None  # not what others add meanwhile: that could go on for ever
         while True:
             if not gatherer.draining.acquire(timeout=_left(deadline)):
-                raise _flush_timeout([], timeout_s)
+                raise _flush_timeout("records are in no batch, which another thread waits for", timeout_s)
             try:
                 taken = gatherer.take()
                 mine = mine or taken
@@ -286,7 +286,7 @@ class GatheredRecords:
             if late is None or not mine.pending():
                 return
             if _left(deadline) <= 0:
-                raise _flush_timeout([], timeout_s)
+                raise _flush_timeout(f"records are in no batch ({late[1].message})", timeout_s)
 
     def unsent(self) -> int:
         """How many records are in no batch."""
@@ -329,6 +329,9 @@ def _all_done(results: list[ProduceResult]) -> bool:
     return not results
 
 
-def _flush_timeout(unfinished: list[ProduceResult], timeout_s: float | None, _waited_s: float = 0.0) -> FlushTimeoutError:
-    left = f"{len(unfinished)} batches not acked" if unfinished else "records found no memory"
-    return FlushTimeoutError(f"flush: {left} within {timeout_s} s; they may still be delivered, their futures will tell")
+def _late_acks(unfinished: list[ProduceResult], timeout_s: float | None, _waited_s: float) -> FlushTimeoutError:
+    return _flush_timeout(f"{len(unfinished)} batches are not acked", timeout_s)
+
+
+def _flush_timeout(left: str, timeout_s: float | None) -> FlushTimeoutError:
+    return FlushTimeoutError(f"flush: after {timeout_s} s {left}; they may still be delivered, their futures will tell")
