@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.producer.partitioners.crc32 import crc32
 from spark_kafka_sink.producer.partitioners.fnv1a import fnv1a
-from spark_kafka_sink.producer.partitioners.murmur2 import murmur2
+from spark_kafka_sink.producer.partitioners.murmur2 import murmur2, to_positive
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.records.columns import RecordColumns
 
@@ -22,7 +22,7 @@ _POSITIVE = np.uint32(0x7FFFFFFF)
 
 def murmur2_positive(keys: pa.Array) -> NDArray[np.uint32]:
     """Java's BuiltInPartitioner.partitionForKey and librdkafka's murmur2: `Utils.toPositive`, which is not the absolute value."""
-    return murmur2(keys).view(np.uint32) & _POSITIVE
+    return to_positive(murmur2(keys)).view(np.uint32)
 
 
 def crc32_unsigned(keys: pa.Array) -> NDArray[np.uint32]:
