@@ -86,9 +86,10 @@ def _text(value: object) -> str:
 
 
 def _servers(value: object) -> tuple[str, ...]:
-    """`host:port,host:port` or a sequence of `host:port`; an IPv6 host stands in brackets."""
+    """`host:port,host:port` or a sequence of `host:port`; an IPv6 host stands in brackets. As in Java (Utils.getHost) a protocol
+    in front, as listeners have it, is passed over: security.protocol says what is spoken."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
-    servers = tuple(str(part).strip() for part in parts if str(part).strip())
+    servers = tuple(str(part).strip().rpartition("://")[2] for part in parts if str(part).strip())
     for server in servers:
         if ":" not in server or server.endswith((":", "]")):
             text = f"option bootstrap.servers: {server!r} has no port: write {server.rstrip(':')}:9092"

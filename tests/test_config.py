@@ -62,6 +62,11 @@ def test_bad_settings_name_the_option_and_what_it_takes(settings: dict[str, obje
         producer_config({**SERVERS, **settings})
 
 
+def test_a_protocol_in_front_of_a_server_is_passed_over() -> None:
+    given = producer_config({"bootstrap.servers": "PLAINTEXT://a:1, SSL://[::1]:2"})
+    assert given.bootstrap_servers == ("a:1", "[::1]:2")
+
+
 def test_the_servers_are_required() -> None:
     with pytest.raises(OptionError, match=r"bootstrap\.servers is required"):
         producer_config({})

@@ -82,7 +82,8 @@ class BufferPool:
     def available(self) -> int:
         """Bytes nobody holds, made or not."""
         with self._lock:
-            return max(self._available_chunks(), 0) * self.chunk_size
+            # With all of it free it is all of `total`, of which the last bytes may be less than a chunk.
+            return max(self.total - (self.capacity - self._available_chunks()) * self.chunk_size, 0)
 
     def chunks_for(self, size: int) -> int:
         """How many chunks hold so many bytes."""

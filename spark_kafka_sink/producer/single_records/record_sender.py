@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError
+from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
 from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
@@ -77,9 +78,11 @@ class RecordSender:
         if timestamp is None:
             timestamp = time.time_ns() // 1_000_000
         else:
-            _check_timestamp(topic, timestamp)
+            timestamp = _checked_timestamp(topic, timestamp)
         if partition is not None:
-            _check_partition(topic, partition)
+            partition = _checked_partition(topic, partition)
+        if on_delivery is not None and not callable(on_delivery):
+            raise UsageError(f"topic {topic}: on_delivery is {type(on_delivery).__name__}, must be a function(metadata, error)")
         gatherer = self._gathered.gatherer(topic)
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
@@ -174,15 +177,27 @@ class InterceptedSender:
             raise
 
 
-def _check_partition(topic: str, partition: Any) -> None:
-    if not isinstance(partition, int) or partition < 0:
+def _checked_partition(topic: str, partition: Any) -> int:
+    number = _whole(partition)
+    if number is None or number < 0:
         raise RecordError(f"topic {topic}: partition is {partition!r}, must be a number from 0 on, or None", topic=topic)
+    return number
 
 
-def _check_timestamp(topic: str, timestamp: Any) -> None:
-    if not isinstance(timestamp, int) or not 0 <= timestamp <= INT64_MAX:
+def _checked_timestamp(topic: str, timestamp: Any) -> int:
+    number = _whole(timestamp)
+    if number is None or not 0 <= number <= INT64_MAX:
         text = f"topic {topic}: timestamp is {timestamp!r}, must be milliseconds since the epoch, not negative, or None"
         raise RecordError(text, topic=topic)
+    return number
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, numpy's too, but no bool."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def header_pairs(topic: str, headers: AnyHeaders) -> Headers:

@@ -62,6 +62,16 @@ def take(pool: BufferPool, n_chunks: int) -> list[Chunk]:
     return chunks
 
 
+def test_all_of_a_pool_that_is_no_multiple_of_a_chunk_is_free_at_first_and_at_last() -> None:
+    pool = BufferPool(4 * CHUNK + 5, CHUNK)
+    assert pool.available == 4 * CHUNK + 5
+    chunks = pool.try_allocate(4)
+    assert chunks is not None
+    assert (pool.available, pool.try_allocate(1)) == (5, None)
+    pool.deallocate(chunks)
+    assert pool.available == 4 * CHUNK + 5
+
+
 def test_chunks_are_writable_memory_of_one_size(pool: BufferPool) -> None:
     chunks = take(pool, 3)
     memory = [chunk.memory for chunk in chunks]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from spark_kafka_sink.errors import (
@@ -163,9 +164,11 @@ def test_callbacks_run_in_order_within_a_partition_and_before_anybody_has_the_re
         ({"value": "\ud800"}, SerializationError, "UTF-8"),
         ({"partition": -1}, RecordError, "partition is -1"),
         ({"partition": "0"}, RecordError, "partition is '0'"),
+        ({"partition": True}, RecordError, "partition is True"),
         ({"timestamp": -1}, RecordError, "timestamp is -1"),
         ({"timestamp": 1.0}, RecordError, "timestamp is 1.0"),
         ({"timestamp": 2**63}, RecordError, "timestamp is 9223372036854775808"),
+        ({"on_delivery": 5}, UsageError, r"on_delivery is int, must be a function\(metadata, error\)"),
         ({"headers": [("a",)]}, RecordError, "pairs"),
         ({"headers": [(None, b"")]}, RecordError, "pairs"),
         ({"headers": [b"a"]}, RecordError, "pairs"),
@@ -187,6 +190,14 @@ def test_a_malformed_call_is_raised_and_harms_no_other(
         producer.flush()
         assert (before.result().offset, after.result().offset) == (0, 1)
     assert told.records == []
+
+
+def test_numbers_of_numpy_are_numbers(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    with producer_on(kafka) as producer:
+        numbers: dict[str, Any] = {"partition": np.int32(1), "timestamp": np.int64(1_700_000_000_000)}
+        found = producer.send(topic, b"v", **numbers).result(30)
+    assert (found.partition, found.timestamp, type(found.timestamp)) == (1, 1_700_000_000_000, int)
 
 
 @pytest.mark.parametrize(
