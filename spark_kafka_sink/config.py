@@ -272,6 +272,8 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     each other. As in Java, idempotence that was not asked for gives way to acks, retries or in-flight settings that rule it
     out; idempotence that was asked for does not.
     """
+    if not isinstance(settings, Mapping):
+        raise OptionError(f"settings must be a mapping of option names and values, there is {type(settings).__name__}")
     for name in settings:
         if name not in OPTIONS:
             raise OptionError(f"unknown option {name}{nearest(name, OPTIONS)}", option=name)

@@ -67,6 +67,11 @@ def test_a_protocol_in_front_of_a_server_is_passed_over() -> None:
     assert given.bootstrap_servers == ("a:1", "[::1]:2")
 
 
+def test_settings_are_a_mapping() -> None:
+    with pytest.raises(OptionError, match="settings must be a mapping of option names and values, there is str"):
+        producer_config("localhost:9092")  # type: ignore[arg-type]
+
+
 def test_the_servers_are_required() -> None:
     with pytest.raises(OptionError, match=r"bootstrap\.servers is required"):
         producer_config({})

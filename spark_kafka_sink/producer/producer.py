@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_sender import Chosen, ColumnSender
+from spark_kafka_sink.producer.exit import close_at_exit
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
@@ -101,6 +102,7 @@ class Producer:
             ended=self._close_plugins,
         )
         self._sender.start()
+        close_at_exit(self)
 
     @property
     def failed(self) -> KafkaSinkError | None:
@@ -194,7 +196,8 @@ class Producer:
         timeout: in seconds; FlushTimeoutError after it, and what is left then fails. None: delivery.timeout.ms is the bound,
         as no batch stays unfinished longer than that.
 
-        In a delivery callback it only begins to close. A second call does nothing but wait.
+        In a delivery callback it only begins to close. A second call does nothing but wait. A program that ends without it is
+        told so in its log, and waits for what is left, but 5 s at most.
         """
         if process.pid != self._pid:
             return  # the parent's threads and sockets are not this process's to end
@@ -204,10 +207,16 @@ class Producer:
         self._sender.close()
         if self._must_not_wait() or self._sender.join(TIMEOUT_MAX if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)):
             return
-        unfinished = self._accumulator.incomplete_records() + self._gathered.unsent()
+        unfinished = self.unfinished()
         self._abort()
         if unfinished:
             raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout} s; they failed")
+
+    def unfinished(self) -> int:
+        """How many records are neither acked nor failed."""
+        if process.pid != self._pid:
+            return 0
+        return self._accumulator.incomplete_records() + self._gathered.unsent()
 
     def _abort(self) -> None:
         """End now. What is not finished fails, and whoever waits is told."""

@@ -92,7 +92,7 @@ class DefaultSerializer(Serializer):
             return _utf8(value)
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
-        raise refused_value(value, "bytes or str (no serializer is set)")
+        raise refused_value(value, "bytes or str (the option key.serializer or value.serializer is not set)")
 
     def serialize_column(self, topic: str, column: pa.Array) -> pa.Array:
         self.accepts(column.type)
