@@ -391,7 +391,7 @@ def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(c
         producer.send("t", b"0", on_delivery=send).result(10)
         (future,) = outcome
         assert isinstance(future, RecordFuture)
-        with pytest.raises(MetadataTimeoutError, match=r"topic nowhere: not known within max\.block\.ms: .*UNKNOWN_TOPIC"):
+        with pytest.raises(MetadataTimeoutError, match=r"topic nowhere: not known within max\.block\.ms: "):
             future.result(10)
         assert told.records == ["inner"]
         begun = time.monotonic()
