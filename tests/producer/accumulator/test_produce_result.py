@@ -136,3 +136,19 @@ def test_a_split_into_the_counts_of_appends_cuts_nobody() -> None:
     second.acked(10, -1)
     first.acked(20, -1)
     assert offsets(futures) == [20, 21, 10, 11, 12]
+
+
+def test_an_outcome_that_comes_twice_is_told_once() -> None:
+    """As an append and the sender's thread may both find that the producer has ended."""
+
+    class Counting(Failing):
+        calls = 0
+
+        def completed(self, result: ProduceResult, first: int) -> None:
+            self.calls += 1
+
+    result, counting = ProduceResult("t", 0), Counting()
+    result.attach(counting, 0)
+    result.failed(BrokerError("refused"))
+    result.failed(BrokerError("refused"))
+    assert counting.calls == 1

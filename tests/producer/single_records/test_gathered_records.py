@@ -135,6 +135,37 @@ def test_a_flush_ends_although_others_go_on_sending(kafka: Kafka, new_topic: New
                 other.join(20)
 
 
+def test_a_flush_does_not_wait_for_records_that_came_after_it(cluster: MockCluster) -> None:
+    cluster.topic("u", [0, 0])
+    cluster.script = held
+    settings = {"buffer_memory": CHUNK_SIZE, "batch_size": CHUNK_SIZE, "max_block_ms": 10_000, **LINGERING}
+    with producer_on(cluster.bootstrap_servers, **settings) as producer, failing_scope(producer) as scope:
+        producer.partitions_for("u")
+        scope.append("t", numbers([0], width=ALL_MEMORY))
+        cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
+        mine = producer.send("u", b"1", partition=0)
+        producer._gathered._max_block_ms = 0  # it looks again after a second
+        flushing = threading.Thread(target=producer.flush, args=(30,))
+        flushing.start()
+        wait_until(lambda: producer._gathered._gatherers["u"].taken is not None, "the flush has taken it")
+        later = producer.send("u", b"2", partition=1)
+        wait_until(lambda: len(producer._gathered._gatherers["u"].taken or ()) == 2, "the flush has taken both")
+        cluster.release()
+        wait_until(lambda: mine._result is not None, "the first of them is in a batch")
+        assert producer._gathered._gatherers["u"].draining.acquire(timeout=10), "the flush lets the second be"
+        producer._accumulator.flush(None)
+        producer._wakeup()
+        cluster.wait_for(lambda: len(cluster.received) == 2, "the first of them")
+        cluster.release()
+        flushing.join(10)
+        producer._gathered._gatherers["u"].draining.release()
+        assert not flushing.is_alive()
+        assert mine.result(0).offset == 0
+        assert not later.done()
+        cluster.script = None
+        cluster.release()
+
+
 @pytest.mark.parametrize("timeout", [0, 0.1])
 def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: MockCluster, timeout: float) -> None:
     cluster.script = held
@@ -206,7 +237,9 @@ def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
 
 def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: MockCluster) -> None:
     cluster.script = held
+    cluster.topic("u")
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, linger_ms=5) as producer:
+        producer.partitions_for("u")
         cut = producer._client.poll
         polls: list[None] = []
         producer._client.poll = lambda *arguments: (polls.append(None), cut(*arguments))[1]  # type: ignore[method-assign, func-returns-value]
@@ -214,15 +247,16 @@ def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: Mock
         cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
         futures.append(producer.send("t", b"1"))
         wait_until(lambda: producer._pool.free_chunks < 0, "a little is borrowed")
-        futures += [producer.send("t", b"%d" % n) for n in range(2, 4)]
+        futures.append(producer.send("u", b"0"))
         polls.clear()
         begun = time.monotonic()
         while time.monotonic() - begun < 0.5:
             pass
         assert len(polls) < 30
+        assert producer._gathered.unsent() == 1
         cluster.script = None
         cluster.release()
-        assert [future.result(10).offset for future in futures] == [0, 1, 2, 3]
+        assert [future.result(10).offset for future in futures] == [0, 1, 0]
 
 
 class InTurn:
@@ -444,20 +478,22 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
     """Those for whom there was no memory fail in the thread that found none, while it is about to go on with the others."""
     cluster.script = held
     outcome: list[object] = []
-    settings = {"buffer_memory": CHUNK_SIZE, "max_block_ms": 20, **LINGERING}
-    with producer_on(cluster.bootstrap_servers, **settings) as producer:
+    took: list[float] = []
+    with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=1000, **LINGERING) as producer:
         futures: list[RecordFuture] = [producer.send("t", bytes(ALL_MEMORY))]
-        producer.partitions_for("t")
 
-        def again() -> object:
-            futures.append(producer.send("t", b"again"))
+        def send_too_many() -> object:
+            begun = time.monotonic()
+            futures.extend(producer.send("t", bytes(100)) for _ in range(200))
+            took.append(time.monotonic() - begun)
             return futures[-1]
 
-        calls = [again, futures[0].result, producer.flush, lambda: producer.partitions_for("nowhere")]
-        for n in range(2000):
-            futures.append(producer.send("t", bytes(100), on_delivery=in_callback(calls[n % 4], outcome)))
-        assert len(outcome) > 1000, "most of them have failed for want of memory"
+        calls = [send_too_many, futures[0].result, producer.flush, lambda: producer.partitions_for("nowhere")]
+        for n in range(300):
+            futures.append(producer.send("t", bytes(100), on_delivery=in_callback(calls[min(n % 60, 3)], outcome)))
+        assert len(outcome) > 100, "some have failed for want of memory"
         assert {type(each) for each in outcome} == {RecordFuture, UsageError, MetadataTimeoutError}
+        assert max(took) < 0.9
         cluster.script = None
         cluster.release()
     assert all(future.done() for future in futures)
@@ -489,6 +525,35 @@ def test_close_sends_what_there_is(kafka: Kafka, new_topic: NewTopic) -> None:
     producer.close()
     assert [future.exception(0) for future in futures] == [None] * len(futures)
     assert sum(len(read_topic(kafka.bootstrap_servers, topic)) for topic in topics) == len(futures)
+
+
+class Slow:
+    """Chooses partition 0, once it may."""
+
+    begun, may = threading.Event(), threading.Event()
+
+    def partition_record(self, *_: object) -> int:
+        self.begun.set()
+        assert self.may.wait(20)
+        return 0
+
+
+def test_close_waits_for_what_another_thread_is_just_appending(cluster: MockCluster) -> None:
+    slow = Slow()
+    producer = producer_on(cluster.bootstrap_servers, partitioner_class=slow, **LINGERING)
+    first = producer.send("t", b"0")
+    others: list[RecordFuture] = []
+    sending = threading.Thread(target=lambda: others.extend(producer.send("t", b"1") for _ in range(MAX_ROWS - 1)))
+    sending.start()
+    assert slow.begun.wait(20)
+    closing = threading.Thread(target=producer.close)
+    closing.start()
+    wait_until(lambda: producer._sender._closing, "it begins to close")
+    closing.join(0.2)
+    slow.may.set()
+    closing.join(20)
+    sending.join(20)
+    assert [future.exception(0) for future in (first, *others)] == [None] * MAX_ROWS
 
 
 @pytest.mark.parametrize("memory", [CHUNK_SIZE, 32 << 20])
