@@ -85,16 +85,22 @@ class ReadyQueues:
         return min(due, self._backing_off[0][0]) if self._backing_off else due
 
     def _regroup(self, cluster: Cluster, queues: Iterable[PartitionQueue]) -> None:
-        """New metadata: queues go to their leader of today. A new leader ends a back-off, as in Java's ongoing-retry rule."""
+        """New metadata: queues go to their leader of today. A new leader ends a back-off, as in Java's ongoing-retry rule, and what
+        was held back until the leader before it had answered may be free again: where that is the leader once more."""
         self.cluster = cluster
         ready = {queue: None for marked in self._ready.values() for queue in marked}
         self._ready = {}
+        moved: list[PartitionQueue] = []
         for queue in queues:
             leader = cluster.leader(queue.topic, queue.partition)
-            if queue.backing_off and leader not in (queue.leader, None):
+            if leader not in (queue.leader, None):
+                moved.append(queue)
+            queue.leader = leader
+        for queue in moved:
+            if queue.backing_off:
                 queue.backing_off = False
                 ready[queue] = None
-            queue.leader = leader
+            self.mark_if_due(queue)
         for queue in ready:
             self.mark(queue)
 
