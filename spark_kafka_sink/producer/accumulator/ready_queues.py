@@ -85,8 +85,8 @@ class ReadyQueues:
         return min(due, self._backing_off[0][0]) if self._backing_off else due
 
     def _regroup(self, cluster: Cluster, queues: Iterable[PartitionQueue]) -> None:
-        """New metadata: queues go to their leader of today. A new leader ends a back-off, as in Java's ongoing-retry rule, and what
-        was held back until the leader before it had answered may be free again: where that is the leader once more."""
+        """New metadata: queues go to their leader of today. A new leader ends a back-off, as in Java's ongoing-retry rule, and
+        what was held back until the one before had answered may go where that leads again."""
         self.cluster = cluster
         ready = {queue: None for marked in self._ready.values() for queue in marked}
         self._ready = {}

@@ -117,7 +117,7 @@ class PoolMachine(RuleBasedStateMachine):
             if self.waiting:
                 self.come_back(0, interrupt=False)
         self.counts_agree()
-        assert self.pool.available == CAPACITY * CHUNK
+        assert self.pool.available == self.pool.total
         if not self.closed:
             assert len(self.pool.try_allocate(CAPACITY) or []) == CAPACITY
 
@@ -157,6 +157,14 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(n=st.integers(1, 3))
     def overdraw(self, n: int) -> None:
         self.hold(self.pool.overdraw(n), n)
+
+    @precondition(lambda self: not self.closed)
+    @rule(n=st.integers(1, 3))
+    def borrow(self, n: int) -> None:
+        chunks = self.pool.borrow(n)
+        assert (chunks is None) == (self.free < 0)
+        if chunks is not None:
+            self.hold(chunks, n)
 
     @precondition(lambda self: self.held)
     @rule(which=st.integers(0, 20))
@@ -238,7 +246,7 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         assert self.pool.free_chunks == self.free
-        assert self.pool.available == max(self.free, 0) * CHUNK
+        assert self.pool.available == max(self.pool.total - (self.pool.capacity - self.free) * CHUNK, 0)
         assert self.pool.queued() == len(self.line)
 
     @invariant()

@@ -316,3 +316,24 @@ def test_abort_all_hands_out_whatever_is_not_finished(drained: bool) -> None:
     assert len(parts.accumulator.abort_all()) == 1
     assert not parts.accumulator.has_incomplete()
     assert parts.drain() == []
+
+
+def test_what_waited_for_the_old_leaders_answer_may_go_once_that_is_the_leader_again() -> None:
+    parts = make_parts(linger_ms=0, batch_size=1)
+    scope = parts.scope()
+    parts.append(scope, [b"1"], [0])
+    (first,) = parts.drain()
+    batch = sealed(parts, first)
+    queue = first.queue
+    queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
+    queue.sequences.known = True
+    queue.sequences.in_flight.append(batch)
+    parts.cluster = cluster_of({"t": 300}, leader=1)
+    parts.append(scope, [b"2"], [0])
+    assert parts.ready_nodes() == [1]
+    assert parts.accumulator.drain(1, 2**31) == []
+    assert parts.ready_nodes() == []
+    parts.cluster = cluster_of({"t": 300}, leader=0)
+    assert parts.ready_nodes() == [0]
+    (second,) = parts.accumulator.drain(0, 2**31)
+    assert second.record_count == 1
