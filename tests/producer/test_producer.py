@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
-from tests.faults.mock_cluster import MockCluster
+from tests.faults.mock_cluster import MockCluster, Say
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -295,11 +295,15 @@ def test_a_forked_child_is_told_to_make_its_own(kafka: Kafka, new_topic: NewTopi
         send(producer, new_topic(1), numbered(1))
 
 
-def test_a_flush_without_an_answer_ends_at_its_timeout(kafka: Kafka, new_topic: NewTopic) -> None:
-    with producer_on(kafka, linger_ms=60_000) as producer, producer.scope() as scope:
-        scope.append(new_topic(1), numbered(1))
-        with pytest.raises(FlushTimeoutError):
-            scope.flush(0)
+def test_a_flush_without_an_answer_ends_at_its_timeout(cluster: MockCluster) -> None:
+    cluster.script = lambda received: Say(hold=True)
+    with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer, producer.scope() as scope:
+        scope.append("t", numbered(1))
+        for timeout in (0, 0.1):
+            with pytest.raises(FlushTimeoutError):
+                scope.flush(timeout)
+        cluster.script = None
+        cluster.release()
 
 
 def test_an_error_in_the_body_of_a_with_is_not_hidden_by_the_close() -> None:
