@@ -14,6 +14,9 @@ from spark_kafka_sink.producer.accumulator.producer_batch import NO_SEQUENCE, Pr
 # A broker remembers the last 5 batches of a producer in a partition (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
 MAX_IN_FLIGHT = 5
 MAX_EPOCH = 2**15 - 1
+# A broker forgets a producer that sent nothing to a partition for producer.id.expiration.ms, by default a day. To be sent alone
+# costs a batch one round trip, so long before that nobody relies on its memory.
+FORGOTTEN_MS = 60_000
 
 
 class PartitionSequences:
@@ -23,7 +26,17 @@ class PartitionSequences:
     nothing here has to think of the wrap.
     """
 
-    __slots__ = ("acked_through", "assigned", "gap", "identity", "in_flight", "known", "lost_count", "next_record")
+    __slots__ = (
+        "acked_through",
+        "assigned",
+        "gap",
+        "identity",
+        "in_flight",
+        "known",
+        "last_created_ms",
+        "lost_count",
+        "next_record",
+    )
 
     def __init__(self, identity: ProducerIdAndEpoch) -> None:
         self.identity = identity
@@ -31,6 +44,7 @@ class PartitionSequences:
         self.acked_through = 0
         self.assigned = 0  # batches numbered under this identity
         self.known = False  # the broker has stored a batch of this identity, and so refuses numbers that are not the next
+        self.last_created_ms = 0  # of the last batch that was numbered
         self.in_flight: list[SealedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
         self.lost_count = False  # the broker refused the very batch it should expect: only a new epoch helps
@@ -55,6 +69,9 @@ class PartitionSequences:
 
     def assign(self, batch: SealedBatch) -> None:
         """Give a batch its numbers, at its first send."""
+        if not self.in_flight and batch.created_ms - self.last_created_ms >= FORGOTTEN_MS:
+            self.known = False
+        self.last_created_ms = batch.created_ms
         self._number(batch)
         self.in_flight.append(batch)
 

@@ -22,8 +22,8 @@ from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoder import encode_records
+from tests.producer.accumulator.model_sender import NODES, ModelSender, is_being_written
 from tests.producer.histories import HISTORIES
-from tests.producer.model_sender import NODES, ModelSender, is_being_written
 from tests.producer.parts import make_parts
 from tests.producer.virtual_time import VirtualClock
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
-from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, MAX_IN_FLIGHT, PartitionSequences
+from spark_kafka_sink.producer.accumulator.sequences import FORGOTTEN_MS, MAX_EPOCH, MAX_IN_FLIGHT, PartitionSequences
 
 
 @dataclass(eq=False)
@@ -26,6 +26,7 @@ class FakeBatch:
     on_wire: bool = False
     refused: bool = False
     ordinal: int = 0
+    created_ms: int = 0
 
     def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
         self.identity, self.first_record = identity, first_record
@@ -274,6 +275,19 @@ def test_after_its_topic_was_unknown_a_batch_goes_alone_until_one_is_stored_agai
     line.sequences.topic_unknown()
     line.deliver("refuse for now")
     assert_one_goes_alone_until_it_is_stored(line)  # the retry
+
+
+@pytest.mark.parametrize(("idle_ms", "alone"), [(FORGOTTEN_MS, True), (FORGOTTEN_MS - 1, False)])
+def test_after_a_long_time_a_batch_goes_alone_since_the_broker_may_have_forgotten_the_producer(idle_ms: int, alone: bool) -> None:
+    sequences = PartitionSequences(ProducerIdAndEpoch(7, 0))
+    first, second = FakeBatch(0), FakeBatch(1, created_ms=idle_ms)
+    both: Any = SimpleNamespace(first=first, second=second)
+    sequences.assign(both.first)
+    sequences.acked(both.first)
+    sequences.assign(both.second)
+    assert sequences.may_send_new() == (not alone)
+    sequences.acked(both.second)
+    assert sequences.known
 
 
 def test_a_batch_whose_answer_was_lost_keeps_its_numbers() -> None:

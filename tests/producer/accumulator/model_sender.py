@@ -174,7 +174,7 @@ class ModelSender:
         for batch in expired:
             self.accumulator.remove(batch)
             if isinstance(batch, OpenBatch):
-                self.values[batch] = read(_unnumbered(batch))
+                self.values[batch] = read(unnumbered(batch))
             self.end(batch, "expired")
             if not (isinstance(batch, SealedBatch) and batch.on_wire):
                 self.settled(batch.queue)
@@ -208,7 +208,7 @@ def read(batch: SealedBatch) -> list[int]:
     return [int(record.value or b"") for record in received.records()]
 
 
-def _unnumbered(batch: OpenBatch) -> SealedBatch:
+def unnumbered(batch: OpenBatch) -> SealedBatch:
     sealed = SealedBatch(batch, Codec.NONE, 0)
     sealed.number(NO_PRODUCER, 0)
     return sealed

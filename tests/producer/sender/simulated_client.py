@@ -1,0 +1,187 @@
+"""NetworkClient's face over a SimulatedCluster: requests wait until the history lets a broker serve them, or cuts them off."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.client.metadata import Metadata
+from spark_kafka_sink.client.network_client import ClientResponse
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import DisconnectedError
+from spark_kafka_sink.network.network_counts import NetworkCounts
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import AnyApi
+from spark_kafka_sink.protocol.metadata import METADATA
+from spark_kafka_sink.protocol.produce import ProduceRequest
+from tests.producer.sender.simulated_cluster import NODES, SimulatedCluster
+from tests.producer.virtual_time import VirtualClock
+
+FOREVER_MS = 2**62
+RECONNECT_MS = 50
+
+Data = list[tuple[int, bytes]]
+
+
+@dataclass(eq=False)
+class Request:
+    """`answer`: once a broker has served it."""
+
+    node: int
+    api: AnyApi
+    body: Message
+    tag: object
+    sent_ms: int
+    answer: Message | None = None
+
+    def data(self) -> Data:
+        """What a broker reads of it now, out of the producer's own memory."""
+        assert isinstance(self.body, ProduceRequest)
+        return [(part.index, b"".join(part.records or ())) for topic in self.body.topic_data for part in topic.partition_data]
+
+
+class SimulatedClient:
+    """`healthy`: brokers serve everything at once, and a poll lets as much time pass as it may wait. `patient`: no request times
+    out."""
+
+    def __init__(self, cluster: SimulatedCluster, clock: VirtualClock, config: ProducerConfig, metadata: Metadata) -> None:
+        self.cluster, self.clock, self.metadata = cluster, clock, metadata
+        self.limit = config.max_in_flight
+        self.request_timeout_ms = config.request_timeout_ms
+        self.in_flight: dict[int, deque[Request]] = {node: deque() for node in NODES}
+        self.late: list[tuple[int, Data]] = []  # of a connection that ended, still in its broker's queue
+        self.responses: list[ClientResponse] = []
+        self.not_before_ms = dict.fromkeys(NODES, 0)
+        self.healthy = self.patient = self.closed = False
+        self.refuse_metadata = False
+        self.on_wakeup: Callable[[], None] = lambda: None
+
+    # What the sender asks for
+
+    def ready(self, node: int, now_ms: int) -> bool:
+        if self.metadata.time_to_next_update_ms(now_ms) <= 0 or now_ms < self.not_before_ms[node]:
+            return False
+        if node not in self.cluster.up:
+            self.not_before_ms[node] = now_ms + RECONNECT_MS
+            self.metadata.request_update()
+            return False
+        return len(self.in_flight[node]) < self.limit
+
+    def why_not_ready(self, node: int) -> str | None:
+        return None if node in self.cluster.up else "it is down"
+
+    def poll_delay_ms(self, node: int, now_ms: int) -> int:
+        return max(self.not_before_ms[node] - now_ms, 0) or FOREVER_MS
+
+    def least_loaded_node(self, now_ms: int) -> int | None:
+        may = [node for node in self.cluster.up if now_ms >= self.not_before_ms[node] and len(self.in_flight[node]) < self.limit]
+        return min(may, key=lambda node: (len(self.in_flight[node]), node), default=None)
+
+    def send(
+        self,
+        node: int,
+        api: AnyApi,
+        body: Message,
+        now_ms: int,
+        *,
+        expects_answer: bool = True,
+        tag: object = None,
+        max_version: int | None = None,
+    ) -> None:
+        assert self.ready(node, now_ms)
+        request = Request(node, api, body, tag, now_ms)
+        if expects_answer:
+            self.in_flight[node].append(request)
+        else:
+            self.late.append((node, request.data()))
+            self._respond(request, None)
+
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        told = self._ask_for_metadata(now_ms)
+        if self.healthy:
+            self.serve_all()
+        self._receive(now_ms)
+        responses, self.responses = self.responses, []
+        if self.healthy and not responses and not told:
+            self.clock.ms += max(1, min(timeout_ms, *self._next_ms(now_ms)))
+        return responses
+
+    def wakeup(self) -> None:
+        self.on_wakeup()
+
+    def take_counts(self) -> NetworkCounts:
+        return NetworkCounts()
+
+    def close(self) -> None:
+        self.closed = True
+
+    # What happens on the way
+
+    def serve(self, node: int, fates: Iterable[str], *, count: int) -> None:
+        """A broker does what so many requests ask for, the oldest first that it has not answered yet. It has one queue for all
+        connections, so what came over one that has ended is done before. The fates are for one batch after the other."""
+        self.serve_late(node, len(self.late))
+        own = iter(fates)
+        for request in [request for request in self.in_flight[node] if request.answer is None][:count]:
+            if isinstance(request.body, InitProducerIdRequest):
+                request.answer = self._producer_id(next(own, "as Kafka"))
+            else:
+                request.answer = self.cluster.produce(node, request.data(), own)
+
+    def serve_all(self) -> None:
+        for node, requests in self.in_flight.items():
+            self.serve(node, (), count=len(requests))
+
+    def serve_late(self, node: int, count: int) -> None:
+        own = [request for request in self.late if request[0] == node][:count]
+        for request in own:
+            self.late.remove(request)
+            self.cluster.produce(node, request[1], iter(()))
+
+    def cut(self, node: int, *, late: bool) -> None:
+        """The connection ends. What was served is lost on the way back; the rest is lost, or served later."""
+        requests, self.in_flight[node] = self.in_flight[node], deque()
+        for request in requests:
+            if late and request.answer is None and isinstance(request.body, ProduceRequest):
+                self.late.append((node, request.data()))
+            self._respond(request, DisconnectedError("the connection was cut", node_id=node))
+        self.not_before_ms[node] = self.clock.ms + RECONNECT_MS
+        self.metadata.request_update()
+
+    def _producer_id(self, fate: str) -> InitProducerIdResponse:
+        if fate != "as Kafka":
+            return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        producer_id, epoch = self.cluster.producer_id()
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+    def _ask_for_metadata(self, now_ms: int) -> bool:
+        if self.metadata.time_to_next_update_ms(now_ms) > 0:
+            return False
+        request = self.metadata.next_request(now_ms)
+        request.body(METADATA.max_version)
+        if self.refuse_metadata or not self.cluster.up:
+            self.metadata.failed_attempt("a broker", "it is down", now_ms)
+        else:
+            self.metadata.update(request, self.cluster.metadata(), "a broker", now_ms)
+        return True
+
+    def _receive(self, now_ms: int) -> None:
+        for node, requests in self.in_flight.items():
+            while requests and requests[0].answer is not None:
+                request = requests.popleft()
+                self._respond(request, None)
+            if requests and not self.patient and now_ms - requests[0].sent_ms >= self.request_timeout_ms:
+                self.cut(node, late=True)
+
+    def _respond(self, request: Request, error: DisconnectedError | None) -> None:
+        body = request.answer if error is None else None
+        latency_ms = self.clock.ms - request.sent_ms
+        response = ClientResponse(request.node, request.api, 9, request.tag, body, error, request.sent_ms, latency_ms)
+        self.responses.append(response)
+
+    def _next_ms(self, now_ms: int) -> Sequence[int]:
+        back_off = [until - now_ms for until in self.not_before_ms.values() if until > now_ms]
+        return [self.metadata.time_to_next_update_ms(now_ms), *back_off]

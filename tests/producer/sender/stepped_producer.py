@@ -1,0 +1,122 @@
+"""A whole Producer over a SimulatedCluster, whose sender's thread runs only when it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer import producer as producer_module
+from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.sender import sender as sender_module
+from tests.producer.sender.simulated_client import SimulatedClient
+from tests.producer.sender.simulated_cluster import SimulatedCluster
+from tests.producer.virtual_time import VirtualClock
+
+CHUNK = 64
+
+
+class SteppedThread:
+    """Stands in for the sender's thread: who joins it runs it to its end."""
+
+    def __init__(self, target: Callable[[], None], name: str, daemon: bool) -> None:
+        self._target = target
+        self._alive = False
+        self.ident: int | None = None  # while it is its turn
+
+    def start(self) -> None:
+        self._alive = True
+
+    def is_alive(self) -> bool:
+        return self._alive
+
+    def join(self, timeout_s: float | None) -> None:
+        if self._alive:
+            with self.turn():
+                self._target()
+            self._alive = False
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        self.ident = threading.get_ident()
+        try:
+            yield
+        finally:
+            self.ident = None
+
+
+class SteppedProducer:
+    """`step` is one round of the sender's loop. Memory comes in small chunks, so that it runs out."""
+
+    def __init__(self, config: ProducerConfig, cluster: SimulatedCluster, clock: VirtualClock) -> None:
+        self._patches = ExitStack()
+        self._patches.enter_context(patch.object(producer_module, "CHUNK_SIZE", CHUNK))
+        self._patches.enter_context(patch.object(producer_module, "NetworkClient", partial(SimulatedClient, cluster, clock)))
+        threads = SimpleNamespace(Thread=SteppedThread, get_ident=threading.get_ident)
+        self._patches.enter_context(patch.object(sender_module, "threading", threads))
+        self.clock = clock
+        self.producer = Producer(config)
+        client: object = self.producer._client
+        thread: object = self.producer._sender._thread
+        assert isinstance(client, SimulatedClient)
+        assert isinstance(thread, SteppedThread)
+        self.client, self._thread = client, thread
+
+    def step(self) -> None:
+        if self._thread.ident is None and self._thread.is_alive() and not self.producer._sender._ended():
+            with self._thread.turn():
+                self.producer._sender._run_once(self.clock.ms)
+
+    def unfinished(self) -> bool:
+        return self.producer._accumulator.has_incomplete() or self.producer._gathered.has_rows()
+
+    def end(self) -> None:
+        self._patches.close()
+
+
+@dataclass
+class Told:
+    """What was told of each record, which is a number; `wrong`: what must not be told."""
+
+    accepted: dict[int, int] = field(default_factory=dict)  # in a batch: number -> partition
+    acked: dict[int, int] = field(default_factory=dict)  # number -> offset
+    failed: dict[int, KafkaSinkError] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def outcome(self, number: int, offset: int, error: KafkaSinkError | None) -> None:
+        if number in self.acked or number in self.failed:
+            self.wrong.append(f"{number} was told twice")
+        if error is None:
+            self.acked[number] = offset
+        else:
+            self.failed[number] = error
+
+
+@dataclass
+class NumbersThunk:
+    """Hears for some numbers of an append what became of them."""
+
+    told: Told
+    numbers: Sequence[int]
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.numbers)
+
+    def assigned(self, result: ProduceResult, first: int) -> None:
+        self.told.accepted.update(dict.fromkeys(self.numbers, result.partition))
+
+    def completed(self, result: ProduceResult, first: int) -> None:
+        for place, number in enumerate(self.numbers, first):
+            offset = -1 if result.base_offset < 0 else result.base_offset + place
+            self.told.outcome(number, offset, result.error)
+
+    def split(self, count: int) -> tuple[NumbersThunk, NumbersThunk]:
+        return NumbersThunk(self.told, self.numbers[:count]), NumbersThunk(self.told, self.numbers[count:])
