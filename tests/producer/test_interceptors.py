@@ -78,7 +78,7 @@ def test_each_sees_what_the_one_before_it_made_and_all_hear_of_the_end_in_order(
 
 
 def test_one_may_change_all_of_a_record(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic, other = new_topic(1), new_topic(3)
+    topic, other = new_topic(1), new_topic(3, config={"retention.ms": "-1"})
     where = {"topic": other, "partition": 2, "timestamp": 1_600_000_000_000}
     with intercepted(kafka, Redirecting(**where, value="new", key=b"k", headers=[("h", b"1")])) as producer:
         metadata = producer.send(topic, b"old").result(10)

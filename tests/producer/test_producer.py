@@ -55,7 +55,7 @@ def many_partitions() -> Iterator[str]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_part_of_a_record_arrives_as_it_was_given(kafka: Kafka, new_topic: NewTopic, codec: str) -> None:
-    topic = new_topic(3)
+    topic = new_topic(3, config={"retention.ms": "-1"})  # the broker may look for old records at any moment
     keys: list[bytes | None] = [b"a", None, b"", b"b" * 300]
     values: list[bytes | None] = [b"1", b"", None, b"x" * 5000]
     timestamps = [1_700_000_000_000, 0, 1_600_000_000_000, 1_700_000_000_001]

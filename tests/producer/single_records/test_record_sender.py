@@ -92,7 +92,7 @@ def test_what_is_changed_after_the_call_is_not_sent(kafka: Kafka, new_topic: New
 
 @pytest.mark.parametrize("timestamp", [0, 1_600_000_000_000, 2**53])
 def test_a_timestamp_that_was_given_is_the_records(kafka: Kafka, new_topic: NewTopic, timestamp: int) -> None:
-    topic = new_topic(1, config={"message.timestamp.after.max.ms": str(2**63 - 1)})
+    topic = new_topic(1, config={"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"})
     with producer_on(kafka) as producer:
         metadata = producer.send(topic, b"v", timestamp=timestamp).result(10)
         now = producer.send(topic, b"v").result(10)
