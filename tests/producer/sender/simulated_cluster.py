@@ -113,6 +113,13 @@ class SimulatedCluster:
         if told:
             self.tell()
 
+    def is_well(self) -> bool:
+        return self.exists and self.up == set(NODES) and NO_LEADER not in self.leaders
+
+    @property
+    def splits(self) -> bool:
+        return self._max_batch < 1 << 20
+
     def tell(self) -> None:
         self.told, self.told_epochs = list(self.leaders), list(self.epochs)
 
@@ -205,4 +212,7 @@ class SimulatedCluster:
     def _rejected(self, batch: FetchedBatch) -> list[int]:
         if not self._rejects:
             return []
-        return [row for row, record in enumerate(batch.records()) if int(record.value or b"") % self._rejects == 0]
+        return [row for row, record in enumerate(batch.records()) if self.rejects(int(record.value or b""))]
+
+    def rejects(self, number: int) -> bool:
+        return self._rejects > 0 and number % self._rejects == 0
