@@ -21,7 +21,7 @@ from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, Appender
 from tests.producer.parts import Parts, make_parts
 
 THREADS = 8
-TOLD = 5.0  # seconds within which threads meet, unless one waits for another's lock
+TOLD = 5.0  # seconds within which threads meet or are woken, unless one waits for another's lock or its own deadline
 
 
 @pytest.fixture
@@ -175,7 +175,10 @@ def take(parts: Parts, log: dict[int, list[int]]) -> None:
 
 
 @pytest.mark.parametrize("waiting_before", [1, THREADS])
-def test_close_wakes_every_append_that_waits_for_memory(threads: ThreadPoolExecutor, waiting_before: int) -> None:
+def test_close_wakes_every_append_that_waits_for_memory(
+    threads: ThreadPoolExecutor, waiting_before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appender, "PATIENCE_S", FOREVER)  # else an append looks again by itself before long
     parts = small_parts(8)
     assert parts.pool.try_allocate(8)
     waiting = [threads.submit(parts.append, parts.scope(), [b"%d" % n], [n]) for n in range(waiting_before)]
@@ -183,7 +186,7 @@ def test_close_wakes_every_append_that_waits_for_memory(threads: ThreadPoolExecu
     parts.pool.close()
     for append in waiting:
         with pytest.raises(UsageError, match="closed"):
-            append.result(FOREVER)
+            append.result(TOLD)
     assert parts.accumulator.memory_waiters == 0
     assert not parts.accumulator.has_incomplete()
 
