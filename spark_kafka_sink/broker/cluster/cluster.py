@@ -1,0 +1,225 @@
+"""The controller of this process's brokers: every change of topics, leaders and configs goes through here."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.cluster import cluster_store
+from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
+from spark_kafka_sink.broker.cluster.leadership import elected_everywhere, new_partition, with_leader
+from spark_kafka_sink.broker.cluster.metadata_image import (
+    GROUP_METADATA_TOPIC,
+    NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
+    BrokerState,
+    MetadataImage,
+    TopicState,
+)
+from spark_kafka_sink.broker.cluster.new_topics import Assignments, check_counts, replicas_of_new
+from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name
+from spark_kafka_sink.broker.coordinator_log import partition_for
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+PRODUCER_ID_BLOCK = 1000
+"""Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
+
+
+class CoordinatorType(Enum):
+    """What a FindCoordinator asks for; the value is the internal topic whose leaders they are."""
+
+    GROUP = GROUP_METADATA_TOPIC
+    TRANSACTION = TRANSACTION_STATE_TOPIC
+
+
+class Cluster:
+    """`image` is replaced whole under the lock and may be read by any thread without it. Who listens to changes is called
+    under the lock, in order, and must not wait."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._lock = threading.RLock()
+        self._listeners: list[Callable[[MetadataImage, MetadataImage], None]] = []
+        stored = cluster_store.read(config.data_dir) if config.data_dir else None
+        stored = stored or StoredCluster(_new_cluster_id())
+        self.cluster_id = stored.cluster_id
+        self._next_producer_id = self._reserved = stored.next_producer_id
+        self.image = replace(MetadataImage(configs=stored.configs).with_topics(*stored.topics))
+
+    def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
+        """It is given the image before and the one after."""
+        with self._lock:
+            self._listeners.append(listener)
+
+    # Topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        *,
+        assignments: Assignments | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> TopicState:
+        """-1: the broker's default. Configs are checked by who calls. Raises ApiException."""
+        with self._lock:
+            topic = self._new_topic(name, partitions, replication_factor, assignments, configs or {})
+            if not validate_only:
+                self._become(self.image.with_topics(topic))
+            return topic
+
+    def _new_topic(
+        self, name: str, partitions: int, replication: int, assignments: Assignments | None, configs: Mapping[str, str]
+    ) -> TopicState:
+        check_name(name)
+        if name in self.image.topics:
+            raise ApiException(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        check_collision(name, self.image.topics)
+        partitions = self.config.num_partitions if partitions == -1 else partitions
+        replication = self.config.default_replication_factor if replication == -1 else replication
+        if not assignments:
+            check_counts(partitions, replication)
+        up = self.image.up()
+        replicas = replicas_of_new(self.image, partitions, replication, assignments)
+        states = tuple(new_partition(index, of, up) for index, of in enumerate(replicas))
+        return TopicState(name, uuid.uuid4(), states, dict(configs))
+
+    def delete_topic(self, name: str) -> None:
+        with self._lock:
+            self._known(name)
+            self._become(self.image.without_topic(name))
+
+    def create_partitions(
+        self, name: str, count: int, *, assignments: Assignments | None = None, validate_only: bool = False
+    ) -> None:
+        """Up to `count` in all. `assignments` are of the new ones, counted from 0."""
+        with self._lock:
+            topic = self._known(name)
+            there = len(topic.partitions)
+            self._check_growth(topic, count, assignments)
+            replicas = replicas_of_new(self.image, count, len(topic.partitions[0].replicas), assignments, begin=there)
+            up = self.image.up()
+            added = tuple(new_partition(there + index, of, up) for index, of in enumerate(replicas))
+            if not validate_only:
+                self._become(self.image.with_topics(replace(topic, partitions=topic.partitions + added)))
+
+    def _check_growth(self, topic: TopicState, count: int, assignments: Assignments | None) -> None:
+        there = len(topic.partitions)
+        if count <= there:
+            text = f"The topic {topic.name} currently has {there} partition(s); {count} would not be an increase."
+            raise ApiException(ErrorCode.INVALID_PARTITIONS, text)
+        if assignments and len(assignments) != count - there:
+            text = (
+                f"Attempted to add {count - there} additional partition(s), but only {len(assignments)} assignment(s) "
+                "were specified."
+            )
+            raise ApiException(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+
+    def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """In place of those that were set for the topic."""
+        with self._lock:
+            self._become(self.image.with_topics(replace(self._known(name), configs=dict(configs))))
+
+    def set_broker_configs(self, node_id: int, configs: Mapping[str, str]) -> None:
+        """As set_topic_configs; -1: for every broker."""
+        with self._lock:
+            self._become(replace(self.image, configs={**self.image.configs, node_id: dict(configs)}))
+
+    def _known(self, name: str) -> TopicState:
+        topic = self.image.topics.get(name)
+        if topic is None:
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+    # Brokers and leaders
+
+    def broker_up(self, broker: BrokerState) -> None:
+        """It was started, or came back: partitions without a leader have one again."""
+        with self._lock:
+            self._become(elected_everywhere(self.image.with_broker(replace(broker, is_up=True))))
+
+    def broker_down(self, node_id: int) -> None:
+        """What it led goes to replicas that are up."""
+        with self._lock:
+            self._become(elected_everywhere(self.image.with_broker(replace(self.image.brokers[node_id], is_up=False))))
+
+    def move_leader(self, topic: str, partition: int, leader: int) -> None:
+        """To a broker that runs; it becomes a replica if it was none."""
+        with self._lock:
+            state = self._known(topic)
+            there = state.partition(partition)
+            if there is None or leader not in self.image.up():
+                raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition} cannot be led by broker {leader}")
+            if leader not in there.replicas:
+                there = replace(there, replicas=(*there.replicas, leader), isr=(*there.isr, leader))
+            self._become(self.image.with_topics(state.with_partition(with_leader(there, leader))))
+
+    def controller_id(self) -> int:
+        """Any broker can do a controller's work; clients are told the first that runs."""
+        return next(iter(self.image.up()), -1)
+
+    def coordinator(self, kind: CoordinatorType, key: str) -> int:
+        """The broker that coordinates a group or a transactional id; -1 where there is none now. Makes the internal topic."""
+        topic = self.internal_topic(kind.value)
+        return topic.partitions[partition_for(key, len(topic.partitions))].leader
+
+    def internal_topic(self, name: str) -> TopicState:
+        """Made when it is first asked for, on every broker, so that a coordinator survives all but the last of them."""
+        with self._lock:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                return topic
+            up = self.image.up()
+            if not up:
+                raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            count = {
+                GROUP_METADATA_TOPIC: self.config.offsets_topic_num_partitions,
+                TRANSACTION_STATE_TOPIC: self.config.transaction_state_log_num_partitions,
+            }[name]
+            replication = min(3, len(up))
+            return self.create_topic(name, count, replication, configs={"cleanup.policy": "compact"})
+
+    # Producer ids
+
+    def next_producer_id(self) -> int:
+        """Never the same twice, over restarts and SIGKILL too."""
+        with self._lock:
+            given = self._next_producer_id
+            if given == self._reserved:
+                self._reserved += PRODUCER_ID_BLOCK
+                self._store()
+            self._next_producer_id += 1
+            return given
+
+    def _become(self, image: MetadataImage) -> None:
+        before, self.image = self.image, image
+        try:
+            self._store()
+            for listener in self._listeners:
+                listener(before, image)
+        except BaseException:
+            self.image = before
+            raise
+
+    def _store(self) -> None:
+        if self.config.data_dir is not None:
+            stored = StoredCluster(self.cluster_id, tuple(self.image.topics.values()), self.image.configs, self._reserved)
+            cluster_store.write(self.config.data_dir, stored)
+
+
+def _new_cluster_id() -> str:
+    """As Kafka's: 22 characters of URL-safe base64, never with a dash in front, which tools would take for an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
+
+
+__all__ = ["NO_LEADER", "Cluster", "CoordinatorType"]

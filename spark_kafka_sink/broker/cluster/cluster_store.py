@@ -1,0 +1,80 @@
+"""The cluster's state in a file, as Kafka's controllers keep theirs in a log: small, and written anew with every change."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, PartitionState, TopicState
+
+FILE = "cluster.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCluster:
+    """What outlives a restart. `next_producer_id`: every id below may have been given out."""
+
+    cluster_id: str
+    topics: tuple[TopicState, ...] = ()
+    configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+
+def write(folder: Path, stored: StoredCluster) -> None:
+    """Whole or not at all, whenever the process dies."""
+    draft = folder / f"{FILE}.tmp"
+    with draft.open("w") as file:
+        json.dump(_plain(stored), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / FILE)
+
+
+def read(folder: Path) -> StoredCluster | None:
+    """None where there is none yet. Raises ValueError for a file that is not one of ours."""
+    try:
+        plain = json.loads((folder / FILE).read_text())
+    except FileNotFoundError:
+        return None
+    if plain.get("format") != FORMAT:
+        raise ValueError(f"{folder / FILE} has format {plain.get('format')}; {FORMAT} is known")
+    return StoredCluster(
+        plain["cluster_id"],
+        tuple(_topic(name, topic) for name, topic in plain["topics"].items()),
+        {int(node): configs for node, configs in plain["configs"].items()},
+        plain["next_producer_id"],
+    )
+
+
+def _plain(stored: StoredCluster) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "cluster_id": stored.cluster_id,
+        "next_producer_id": stored.next_producer_id,
+        "configs": {str(node): dict(configs) for node, configs in stored.configs.items()},
+        "topics": {
+            topic.name: {
+                "id": str(topic.topic_id),
+                "configs": dict(topic.configs),
+                "partitions": [
+                    {"replicas": partition.replicas, "leader_epoch": partition.leader_epoch} for partition in topic.partitions
+                ],
+            }
+            for topic in stored.topics
+        },
+    }
+
+
+def _topic(name: str, plain: Mapping[str, Any]) -> TopicState:
+    # Nobody leads anything until the brokers are up again.
+    partitions = tuple(
+        PartitionState(index, tuple(kept["replicas"]), (), NO_LEADER, kept["leader_epoch"])
+        for index, kept in enumerate(plain["partitions"])
+    )
+    return TopicState(name, uuid.UUID(plain["id"]), partitions, plain["configs"])

@@ -1,0 +1,71 @@
+"""An internal topic as its coordinator sees it: records appended while it runs, and read back when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+KeyValue: TypeAlias = tuple[bytes, bytes | None]
+"""A null value is a tombstone: the key is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedRecord:
+    """`producer_id` is -1 outside transactions; else the record counts once a ReplayedMarker says that it was committed."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedMarker:
+    """The end of a producer's transaction in a partition."""
+
+    partition: int
+    producer_id: int
+    committed: bool
+
+
+Replayed: TypeAlias = ReplayedRecord | ReplayedMarker
+
+
+class CoordinatorLog(Protocol):
+    """From any thread; a partition's records are in the order of the appends, so who needs an order holds a lock of his own."""
+
+    topic: str
+
+    def partition_for(self, key: str) -> int:
+        """Java's: `Utils.abs(key.hashCode()) % partitions`."""
+        ...
+
+    def append(self, partition: int, records: Sequence[KeyValue], *, producer_id: int = -1, producer_epoch: int = -1) -> int:
+        """One batch, durable as the broker's logs are; its first offset. With a producer id it is part of that one's transaction.
+
+        Raises ApiException as an append of a client does, such as KAFKA_STORAGE_ERROR for a full disk.
+        """
+        ...
+
+    def replay(self) -> Iterator[Replayed]:
+        """All that is in the topic, each partition in its order."""
+        ...
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java, over UTF-16 code units, as a signed 32-bit number."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Kafka's `Utils.abs`: the sign bit masked out, so -2^31 is 0."""
+    code = java_hash(key)
+    return (0 if code == -(1 << 31) else abs(code)) % partitions

@@ -1,0 +1,1 @@
+"""What a broker does with each request: a file for each API."""

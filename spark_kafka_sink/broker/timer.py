@@ -1,0 +1,106 @@
+"""Everything of a broker that happens later: long polls, sessions, rebalances, transaction timeouts."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class TimerTask:
+    """Something that is to be run once. `cancel()` may come from any thread and at any time; it does not wait for a run."""
+
+    __slots__ = ("_run", "due_ms")
+
+    def __init__(self, due_ms: float, run: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self._run: Callable[[], None] | None = run
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._run is None
+
+    def cancel(self) -> None:
+        # What it would have run goes at once: a cancelled session of 30 s must not hold its request's memory for so long.
+        self._run = None
+
+    def run(self) -> None:
+        run, self._run = self._run, None
+        if run is None:
+            return
+        try:
+            run()
+        except Exception:
+            logger.exception("A delayed task failed")
+
+
+class Timer(Protocol):
+    """Kafka's Timer, for who needs one."""
+
+    def now_ms(self) -> float:
+        """Monotonic."""
+        ...
+
+    def after(self, delay_ms: float, run: Callable[[], None]) -> TimerTask:
+        """Run it in `delay_ms`, on the timer's thread: it must not wait for anything. From any thread."""
+        ...
+
+
+class SystemTimer:
+    """A thread and a heap of tasks, as Kafka's SystemTimer is a thread and a wheel of them.
+
+    The lock guards the heap and `_stopped`; tasks run on the thread, one after the other, without the lock.
+    """
+
+    def __init__(self, name: str = "broker-timer") -> None:
+        self._changed = threading.Condition()
+        self._tasks: list[tuple[float, int, TimerTask]] = []
+        self._order = itertools.count()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def now_ms(self) -> float:
+        return time.monotonic() * 1000
+
+    def after(self, delay_ms: float, run: Callable[[], None]) -> TimerTask:
+        task = TimerTask(self.now_ms() + delay_ms, run)
+        with self._changed:
+            first = not self._tasks or task.due_ms < self._tasks[0][0]
+            heapq.heappush(self._tasks, (task.due_ms, next(self._order), task))
+            if first:
+                self._changed.notify()
+        return task
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Runs nothing more; what is not due yet is dropped."""
+        with self._changed:
+            self._stopped = True
+            self._tasks.clear()
+            self._changed.notify()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _loop(self) -> None:
+        while (task := self._next()) is not None:
+            task.run()
+
+    def _next(self) -> TimerTask | None:
+        with self._changed:
+            while not self._stopped:
+                while self._tasks and self._tasks[0][2].is_cancelled:
+                    heapq.heappop(self._tasks)
+                wait_ms = self._tasks[0][0] - self.now_ms() if self._tasks else None
+                if wait_ms is not None and wait_ms <= 0:
+                    return heapq.heappop(self._tasks)[2]
+                # With a deadline even when there is nothing to do: no wait is for ever.
+                self._changed.wait(60.0 if wait_ms is None else wait_ms / 1000)
+        return None
