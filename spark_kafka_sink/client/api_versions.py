@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.messages import AnyApi
 
 SOFTWARE_NAME: Final = "spark-kafka-sink"
 

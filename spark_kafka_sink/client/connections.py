@@ -22,11 +22,11 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError, ProtocolError
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
 from spark_kafka_sink.network.selector import PollResult, Selector
-from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import AnyApi, decode_response, encode_request
+from spark_kafka_sink.protocol.messages import decode_response, encode_request
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
 """As librdkafka's receive.message.max.bytes; a Metadata answer for 100,000 partitions is under 10 MB."""

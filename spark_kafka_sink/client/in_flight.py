@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from spark_kafka_sink.errors import ProtocolError
-from spark_kafka_sink.protocol.messages import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi
 
 
 @dataclass(slots=True, eq=False)

@@ -15,8 +15,8 @@ from spark_kafka_sink.errors import PeerError, UnsupportedVersionError, UsageErr
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.network_counts import NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import AnyApi
 
 
 @dataclass(frozen=True, slots=True)

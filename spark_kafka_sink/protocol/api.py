@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.fields import LATEST, Message
+
+NEVER_FLEXIBLE: Final = LATEST
+"""As `flexible_from`: no version has tagged fields."""
 
 RequestT = TypeVar("RequestT", bound=Message)
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -16,9 +20,40 @@ class ApiKey(IntEnum):
     """The number of an API in a request header."""
 
     PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
+    OFFSET_DELETE = 47
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +71,12 @@ class Api(Generic[RequestT, ResponseT]):
     def name(self) -> str:
         return self.key.name
 
+    def limited_to(self, min_version: int, max_version: int) -> Api[RequestT, ResponseT]:
+        """The same API in fewer versions, for a broker that serves no others."""
+        return dataclasses.replace(
+            self, min_version=max(min_version, self.min_version), max_version=min(max_version, self.max_version)
+        )
+
     def has_version(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version
 
@@ -45,3 +86,6 @@ class Api(Generic[RequestT, ResponseT]):
     def has_flexible_response_header(self, version: int) -> bool:
         """Never for ApiVersions: a client must read that answer before it knows what the broker speaks (KIP-511)."""
         return self.is_flexible(version) and self.key is not ApiKey.API_VERSIONS
+
+
+AnyApi: TypeAlias = Api[Any, Any]

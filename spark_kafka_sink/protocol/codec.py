@@ -20,13 +20,14 @@ from spark_kafka_sink.protocol.values import (
     Codec,
     MessageWriter,
     Reader,
+    bytes_codec,
     fixed_codec,
     records_codec,
     string_codec,
     uuid_codec,
 )
 from spark_kafka_sink.protocol.wire_errors import UNREADABLE, UnwritableError, malformed
-from spark_kafka_sink.protocol.wire_types import ArrayOf, FixedType, RecordsType, StringType, UuidType, WireType
+from spark_kafka_sink.protocol.wire_types import ArrayOf, BytesType, FixedType, RecordsType, StringType, UuidType, WireType
 
 StepWriter: TypeAlias = Callable[[MessageWriter, Message], None]
 
@@ -159,8 +160,7 @@ def _fits(code: str, value: Any) -> bool:
 
 
 def _value_step(field: WireField, version: int, flexible: bool) -> Step:
-    nullable = version >= field.wire.nullable_since
-    codec = value_codec(field.wire.type, version, flexible, nullable)
+    codec = _field_codec(field, version, flexible)
     value_of = attrgetter(field.name)
 
     def write(out: MessageWriter, message: Message) -> None:
@@ -174,10 +174,14 @@ def _value_step(field: WireField, version: int, flexible: bool) -> Step:
 
 def _tagged_fields(fields: Iterable[WireField], version: int) -> list[TaggedField]:
     return [
-        TaggedField(field.wire.tag, field.name, field.default, value_codec(field.wire.type, version, True, nullable=False))
+        TaggedField(field.wire.tag, field.name, field.default, _field_codec(field, version, flexible=True))
         for field in fields
         if field.wire.tag is not None and field.is_in(version)
     ]
+
+
+def _field_codec(field: WireField, version: int, flexible: bool) -> Codec:
+    return value_codec(field.wire.type, version, flexible, nullable=version >= field.wire.nullable_since)
 
 
 def value_codec(wire_type: WireType, version: int, flexible: bool, nullable: bool) -> Codec:
@@ -187,6 +191,8 @@ def value_codec(wire_type: WireType, version: int, flexible: bool, nullable: boo
             return fixed_codec(wire_type)
         case StringType(always_classic=always_classic):
             return string_codec(INT16_LENGTH if always_classic or not flexible else COMPACT_LENGTH, nullable)
+        case BytesType():
+            return bytes_codec(COMPACT_LENGTH if flexible else INT32_LENGTH, nullable)
         case RecordsType():
             return records_codec(COMPACT_LENGTH if flexible else INT32_LENGTH, nullable)
         case UuidType():

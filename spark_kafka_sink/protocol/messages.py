@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
-from spark_kafka_sink.protocol.api import Api, ApiKey, RequestT, ResponseT
+from spark_kafka_sink.protocol.api import AnyApi, Api, ApiKey, RequestT, ResponseT
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS
 from spark_kafka_sink.protocol.codec import message_codec
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -20,10 +20,8 @@ from spark_kafka_sink.protocol.values import Codec, MessageWriter
 from spark_kafka_sink.protocol.wire_errors import MalformedError, UnwritableError
 from spark_kafka_sink.protocol.wire_types import Buffer
 
-AnyApi: TypeAlias = Api[Any, Any]
-
 APIS: Final[Mapping[int, AnyApi]] = {api.key: api for api in (PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID)}
-"""Every API spoken here, by its key."""
+"""The APIs that the producer speaks, by key. all_apis.py has them all, which would double the time a worker takes to import this."""
 
 _REQUEST_PREFIX: Final = struct.Struct(">hhi")
 
@@ -66,14 +64,14 @@ def decode_response(api: Api[RequestT, ResponseT], version: int, data: Buffer) -
     return header.correlation_id, body
 
 
-def decode_request(data: Buffer) -> tuple[RequestHeader, Message]:
+def decode_request(data: Buffer, apis: Mapping[int, AnyApi] = APIS) -> tuple[RequestHeader, Message]:
     """The header and the body of a request, for the broker's side. Records are views of `data`.
 
     Raises ProtocolError on anything but exactly one whole message, and UnsupportedVersionError (facts: api_key, version,
-    correlation_id) for an API or a version that is not spoken here.
+    correlation_id) for an API or a version that is not among `apis`: a broker needs them to answer ApiVersions in v0.
     """
     view = memoryview(data)
-    api, version = _requested(view)
+    api, version = _requested(view, apis)
     what = f"{api.name} v{version} request"
     header, offset = _read(_request_header_codec(api.is_flexible(version)), view, 0, what)
     body, offset = _read(_body_codec(api, api.request, version), view, offset, what)
@@ -105,11 +103,11 @@ def _response_body_version(api: AnyApi, version: int, data: memoryview, offset: 
     return 0 if api.key is ApiKey.API_VERSIONS and data[offset : offset + 2] == unsupported else version
 
 
-def _requested(data: memoryview) -> tuple[AnyApi, int]:
+def _requested(data: memoryview, apis: Mapping[int, AnyApi]) -> tuple[AnyApi, int]:
     if len(data) < _REQUEST_PREFIX.size:
         raise ProtocolError(f"a request of {len(data)} bytes cannot be read: it is shorter than a header")
     key, version, correlation_id = _REQUEST_PREFIX.unpack_from(data)
-    api = APIS.get(key)
+    api = apis.get(key)
     if api is None or not api.has_version(version):
         raise UnsupportedVersionError(
             f"{api.name if api else f'API {key}'} v{version} is not spoken here",

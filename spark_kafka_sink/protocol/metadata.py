@@ -23,7 +23,7 @@ class MetadataRequestTopic(Message):
 
 @message
 class MetadataRequest(Message):
-    """`topics`: None asks for all topics, an empty sequence for none (only brokers)."""
+    """`topics`: None asks for all topics, an empty sequence for none (only brokers); in v0, that lacks None, for all."""
 
     topics: Sequence[MetadataRequestTopic] | None = wire(ArrayOf(MetadataRequestTopic), nullable_since=1)
     allow_auto_topic_creation: bool = wire(BOOLEAN, since=4, default=True)
@@ -78,4 +78,4 @@ class MetadataResponse(Message):
 
 
 METADATA = Api(ApiKey.METADATA, 1, 13, 9, MetadataRequest, MetadataResponse)
-"""v0 is left out: it cannot ask for no topics, and has no controller."""
+"""No broker that answers ApiVersions has v0 alone, which cannot ask for no topics and has no controller."""

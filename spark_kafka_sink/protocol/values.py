@@ -166,6 +166,33 @@ def string_codec(length: LengthCodec, nullable: bool) -> Codec:
     return Codec(read, write, min_size)
 
 
+def bytes_codec(length: LengthCodec, nullable: bool) -> Codec:
+    """Reads a copy as bytes; writes a copy of any buffer."""
+    read_length, write_length, min_size = length
+
+    def read(data: memoryview, offset: int, into: list[Any]) -> int:
+        size, offset = read_length(data, offset)
+        if size < 0:
+            if not nullable:
+                raise MalformedError("null where bytes must be")
+            into.append(None)
+            return offset
+        check_fits(data, offset, size, "bytes")
+        into.append(bytes(data[offset : offset + size]))
+        return offset + size
+
+    def write(out: MessageWriter, value: Buffer | None) -> None:
+        if value is None:
+            if not nullable:
+                raise UnwritableError("None where bytes must be")
+            write_length(out.tail, -1)
+            return
+        write_length(out.tail, len(value))
+        out.tail += value
+
+    return Codec(read, write, min_size)
+
+
 def records_codec(length: LengthCodec, nullable: bool) -> Codec:
     """Reads a view of the data; writes the very buffers."""
     read_length, write_length, min_size = length

@@ -37,6 +37,11 @@ class UuidType:
 
 
 @dataclass(frozen=True, slots=True)
+class BytesType:
+    """Bytes of someone else's format, read as a copy: they are small and outlive the message they came in."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsType:
     """Record batches: opaque bytes with a length."""
 
@@ -48,7 +53,7 @@ class ArrayOf:
     element: WireType
 
 
-WireType: TypeAlias = FixedType | StringType | UuidType | RecordsType | ArrayOf | type
+WireType: TypeAlias = FixedType | StringType | UuidType | BytesType | RecordsType | ArrayOf | type
 """A message class (fields.py) is the wire type of itself."""
 
 BOOLEAN: Final = FixedType("?")
@@ -59,4 +64,5 @@ INT64: Final = FixedType("q")
 STRING: Final = StringType()
 CLASSIC_STRING: Final = StringType(always_classic=True)
 UUID: Final = UuidType()
+BYTES: Final = BytesType()
 RECORDS: Final = RecordsType()

@@ -12,7 +12,7 @@ from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.protocol.messages import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     PartitionProduceData,

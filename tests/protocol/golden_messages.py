@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.api_versions import (
 )
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import APIS, AnyApi
+from spark_kafka_sink.protocol.messages import APIS
 from spark_kafka_sink.protocol.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -13,8 +13,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.fields import Message, wire_fields
-from spark_kafka_sink.protocol.messages import AnyApi
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)

@@ -8,10 +8,20 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
-from spark_kafka_sink.protocol.messages import APIS, AnyApi
-from spark_kafka_sink.protocol.wire_types import BOOLEAN, ArrayOf, FixedType, RecordsType, StringType, UuidType, WireType
+from spark_kafka_sink.protocol.messages import APIS
+from spark_kafka_sink.protocol.wire_types import (
+    BOOLEAN,
+    ArrayOf,
+    BytesType,
+    FixedType,
+    RecordsType,
+    StringType,
+    UuidType,
+    WireType,
+)
 
 SPOKEN = [
     (api, version, kind)
@@ -66,6 +76,8 @@ def _values(wire_type: WireType, version: int) -> st.SearchStrategy[Any]:
             return st.text(max_size=8) | st.integers(120, 135).map(lambda size: "x" * size)
         case UuidType():
             return st.uuids(allow_nil=True)
+        case BytesType():
+            return st.binary(max_size=8)
         case RecordsType():
             return st.binary(min_size=1, max_size=300).map(lambda data: (data,))
         case ArrayOf(element=element):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.protocol.messages import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi
 from tests.protocol.kio_witness import kio_read, kio_write, plain
 from tests.protocol.messages_strategy import SPOKEN, bodies, spoken_id
 from tests.protocol.whole import decode, encode

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import AnyApi, decode_request, decode_response, encode_request, encode_response
+from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
 
 
 def encode(api: AnyApi, version: int, kind: str, correlation_id: int, client_id: str | None, body: Message) -> bytes:

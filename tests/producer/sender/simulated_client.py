@@ -11,10 +11,10 @@ from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.network.network_counts import NetworkCounts
+from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import AnyApi
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.producer.sender.simulated_cluster import NODES, SimulatedCluster

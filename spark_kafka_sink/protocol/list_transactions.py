@@ -1,0 +1,39 @@
+"""ListTransactions (66): the transactional ids of a coordinator (KIP-664)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import INT16, INT32, INT64, STRING, ArrayOf
+
+
+@message
+class ListTransactionsRequest(Message):
+    """Empty filters let everything through; `duration_filter` is in ms, -1 for none; the pattern is a regex of RE2."""
+
+    state_filters: Sequence[str] = wire(ArrayOf(STRING), default=())
+    producer_id_filters: Sequence[int] = wire(ArrayOf(INT64), default=())
+    duration_filter: int = wire(INT64, since=1, default=-1)
+    transactional_id_pattern: str | None = wire(STRING, since=2, nullable_since=2, default=None)
+
+
+@message
+class TransactionState(Message):
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    transaction_state: str = wire(STRING)
+
+
+@message
+class ListTransactionsResponse(Message):
+    """`unknown_state_filters` are those that no state has."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    unknown_state_filters: Sequence[str] = wire(ArrayOf(STRING), default=())
+    transaction_states: Sequence[TransactionState] = wire(ArrayOf(TransactionState), default=())
+
+
+LIST_TRANSACTIONS = Api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0, ListTransactionsRequest, ListTransactionsResponse)

@@ -1,0 +1,101 @@
+"""OffsetFetch (9): how far consumer groups have read; from v8 for several groups at once (KIP-709)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
+
+
+@message
+class OffsetFetchRequestTopic(Message):
+    name: str = wire(STRING)
+    partition_indexes: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class OffsetFetchRequestTopics(Message):
+    name: str = wire(STRING)
+    partition_indexes: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class OffsetFetchRequestGroup(Message):
+    """`topics`: None asks for every partition the group has an offset of."""
+
+    group_id: str = wire(STRING)
+    member_id: str | None = wire(STRING, since=9, nullable_since=9, default=None, ignorable=True)
+    member_epoch: int = wire(INT32, since=9, default=-1, ignorable=True)
+    topics: Sequence[OffsetFetchRequestTopics] | None = wire(ArrayOf(OffsetFetchRequestTopics), nullable_since=0, default=())
+
+
+@message
+class OffsetFetchRequest(Message):
+    """Up to v7 one group in `group_id` and `topics`, from v8 `groups`.
+
+    `require_stable`: UNSTABLE_OFFSET_COMMIT where a transaction is about to commit offsets (KIP-447).
+    """
+
+    group_id: str = wire(STRING, until=7, default="")
+    topics: Sequence[OffsetFetchRequestTopic] | None = wire(
+        ArrayOf(OffsetFetchRequestTopic), until=7, nullable_since=2, default=()
+    )
+    groups: Sequence[OffsetFetchRequestGroup] = wire(ArrayOf(OffsetFetchRequestGroup), since=8, default=())
+    require_stable: bool = wire(BOOLEAN, since=7, default=False)
+
+
+@message
+class OffsetFetchResponsePartition(Message):
+    """`committed_offset` is -1 where the group has none."""
+
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, since=5, default=-1, ignorable=True)
+    metadata: str | None = wire(STRING, nullable_since=0, default="")
+    error_code: int = wire(INT16, default=0)
+
+
+@message
+class OffsetFetchResponseTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[OffsetFetchResponsePartition] = wire(ArrayOf(OffsetFetchResponsePartition), default=())
+
+
+@message
+class OffsetFetchResponsePartitions(Message):
+    """As OffsetFetchResponsePartition."""
+
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, default=-1)
+    metadata: str | None = wire(STRING, nullable_since=0, default="")
+    error_code: int = wire(INT16, default=0)
+
+
+@message
+class OffsetFetchResponseTopics(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[OffsetFetchResponsePartitions] = wire(ArrayOf(OffsetFetchResponsePartitions), default=())
+
+
+@message
+class OffsetFetchResponseGroup(Message):
+    group_id: str = wire(STRING)
+    topics: Sequence[OffsetFetchResponseTopics] = wire(ArrayOf(OffsetFetchResponseTopics), default=())
+    error_code: int = wire(INT16, default=0)
+
+
+@message
+class OffsetFetchResponse(Message):
+    """Up to v7 one group in `topics` and `error_code`, from v8 `groups`."""
+
+    throttle_time_ms: int = wire(INT32, since=3, default=0, ignorable=True)
+    topics: Sequence[OffsetFetchResponseTopic] = wire(ArrayOf(OffsetFetchResponseTopic), until=7, default=())
+    error_code: int = wire(INT16, since=2, until=7, default=0, ignorable=True)
+    groups: Sequence[OffsetFetchResponseGroup] = wire(ArrayOf(OffsetFetchResponseGroup), since=8, default=())
+
+
+OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse)
+"""v10, which names topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
