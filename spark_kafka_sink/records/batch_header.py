@@ -17,6 +17,7 @@ CHECKED = struct.Struct(">hiqqqhii")
 SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
 MAGIC = 2
 _TRANSACTIONAL = 1 << 4
+_CONTROL = 1 << 5
 
 
 def batch_header(
@@ -30,6 +31,7 @@ def batch_header(
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
+    control: bool = False,
 ) -> bytes:
     """The header for `payload` (the records as they will be sent: compressed already), its length and CRC-32C filled in.
 
@@ -38,7 +40,7 @@ def batch_header(
 
     Base offset 0 and leader epoch -1, which the broker sets; CreateTime. Timestamps in ms, deltas counted from `first_timestamp`.
     """
-    attributes = codec | (_TRANSACTIONAL if transactional else 0)
+    attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
     checked = CHECKED.pack(
         attributes, record_count - 1, first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count
     )

@@ -1,0 +1,79 @@
+"""A batch of a few records, written one after another in plain Python: for what a broker writes itself. Producers use encoder.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.records.batch_header import batch_header
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.record_reader import Headers
+
+_NO_ATTRIBUTES = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """`timestamp` in ms."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers = ()
+
+
+def small_batch(
+    records: Sequence[NewRecord],
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """A whole batch, not compressed, at base offset 0; at least one record. `control`: they are markers (KIP-98)."""
+    first = records[0].timestamp
+    payload = b"".join(_record(record, index, record.timestamp - first) for index, record in enumerate(records))
+    header = batch_header(
+        record_count=len(records),
+        first_timestamp=first,
+        max_timestamp=max(record.timestamp for record in records),
+        codec=Codec.NONE,
+        payload=[payload],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+    )
+    return header + payload
+
+
+def _record(record: NewRecord, offset_delta: int, timestamp_delta: int) -> bytes:
+    body = b"".join(
+        (
+            _NO_ATTRIBUTES,
+            varint(timestamp_delta),
+            varint(offset_delta),
+            _bytes(record.key),
+            _bytes(record.value),
+            varint(len(record.headers)),
+            *(_bytes(key.encode()) + _bytes(value) for key, value in record.headers),
+        )
+    )
+    return varint(len(body)) + body
+
+
+def _bytes(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def varint(number: int) -> bytes:
+    """Zigzag, 7 bits a byte, as read_varint reads it; any 64-bit number."""
+    code = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while code > 0x7F:
+        out.append(code & 0x7F | 0x80)
+        code >>= 7
+    out.append(code)
+    return bytes(out)
