@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from spark_kafka_sink.client.addresses import bootstrap_nodes
 from spark_kafka_sink.client.cluster import Node
@@ -16,6 +17,9 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
 
 log = logging.getLogger(__name__)
+
+_METADATA: Final = METADATA.limited_to(1, METADATA.max_version)
+"""Not v0, which cannot ask for no topics and has no controller."""
 
 
 class MetadataRequests:
@@ -100,7 +104,7 @@ class MetadataRequests:
         label = self._connections.label(node_id)
         request = self._in_flight = self._metadata.next_request(now_ms)
         try:
-            self._connections.send(node_id, METADATA, request.body, now_ms, tag=request)
+            self._connections.send(node_id, _METADATA, request.body, now_ms, tag=request)
         except UnsupportedVersionError as error:
             self._failed(label, error, now_ms)
             return self._retry_ms

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi, Api, ApiKey, RequestT, ResponseT
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS
 from spark_kafka_sink.protocol.codec import message_codec
@@ -15,13 +15,13 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.headers import RequestHeader, ResponseHeader
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.metadata import METADATA
+from spark_kafka_sink.protocol.parts import check_end, read_part, write_parts
 from spark_kafka_sink.protocol.produce import PRODUCE
-from spark_kafka_sink.protocol.values import Codec, MessageWriter
-from spark_kafka_sink.protocol.wire_errors import MalformedError, UnwritableError
+from spark_kafka_sink.protocol.values import Codec
 from spark_kafka_sink.protocol.wire_types import Buffer
 
 APIS: Final[Mapping[int, AnyApi]] = {api.key: api for api in (PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID)}
-"""The APIs that the producer speaks, by key. all_apis.py has them all, which would double the time a worker takes to import this."""
+"""The APIs that the producer speaks, by key; all_apis.py has them all, at twice the time that a worker takes to import these."""
 
 _REQUEST_PREFIX: Final = struct.Struct(">hhi")
 
@@ -34,7 +34,7 @@ def encode_request(
     Raises UnsupportedVersionError where the version lacks a field that is set, UsageError where a value does not fit its field.
     """
     header = RequestHeader(api.key, version, correlation_id, client_id)
-    return _write(
+    return write_parts(
         f"{api.name} v{version} request",
         (_request_header_codec(api.is_flexible(version)), header),
         (_body_codec(api, api.request, version), body),
@@ -43,7 +43,7 @@ def encode_request(
 
 def encode_response(api: Api[RequestT, ResponseT], version: int, correlation_id: int, body: ResponseT) -> list[Buffer]:
     """As encode_request, for the broker's side."""
-    return _write(
+    return write_parts(
         f"{api.name} v{version} response",
         (_response_header_codec(api.has_flexible_response_header(version)), ResponseHeader(correlation_id)),
         (_body_codec(api, api.response, version), body),
@@ -57,10 +57,10 @@ def decode_response(api: Api[RequestT, ResponseT], version: int, data: Buffer) -
     """
     view = memoryview(data)
     what = f"{api.name} v{version} response"
-    header, offset = _read(_response_header_codec(api.has_flexible_response_header(version)), view, 0, what)
+    header, offset = read_part(_response_header_codec(api.has_flexible_response_header(version)), view, 0, what)
     codec = _body_codec(api, api.response, _response_body_version(api, version, view, offset))
-    body, offset = _read(codec, view, offset, what)
-    _check_end(view, offset, what)
+    body, offset = read_part(codec, view, offset, what)
+    check_end(view, offset, what)
     return header.correlation_id, body
 
 
@@ -73,9 +73,9 @@ def decode_request(data: Buffer, apis: Mapping[int, AnyApi] = APIS) -> tuple[Req
     view = memoryview(data)
     api, version = _requested(view, apis)
     what = f"{api.name} v{version} request"
-    header, offset = _read(_request_header_codec(api.is_flexible(version)), view, 0, what)
-    body, offset = _read(_body_codec(api, api.request, version), view, offset, what)
-    _check_end(view, offset, what)
+    header, offset = read_part(_request_header_codec(api.is_flexible(version)), view, 0, what)
+    body, offset = read_part(_body_codec(api, api.request, version), view, offset, what)
+    check_end(view, offset, what)
     return header, body
 
 
@@ -116,27 +116,3 @@ def _requested(data: memoryview, apis: Mapping[int, AnyApi]) -> tuple[AnyApi, in
             correlation_id=correlation_id,
         )
     return api, version
-
-
-def _write(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:
-    out = MessageWriter()
-    try:
-        for codec, message in parts:
-            codec.write(out, message)
-    except UnwritableError as error:
-        raise UsageError(f"{what} cannot be written: {error}") from None
-    return out.buffers()
-
-
-def _read(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[Any, int]:
-    values: list[Any] = []
-    try:
-        offset = codec.read(data, offset, values)
-    except MalformedError as error:
-        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be read: {error}") from None
-    return values[0], offset
-
-
-def _check_end(data: memoryview, offset: int, what: str) -> None:
-    if offset != len(data):
-        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be read: it ends at {offset:,}")

@@ -77,5 +77,4 @@ class MetadataResponse(Message):
     error_code: int = wire(INT16, since=13, default=0, ignorable=True)
 
 
-METADATA = Api(ApiKey.METADATA, 1, 13, 9, MetadataRequest, MetadataResponse)
-"""No broker that answers ApiVersions has v0 alone, which cannot ask for no topics and has no controller."""
+METADATA = Api(ApiKey.METADATA, 0, 13, 9, MetadataRequest, MetadataResponse)

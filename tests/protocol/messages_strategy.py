@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
-from spark_kafka_sink.protocol.messages import APIS
 from spark_kafka_sink.protocol.wire_types import (
     BOOLEAN,
     ArrayOf,
@@ -25,7 +25,7 @@ from spark_kafka_sink.protocol.wire_types import (
 
 SPOKEN = [
     (api, version, kind)
-    for api in APIS.values()
+    for api in ALL_APIS.values()
     for version in range(api.min_version, api.max_version + 1)
     for kind in ("request", "response")
 ]

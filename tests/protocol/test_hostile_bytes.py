@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import APIS, decode_request
-from tests.protocol.golden_messages import Golden, golden_messages
+from spark_kafka_sink.protocol.messages import decode_request
+from tests.protocol.golden_messages import Golden, boundary_messages
 from tests.protocol.whole import decode, encode
 
 HOSTILE_LENGTHS = [
@@ -56,8 +57,8 @@ def written_again(golden: Golden, data: bytes) -> bytes | None:
     if read is None:
         return None
     if golden.kind == "request":
-        header, body = decode_request(data)
-        return encode(APIS[header.api_key], header.api_version, "request", header.correlation_id, header.client_id, body)
+        header, body = decode_request(data, ALL_APIS)
+        return encode(ALL_APIS[header.api_key], header.api_version, "request", header.correlation_id, header.client_id, body)
     correlation_id, body = read
     in_v0 = isinstance(body, ApiVersionsResponse) and body.error_code == ErrorCode.UNSUPPORTED_VERSION
     return encode(golden.api, 0 if in_v0 else golden.version, "response", correlation_id, None, body)
@@ -72,20 +73,20 @@ def assert_whole_or_refused(golden: Golden, data: bytes) -> None:
         assert written_again(golden, written) == written
 
 
-@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+@pytest.mark.parametrize("golden", boundary_messages(), ids=str)
 def test_a_message_cut_anywhere_is_refused(golden: Golden) -> None:
     accepted = [size for size in range(len(golden.data)) if read_any(golden, golden.data[:size]) is not None]
 
     assert accepted == []
 
 
-@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+@pytest.mark.parametrize("golden", boundary_messages(), ids=str)
 def test_bytes_behind_the_message_are_refused(golden: Golden) -> None:
     with pytest.raises(ProtocolError, match=rf"it ends at {len(golden.data):,}"):
         decode(golden.api, golden.version, golden.kind, golden.data + b"\0")
 
 
-@pytest.mark.parametrize("golden", golden_messages(), ids=str)
+@pytest.mark.parametrize("golden", boundary_messages(), ids=str)
 def test_a_hostile_length_anywhere_allocates_nothing_large(golden: Golden) -> None:
     read_any(golden, golden.data)
     tracemalloc.start()
@@ -101,7 +102,7 @@ def test_a_hostile_length_anywhere_allocates_nothing_large(golden: Golden) -> No
     assert peak < 100_000
 
 
-@given(st.sampled_from(golden_messages()), st.data())
+@given(st.sampled_from(boundary_messages()), st.data())
 def test_overwritten_bytes_are_a_whole_message_or_refused(golden: Golden, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(golden.data) - 1))
     noise = data.draw(st.binary(min_size=1, max_size=8))
@@ -109,7 +110,7 @@ def test_overwritten_bytes_are_a_whole_message_or_refused(golden: Golden, data: 
     assert_whole_or_refused(golden, golden.data[:at] + noise + golden.data[at + len(noise) :])
 
 
-@given(st.sampled_from(golden_messages()), st.data())
+@given(st.sampled_from(boundary_messages()), st.data())
 def test_noise_behind_any_beginning_is_a_whole_message_or_refused(golden: Golden, data: st.DataObject) -> None:
     begun = len(golden.data) - data.draw(st.integers(0, len(golden.data) - (8 if golden.kind == "request" else 4)))
     noise = data.draw(st.binary(max_size=300) | st.lists(st.sampled_from(SMALL_BYTES)).map(bytes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
@@ -17,5 +18,5 @@ def decode(api: AnyApi, version: int, kind: str, data: bytes) -> tuple[int, Mess
     """The correlation id and the body."""
     if kind == "response":
         return decode_response(api, version, data)
-    header, body = decode_request(data)
+    header, body = decode_request(data, ALL_APIS)
     return header.correlation_id, body

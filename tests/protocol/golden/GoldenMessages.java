@@ -1,39 +1,97 @@
-// Prints one line for each API, version and direction that this project speaks: "<api> <version> <kind> <hex of header and body>".
-// Run with the jars of Kafka 4.1.0:  java -cp "kafka-clients-4.1.0.jar:slf4j-api-1.7.36.jar" GoldenMessages.java > messages-4.1.0.txt
-// Each message has something in every field that its version has; tests/protocol/golden_messages.py builds the same ones.
+// Prints what Java's generated classes write; tests/protocol/filling.py fills the same messages by the same rules.
+// Run with the jars of Kafka 4.1.0 (those of tests/kafka/pom.xml) in LIBS:
+//   java -cp "LIBS/*" GoldenMessages.java messages > messages-4.1.0.txt    header and body of every stable version of the APIs
+//   java -cp "LIBS/*" GoldenMessages.java records > records-4.1.0.txt      keys and values of the internal topics, and markers
+// A line is "<name> <version> <kind> <filling> <hex>". Filling "full": every field has a value of its own, arrays have two elements,
+// arrays of structs one. Filling "null", only where a message can have it: null, else empty, and no tagged fields.
 
 import java.nio.ByteBuffer;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.*;
 import org.apache.kafka.common.protocol.*;
-import org.apache.kafka.common.record.MemoryRecords;
+import org.apache.kafka.common.protocol.types.*;
+import org.apache.kafka.common.record.*;
+import org.apache.kafka.coordinator.group.generated.*;
+import org.apache.kafka.coordinator.transaction.generated.*;
 
 public class GoldenMessages {
-    static final Uuid TOPIC_ID = new Uuid(0x0102030405060708L, 0x090a0b0c0d0e0f10L);
+    static final List<ApiKeys> APIS = List.of(
+        ApiKeys.PRODUCE, ApiKeys.FETCH, ApiKeys.LIST_OFFSETS, ApiKeys.METADATA, ApiKeys.OFFSET_COMMIT, ApiKeys.OFFSET_FETCH,
+        ApiKeys.FIND_COORDINATOR, ApiKeys.JOIN_GROUP, ApiKeys.HEARTBEAT, ApiKeys.LEAVE_GROUP, ApiKeys.SYNC_GROUP,
+        ApiKeys.DESCRIBE_GROUPS, ApiKeys.LIST_GROUPS, ApiKeys.SASL_HANDSHAKE, ApiKeys.API_VERSIONS, ApiKeys.CREATE_TOPICS,
+        ApiKeys.DELETE_TOPICS, ApiKeys.DELETE_RECORDS, ApiKeys.INIT_PRODUCER_ID, ApiKeys.OFFSET_FOR_LEADER_EPOCH,
+        ApiKeys.ADD_PARTITIONS_TO_TXN, ApiKeys.ADD_OFFSETS_TO_TXN, ApiKeys.END_TXN, ApiKeys.TXN_OFFSET_COMMIT,
+        ApiKeys.DESCRIBE_CONFIGS, ApiKeys.ALTER_CONFIGS, ApiKeys.SASL_AUTHENTICATE, ApiKeys.CREATE_PARTITIONS,
+        ApiKeys.DELETE_GROUPS, ApiKeys.INCREMENTAL_ALTER_CONFIGS, ApiKeys.OFFSET_DELETE, ApiKeys.DESCRIBE_CLUSTER,
+        ApiKeys.DESCRIBE_PRODUCERS, ApiKeys.DESCRIBE_TRANSACTIONS, ApiKeys.LIST_TRANSACTIONS);
 
-    public static void main(String[] arguments) {
-        print(ApiKeys.PRODUCE, 3, 13);
-        print(ApiKeys.METADATA, 1, 13);
-        print(ApiKeys.API_VERSIONS, 0, 4);
-        print(ApiKeys.INIT_PRODUCER_ID, 0, 5);
+    final boolean full;
+    int count = 0;
+    boolean hasNull = false;
+
+    GoldenMessages(boolean full) {
+        this.full = full;
     }
 
-    static void print(ApiKeys api, int from, int to) {
-        for (int version = from; version <= to; version++) {
-            Message requestHeader = new RequestHeaderData()
-                .setRequestApiKey(api.id).setRequestApiVersion((short) version).setCorrelationId(77).setClientId("client-ü");
-            line(api, version, "request", requestHeader, api.requestHeaderVersion((short) version), request(api, version));
-            Message responseHeader = new ResponseHeaderData().setCorrelationId(77);
-            line(api, version, "response", responseHeader, api.responseHeaderVersion((short) version), response(api, version));
+    public static void main(String[] arguments) {
+        if (arguments[0].equals("messages")) {
+            APIS.forEach(GoldenMessages::printApi);
+        } else {
+            printRecords();
         }
     }
 
-    static void line(ApiKeys api, int version, String kind, Message header, short headerVersion, Message body) {
-        String hex = hex(MessageUtil.toByteBufferAccessor(header, headerVersion).buffer())
-            + hex(MessageUtil.toByteBufferAccessor(body, (short) version).buffer());
-        System.out.println(api.name() + " " + version + " " + kind + " " + hex);
+    static void printApi(ApiKeys api) {
+        for (short version = api.oldestVersion(); version <= api.latestVersion(false); version++) {
+            Message requestHeader = new RequestHeaderData()
+                .setRequestApiKey(api.id).setRequestApiVersion(version).setCorrelationId(77).setClientId("client-ü");
+            String request = hex(MessageUtil.toByteBufferAccessor(requestHeader, api.requestHeaderVersion(version)).buffer());
+            Message responseHeader = new ResponseHeaderData().setCorrelationId(77);
+            String response = hex(MessageUtil.toByteBufferAccessor(responseHeader, api.responseHeaderVersion(version)).buffer());
+            for (boolean full : new boolean[] {true, false}) {
+                ApiMessageType type = api.messageType;
+                print(api.name(), version, "request", full, request, type.requestSchemas()[version], type.newRequest());
+                print(api.name(), version, "response", full, response, type.responseSchemas()[version], type.newResponse());
+            }
+        }
+    }
+
+    static void printRecords() {
+        printRecord("OffsetCommitKey", "0001", OffsetCommitKey.SCHEMAS, OffsetCommitKey::new);
+        printRecord("OffsetCommitValue", null, OffsetCommitValue.SCHEMAS, OffsetCommitValue::new);
+        printRecord("GroupMetadataKey", "0002", GroupMetadataKey.SCHEMAS, GroupMetadataKey::new);
+        printRecord("GroupMetadataValue", null, GroupMetadataValue.SCHEMAS, GroupMetadataValue::new);
+        printRecord("TransactionLogKey", "0000", TransactionLogKey.SCHEMAS, TransactionLogKey::new);
+        printRecord("TransactionLogValue", null, TransactionLogValue.SCHEMAS, TransactionLogValue::new);
+        for (ControlRecordType type : List.of(ControlRecordType.ABORT, ControlRecordType.COMMIT)) {
+            ByteBuffer key = ByteBuffer.allocate(4);
+            type.recordKey().writeTo(key);
+            System.out.println(type + " 0 marker key " + hex(key.flip()));
+            System.out.println(type + " 0 marker value " + hex(new EndTransactionMarker(type, 70_000).serializeValue()));
+        }
+    }
+
+    static void printRecord(String name, String keyType, Schema[] schemas, java.util.function.Supplier<ApiMessage> make) {
+        for (short version = 0; version < schemas.length; version++) {
+            String prefix = keyType != null ? keyType : String.format("%04x", version);
+            print(name, version, "record", true, prefix, schemas[version], make.get());
+            print(name, version, "record", false, prefix, schemas[version], make.get());
+        }
+    }
+
+    static void print(String name, short version, String kind, boolean full, String prefix, Schema schema, ApiMessage message) {
+        GoldenMessages filler = new GoldenMessages(full);
+        Struct filled = filler.struct(schema);
+        if (!full && !filler.hasNull) return;
+        ByteBuffer buffer = ByteBuffer.allocate(filled.sizeOf());
+        filled.writeTo(buffer);
+        message.read(new ByteBufferAccessor(buffer.flip()), version);
+        String hex = hex(MessageUtil.toByteBufferAccessor(message, version).buffer());
+        System.out.println(name + " " + version + " " + kind + " " + (full ? "full" : "null") + " " + prefix + hex);
     }
 
     static String hex(ByteBuffer buffer) {
@@ -42,104 +100,43 @@ public class GoldenMessages {
         return HexFormat.of().formatHex(bytes);
     }
 
-    static Message request(ApiKeys api, int version) {
-        return switch (api) {
-            case PRODUCE -> produceRequest();
-            case METADATA -> metadataRequest(version);
-            case API_VERSIONS -> new ApiVersionsRequestData().setClientSoftwareName("sink").setClientSoftwareVersion("0.1.0");
-            default -> initProducerIdRequest(version);
-        };
+    Struct struct(Schema schema) {
+        Struct struct = new Struct(schema);
+        for (BoundField field : schema.fields()) struct.set(field, value(field.def.type));
+        return struct;
     }
 
-    static Message response(ApiKeys api, int version) {
-        return switch (api) {
-            case PRODUCE -> produceResponse(version);
-            case METADATA -> metadataResponse(version);
-            case API_VERSIONS -> apiVersionsResponse(version);
-            default -> new InitProducerIdResponseData()
-                .setThrottleTimeMs(5).setErrorCode((short) 90).setProducerId(1L << 40).setProducerEpoch((short) 7);
-        };
-    }
-
-    static Message produceRequest() {
-        MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(new byte[] {1, 2, 3, 4, 5}));
-        ProduceRequestData.TopicProduceData topic = new ProduceRequestData.TopicProduceData()
-            .setName("topic").setTopicId(TOPIC_ID)
-            .setPartitionData(List.of(
-                new ProduceRequestData.PartitionProduceData().setIndex(0).setRecords(records),
-                new ProduceRequestData.PartitionProduceData().setIndex(1 << 20).setRecords(null)));
-        return new ProduceRequestData().setTransactionalId("tx").setAcks((short) -1).setTimeoutMs(30_000)
-            .setTopicData(new ProduceRequestData.TopicProduceDataCollection(List.of(topic).iterator()));
-    }
-
-    static Message produceResponse(int version) {
-        ProduceResponseData.PartitionProduceResponse partition = new ProduceResponseData.PartitionProduceResponse()
-            .setIndex(3).setErrorCode((short) 6).setBaseOffset(1L << 40).setLogAppendTimeMs(1_700_000_000_000L).setLogStartOffset(9)
-            .setErrorMessage("not the leader")
-            .setRecordErrors(List.of(
-                new ProduceResponseData.BatchIndexAndErrorMessage().setBatchIndex(2).setBatchIndexErrorMessage("bad key"),
-                new ProduceResponseData.BatchIndexAndErrorMessage().setBatchIndex(4).setBatchIndexErrorMessage(null)));
-        ProduceResponseData response = new ProduceResponseData().setThrottleTimeMs(11);
-        if (version >= 10) {
-            partition.setCurrentLeader(new ProduceResponseData.LeaderIdAndEpoch().setLeaderId(2).setLeaderEpoch(8));
-            ProduceResponseData.NodeEndpoint node = new ProduceResponseData.NodeEndpoint()
-                .setNodeId(2).setHost("broker-2").setPort(9092).setRack("r1");
-            response.setNodeEndpoints(new ProduceResponseData.NodeEndpointCollection(List.of(node).iterator()));
+    Object value(Type type) {
+        if (type instanceof Schema schema) return struct(schema);
+        if (type instanceof TaggedFields tagged) return taggedFields(tagged);
+        if (!full && (type.isNullable() || type.isArray())) {
+            hasNull = true;
+            return type.isNullable() ? null : new Object[0];
         }
-        ProduceResponseData.TopicProduceResponse topic = new ProduceResponseData.TopicProduceResponse()
-            .setName("topic").setTopicId(TOPIC_ID).setPartitionResponses(List.of(partition));
-        return response.setResponses(new ProduceResponseData.TopicProduceResponseCollection(List.of(topic).iterator()));
+        if (type.isArray()) return array(type.arrayElementType().get());
+        int n = ++count;
+        return switch (type.toString()) {
+            case "BOOLEAN" -> true;
+            case "INT8" -> (byte) n;
+            case "INT16" -> (short) (300 + n);
+            case "INT32" -> 70_000 + n;
+            case "INT64" -> (1L << 40) + n;
+            case "UUID" -> new Uuid(n, -n);
+            case "STRING", "NULLABLE_STRING", "COMPACT_STRING", "COMPACT_NULLABLE_STRING" -> "ü" + n;
+            case "BYTES", "COMPACT_BYTES" -> ByteBuffer.wrap(new byte[] {(byte) n, -1});
+            case "RECORDS", "COMPACT_RECORDS" -> MemoryRecords.readableRecords(ByteBuffer.wrap(new byte[] {(byte) n, -1}));
+            default -> throw new IllegalArgumentException(type.toString());
+        };
     }
 
-    static Message metadataRequest(int version) {
-        MetadataRequestData request = new MetadataRequestData().setTopics(List.of(
-            new MetadataRequestData.MetadataRequestTopic().setTopicId(TOPIC_ID).setName("topic"),
-            new MetadataRequestData.MetadataRequestTopic().setName(version >= 10 ? null : "other")));
-        return request
-            .setAllowAutoTopicCreation(version < 4)
-            .setIncludeClusterAuthorizedOperations(version >= 8 && version <= 10)
-            .setIncludeTopicAuthorizedOperations(version >= 8);
+    Object[] array(Type element) {
+        return element instanceof Schema ? new Object[] {value(element)} : new Object[] {value(element), value(element)};
     }
 
-    static Message metadataResponse(int version) {
-        MetadataResponseData.MetadataResponsePartition partition = new MetadataResponseData.MetadataResponsePartition()
-            .setErrorCode((short) 5).setPartitionIndex(1).setLeaderId(-1).setLeaderEpoch(6)
-            .setReplicaNodes(List.of(1, 2, 3)).setIsrNodes(List.of()).setOfflineReplicas(List.of(2));
-        MetadataResponseData.MetadataResponseTopic topic = new MetadataResponseData.MetadataResponseTopic()
-            .setErrorCode((short) 0).setName(version >= 12 ? null : "topic").setTopicId(TOPIC_ID).setIsInternal(true)
-            .setPartitions(List.of(partition));
-        MetadataResponseData response = new MetadataResponseData().setThrottleTimeMs(4).setClusterId("cluster").setControllerId(1);
-        if (version >= 8) topic.setTopicAuthorizedOperations(255);
-        if (version >= 8 && version <= 10) response.setClusterAuthorizedOperations(511);
-        if (version >= 13) response.setErrorCode((short) 129);
-        MetadataResponseData.MetadataResponseBroker first = new MetadataResponseData.MetadataResponseBroker()
-            .setNodeId(1).setHost("broker-1").setPort(9092).setRack(null);
-        MetadataResponseData.MetadataResponseBroker second = new MetadataResponseData.MetadataResponseBroker()
-            .setNodeId(2).setHost("broker-2").setPort(19092).setRack("r2");
-        return response
-            .setBrokers(new MetadataResponseData.MetadataResponseBrokerCollection(List.of(first, second).iterator()))
-            .setTopics(new MetadataResponseData.MetadataResponseTopicCollection(List.of(topic).iterator()));
-    }
-
-    static Message apiVersionsResponse(int version) {
-        ApiVersionsResponseData.ApiVersion produce = new ApiVersionsResponseData.ApiVersion()
-            .setApiKey((short) 0).setMinVersion((short) 3).setMaxVersion((short) 13);
-        ApiVersionsResponseData response = new ApiVersionsResponseData().setErrorCode((short) 0).setThrottleTimeMs(3)
-            .setApiKeys(new ApiVersionsResponseData.ApiVersionCollection(List.of(produce).iterator()));
-        if (version < 3) return response;
-        ApiVersionsResponseData.SupportedFeatureKey supported = new ApiVersionsResponseData.SupportedFeatureKey()
-            .setName("metadata.version").setMinVersion((short) 7).setMaxVersion((short) 27);
-        ApiVersionsResponseData.FinalizedFeatureKey finalized = new ApiVersionsResponseData.FinalizedFeatureKey()
-            .setName("metadata.version").setMinVersionLevel((short) 27).setMaxVersionLevel((short) 27);
-        return response
-            .setSupportedFeatures(new ApiVersionsResponseData.SupportedFeatureKeyCollection(List.of(supported).iterator()))
-            .setFinalizedFeaturesEpoch(12)
-            .setFinalizedFeatures(new ApiVersionsResponseData.FinalizedFeatureKeyCollection(List.of(finalized).iterator()))
-            .setZkMigrationReady(true);
-    }
-
-    static Message initProducerIdRequest(int version) {
-        InitProducerIdRequestData request = new InitProducerIdRequestData().setTransactionalId("tx").setTransactionTimeoutMs(60_000);
-        return version < 3 ? request : request.setProducerId(1L << 40).setProducerEpoch((short) 6);
+    Map<Integer, Object> taggedFields(TaggedFields tagged) {
+        Map<Integer, Object> values = new TreeMap<>();
+        if (full) tagged.fields().forEach((tag, field) -> values.put(tag, value(field.type)));
+        hasNull |= !full && !tagged.fields().isEmpty();
+        return values;
     }
 }

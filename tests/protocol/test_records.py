@@ -1,0 +1,96 @@
+"""The records of the internal topics and the markers of transactions are those that Java writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.protocol.group_records import (
+    GROUP_METADATA_KEY,
+    GROUP_METADATA_VALUE,
+    OFFSET_COMMIT_KEY,
+    OFFSET_COMMIT_VALUE,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_key,
+)
+from spark_kafka_sink.protocol.transaction_records import (
+    CONTROL_RECORD_KEY,
+    END_TXN_MARKER,
+    TRANSACTION_LOG_VALUE,
+    ControlRecordKey,
+    ControlRecordType,
+    EndTxnMarker,
+)
+from tests.protocol.golden_records import RECORDS, GoldenRecord, golden_markers, golden_records
+
+
+@pytest.mark.parametrize("golden", golden_records(), ids=str)
+def test_we_write_javas_bytes(golden: GoldenRecord) -> None:
+    assert golden.record.encode(golden.body(), golden.version).hex() == golden.data.hex()
+
+
+@pytest.mark.parametrize("golden", golden_records(), ids=str)
+def test_we_read_javas_bytes(golden: GoldenRecord) -> None:
+    assert golden.record.decode(golden.data) == golden.body()
+
+
+def test_our_versions_are_javas_for_every_record() -> None:
+    ours = {(name, version) for name, record in RECORDS.items() for version in range(record.max_version + 1)}
+
+    assert {(golden.name, golden.version) for golden in golden_records()} == ours
+
+
+@pytest.mark.parametrize("golden", golden_records(), ids=str)
+def test_a_record_cut_anywhere_is_refused(golden: GoldenRecord) -> None:
+    for size in range(len(golden.data)):
+        with pytest.raises(ProtocolError):
+            golden.record.decode(golden.data[:size])
+
+
+@pytest.mark.parametrize("type_", ControlRecordType)
+def test_markers_are_javas(type_: ControlRecordType) -> None:
+    golden = golden_markers()
+
+    assert CONTROL_RECORD_KEY.encode(ControlRecordKey(type_)) == golden[type_.name, "key"]
+    assert CONTROL_RECORD_KEY.decode(golden[type_.name, "key"]) == ControlRecordKey(type_)
+    assert END_TXN_MARKER.encode(EndTxnMarker(70_000)) == golden[type_.name, "value"]
+    assert END_TXN_MARKER.decode(golden[type_.name, "value"]) == EndTxnMarker(70_000)
+
+
+class TestGroupKeys:
+    @pytest.mark.parametrize(("key_type", "partition"), [(0, 5), (1, 6)])
+    def test_of_offsets_have_two_types_of_the_same_fields(self, key_type: int, partition: int) -> None:
+        data = bytearray(OFFSET_COMMIT_KEY.encode(OffsetCommitKey("g", "t", partition)))
+        data[1] = key_type
+
+        assert decode_group_key(data) == OffsetCommitKey("g", "t", partition)
+
+    def test_of_groups_are_told_apart(self) -> None:
+        assert decode_group_key(GROUP_METADATA_KEY.encode(GroupMetadataKey("g"))) == GroupMetadataKey("g")
+
+    @pytest.mark.parametrize("key_type", [3, 5, 32_767, -1])
+    def test_of_newer_group_protocols_are_refused(self, key_type: int) -> None:
+        with pytest.raises(UnsupportedVersionError, match=f"a key of type {key_type} is not spoken here"):
+            decode_group_key(key_type.to_bytes(2, "big", signed=True) + b"what follows is not read")
+
+    def test_are_not_read_as_another_record(self) -> None:
+        with pytest.raises(UnsupportedVersionError, match="the key has type 2, not 1"):
+            OFFSET_COMMIT_KEY.decode(GROUP_METADATA_KEY.encode(GroupMetadataKey("g")))
+
+
+class TestValues:
+    def test_are_written_in_the_versions_of_kafka_4_1(self) -> None:
+        assert OFFSET_COMMIT_VALUE.encode(OffsetCommitValue(7))[:2] == b"\0\4"
+        assert GROUP_METADATA_VALUE.encode(GroupMetadataValue("consumer", 1, None, None))[:2] == b"\0\3"
+
+    @pytest.mark.parametrize("version", [-1, 2])
+    def test_of_an_unknown_version_are_refused(self, version: int) -> None:
+        with pytest.raises(UnsupportedVersionError, match=f"TransactionLogValue v{version} is not spoken here"):
+            TRANSACTION_LOG_VALUE.decode(version.to_bytes(2, "big", signed=True) + bytes(40))
+
+    def test_that_do_not_fit_are_named_with_their_field(self) -> None:
+        with pytest.raises(UsageError, match="OffsetCommitValue v4 cannot be written: offset: "):
+            OFFSET_COMMIT_VALUE.encode(OffsetCommitValue(1 << 63))
