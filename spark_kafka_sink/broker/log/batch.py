@@ -1,0 +1,115 @@
+"""A stored batch's header: read without a look at its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
+from spark_kafka_sink.records.compression import Buffer
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 1 << 3
+TRANSACTIONAL = 1 << 4
+CONTROL = 1 << 5
+DELETE_HORIZON = 1 << 6
+INT32_MAX = 2**31 - 1
+
+
+class BatchHeader(NamedTuple):
+    """Kafka's RecordBatch, magic 2. `size` counts the whole batch, header included."""
+
+    base_offset: int
+    size: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 where the batch has no sequence numbers. They wrap to 0 behind 2^31 - 1."""
+        return -1 if self.base_sequence < 0 else increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec_id(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    def unchecked_bytes(self) -> bytes:
+        """What is before the checksummed part, checksum included."""
+        return UNCHECKED.pack(self.base_offset, self.size - SIZE_BEFORE_LENGTH, self.leader_epoch, self.magic, self.crc)
+
+    def checked_bytes(self) -> bytes:
+        """The rest of the header, which the checksum covers."""
+        return CHECKED.pack(*self[5:])
+
+
+def read_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, where at least 61 bytes are: whether it makes sense is for the caller to see."""
+    base_offset, length, leader_epoch, magic, crc = UNCHECKED.unpack_from(data, position)
+    checked = CHECKED.unpack_from(data, position + UNCHECKED.size)
+    return BatchHeader(base_offset, length + SIZE_BEFORE_LENGTH, leader_epoch, magic, crc, *checked)
+
+
+def is_whole(header: BatchHeader, available: int) -> bool:
+    """Whether a batch of ours can begin so where `available` bytes are left."""
+    return header.magic == MAGIC and HEADER_SIZE <= header.size <= available
+
+
+def is_valid(header: BatchHeader, batch: Buffer) -> bool:
+    """Whether the checksum of the whole `batch` is right."""
+    return crc32c(memoryview(batch)[UNCHECKED.size : header.size]) == header.crc
+
+
+def headers_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Of each whole batch in `data`, with its position."""
+    position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        if not is_whole(header, len(data) - position):
+            return
+        yield position, header
+        position += header.size
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Kafka's DefaultRecordBatch.incrementSequence."""
+    return sequence + by if sequence <= INT32_MAX - by else by - (INT32_MAX - sequence) - 1
+
+
+def decrement_sequence(sequence: int, by: int) -> int:
+    """Kafka's DefaultRecordBatch.decrementSequence."""
+    return sequence - by if sequence >= by else INT32_MAX - (by - sequence) + 1

@@ -1,0 +1,94 @@
+"""Which leader epoch began at which offset: Kafka's LeaderEpochFileCache, and its file."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import NamedTuple
+
+from spark_kafka_sink.broker.log.replaced_file import write_whole
+
+FILE_NAME = "leader-epoch-checkpoint"
+_VERSION = 0
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """Both numbers grow from entry to entry. Guarded by its log's lock. path: None keeps it in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._entries: list[EpochEntry] = [] if path is None or not path.exists() else _parsed(path.read_text("utf-8"))
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        return list(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 where there is none."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return self._entries[0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """A batch of this epoch is about to lie at `start_offset`. OSError with nothing changed."""
+        if epoch < 0 or (self._entries and epoch == self.latest_epoch and start_offset >= self._entries[-1].start_offset):
+            return
+        kept = [entry for entry in self._entries if entry.epoch < epoch and entry.start_offset < start_offset]
+        self._replace([*kept, EpochEntry(epoch, start_offset)])
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEntry | None:
+        """The last epoch that is not after `epoch`, and where it ended; None where nothing is known of it. Kafka's
+        endOffsetFor."""
+        if epoch < 0 or not self._entries:
+            return None
+        if epoch == self.latest_epoch:
+            return EpochEntry(epoch, log_end_offset)
+        after = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        if after == len(self._entries):
+            return None
+        known = self._entries[after - 1].epoch if after else epoch
+        return EpochEntry(known, self._entries[after].start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """Of the record at `offset`, -1 where that is before all that is known."""
+        after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[after - 1].epoch if after else -1
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Records before are gone; the epoch at `start_offset` begins there now."""
+        before = [entry for entry in self._entries if entry.start_offset <= start_offset]
+        if before and before != [EpochEntry(before[-1].epoch, start_offset)]:
+            self._replace([EpochEntry(before[-1].epoch, start_offset), *self._entries[len(before) :]])
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """There are no records from `end_offset` on."""
+        kept = [entry for entry in self._entries if entry.start_offset < end_offset]
+        if kept != self._entries:
+            self._replace(kept)
+
+    def clear(self) -> None:
+        self._replace([])
+
+    def _replace(self, entries: list[EpochEntry]) -> None:
+        if self._path is not None:
+            lines = [str(_VERSION), str(len(entries)), *(f"{entry.epoch} {entry.start_offset}" for entry in entries)]
+            write_whole(self._path, ("\n".join(lines) + "\n").encode())
+        self._entries = entries
+
+
+def _parsed(text: str) -> list[EpochEntry]:
+    """Empty when it is not what it should be: it is made again from the log."""
+    try:
+        version, count, *lines = text.splitlines()
+        entries = [EpochEntry(*map(int, line.split())) for line in lines]
+        return entries if int(version) == _VERSION and int(count) == len(entries) else []
+    except (ValueError, TypeError):
+        return []

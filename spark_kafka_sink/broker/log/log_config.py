@@ -1,0 +1,46 @@
+"""What of a topic's configs decides how its logs are kept: Kafka's LogConfig, with the defaults of 4.1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from spark_kafka_sink.records.compression import Codec
+
+INT64_MAX = 2**63 - 1
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+class TimestampType(IntEnum):
+    """The bit in a batch's attributes."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Each field is the topic config of that name with dots. Sizes in bytes, -1 for no limit where Kafka has that.
+
+    compression_type: None keeps the producer's codec. compression_level: of that codec, None for its default.
+    """
+
+    compact: bool = False
+    delete: bool = True
+    compression_type: Codec | None = None
+    compression_level: int | None = None
+    delete_retention_ms: int = _DAY_MS
+    flush_messages: int = INT64_MAX
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1048588
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = INT64_MAX
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = INT64_MAX
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_index_bytes: int = 10 * 1024 * 1024
+    segment_ms: int = 7 * _DAY_MS

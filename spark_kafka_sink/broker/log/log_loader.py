@@ -1,0 +1,168 @@
+"""A partition's folder back into a log: Kafka's LogLoader, and LogSegment.recover for what a crash left."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_sink.broker.log.batch import BatchHeader, is_valid
+from spark_kafka_sink.broker.log.file_records import FileRecords
+from spark_kafka_sink.broker.log.leader_epoch_cache import FILE_NAME, LeaderEpochCache
+from spark_kafka_sink.broker.log.local_log import LocalLog
+from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX, LOG_SUFFIX, SegmentFiles, offset_of
+from spark_kafka_sink.broker.log.log_segment import LogSegment
+from spark_kafka_sink.broker.log.log_segments import LogSegments
+from spark_kafka_sink.broker.log.partition_files import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offset_checkpoint,
+)
+from spark_kafka_sink.broker.log.producer_snapshots import ProducerSnapshots
+from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
+from spark_kafka_sink.broker.log.replaced_file import TEMPORARY_SUFFIX
+from spark_kafka_sink.broker.log.replay import replay_batch
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What UnifiedLog goes on with."""
+
+    local: LocalLog
+    epochs: LeaderEpochCache
+    state: ProducerStateManager
+    snapshots: ProducerSnapshots
+    log_start_offset: int
+    recovery_point: int
+
+
+def empty_log(state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
+    """One in memory."""
+    segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
+    return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), state, ProducerSnapshots(None), 0, 0)
+
+
+def load_log(folder: Path, state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
+    """From a folder that may be empty. OSError as the file system says it."""
+    return _LogLoader(folder, state, config, now_ms).load()
+
+
+class _LogLoader:
+    def __init__(self, folder: Path, state: ProducerStateManager, config: LogConfig, now_ms: int) -> None:
+        self._folder = folder
+        self._state = state
+        self._config = config
+        self._now_ms = now_ms
+        self._epochs = LeaderEpochCache(folder / FILE_NAME)
+        self._snapshots = ProducerSnapshots(folder)
+        self._log_start = read_offset_checkpoint(folder / LOG_START_OFFSET_CHECKPOINT, 0)
+        self._recovery_point = read_offset_checkpoint(folder / RECOVERY_POINT_CHECKPOINT, 0)
+        # Gone before anything is touched: a crash from here on is no clean shutdown.
+        self._clean = (folder / CLEAN_SHUTDOWN).exists()
+        (folder / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+
+    def load(self) -> LoadedLog:
+        _remove_temporary_files(self._folder)
+        segments = self._segments()
+        log_end = self._recover(segments)
+        if log_end < self._log_start:
+            _log.warning("%s ends at %d, before its log start %d: all of it is gone", self._folder, log_end, self._log_start)
+            self._drop(segments)
+        if not segments:
+            log_end = self._log_start
+            segments = [LogSegment.create(self._folder, log_end, self._config, self._now_ms)]
+            self._state.load([], log_end, self._now_ms)
+        log_start = max(self._log_start, segments[0].base_offset)
+        self._epochs.truncate_from_end(log_end)
+        self._epochs.truncate_from_start(log_start)
+        self._state.map_end_offset = log_end
+        local = LocalLog(self._folder, LogSegments(segments), log_end)
+        recovery_point = log_end if self._clean else min(self._recovery_point, log_end)
+        return LoadedLog(local, self._epochs, self._state, self._snapshots, log_start, recovery_point)
+
+    def _segments(self) -> list[LogSegment]:
+        offsets = [offset_of(path, LOG_SUFFIX) for path in self._folder.glob(f"*{LOG_SUFFIX}")]
+        return [self._segment(offset) for offset in sorted(offset for offset in offsets if offset is not None)]
+
+    def _segment(self, base_offset: int) -> LogSegment:
+        files = SegmentFiles(self._folder, base_offset)
+        return LogSegment(base_offset, FileRecords(files.log), self._config, self._now_ms, files)
+
+    def _recover(self, segments: list[LogSegment]) -> int:
+        """Loads or rebuilds every index and all producers, and cuts off what is no batch. Returns the log's end."""
+        suspect = self._first_suspect(segments)
+        following = 0
+        if segments:
+            following = segments[suspect].base_offset if suspect < len(segments) else segments[-1].next_offset()
+        self._snapshots.load_latest(self._state, self._log_start, following, self._now_ms)
+        for at, segment in enumerate(segments):
+            if at >= suspect:
+                lost = self._rebuild(segment)
+                if lost:
+                    self._drop(segments[at + 1 :])
+                    del segments[at + 1 :]
+            elif segment.next_offset() > self._state.map_end_offset:
+                self._replay(segment)
+        return segments[-1].next_offset() if segments else 0
+
+    def _first_suspect(self, segments: list[LogSegment]) -> int:
+        """The first segment that cannot be trusted as it is: without a clean shutdown those that were not flushed; and any whose
+        indexes do not fit it."""
+        for at, segment in enumerate(segments):
+            is_last = at == len(segments) - 1
+            flushed = not is_last and segments[at + 1].base_offset <= self._recovery_point
+            if not (self._clean or flushed) or not segment.load_indexes():
+                return at
+        return len(segments)
+
+    def _rebuild(self, segment: LogSegment) -> int:
+        """LogSegment.recover. Returns how many bytes were cut off."""
+        segment.clear_indexes()
+        end = 0
+        for position, header in segment.records.headers():
+            if not self._fits(segment, position, header):
+                break
+            segment.index(position, header)
+            if header.leader_epoch > self._epochs.latest_epoch:
+                self._epochs.assign(header.leader_epoch, header.base_offset)
+            replay_batch(self._state, segment, position, header, into_index=True)
+            end = position + header.size
+        lost = segment.size - end
+        if lost:
+            _log.warning(
+                "%s: %d bytes behind byte %d of segment %d are no batch, and cut off",
+                self._folder,
+                lost,
+                end,
+                segment.base_offset,
+            )
+            segment.records.truncate_to(end)
+        segment.become_inactive()
+        return lost
+
+    def _fits(self, segment: LogSegment, position: int, header: BatchHeader) -> bool:
+        if not segment.offset_index.can_hold(header.last_offset) or header.base_offset < segment.base_offset:
+            return False
+        return is_valid(header, b"".join(segment.records.read(position, header.size)))
+
+    def _replay(self, segment: LogSegment) -> None:
+        """Producers of a segment whose indexes are right."""
+        start = segment.offset_index.lookup(self._state.map_end_offset).position
+        for position, header in segment.records.headers(start):
+            replay_batch(self._state, segment, position, header, into_index=False)
+
+    def _drop(self, segments: list[LogSegment]) -> None:
+        for segment in segments:
+            segment.delete()
+        gone = {segment.base_offset for segment in segments}
+        self._snapshots.delete_if(lambda offset: offset in gone)
+
+
+def _remove_temporary_files(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX)):
+            path.unlink()

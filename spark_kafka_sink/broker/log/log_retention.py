@@ -1,0 +1,39 @@
+"""Which segments a log may drop. Pure: the oldest go first, and one that must stay keeps all behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_segment import LogSegment
+from spark_kafka_sink.broker.log.log_segments import LogSegments
+
+
+def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offset: int, now_ms: int) -> list[LogSegment]:
+    """UnifiedLog.deleteOldSegments: what lies before the log start always, by size and time where the topic deletes. The active
+    segment too, unless it is empty."""
+    left = list(segments)
+    doomed = _take(left, lambda segment: segment is not segments.active and segments.end_of(segment, -1) <= log_start_offset)
+    if config.delete and config.retention_bytes >= 0:
+        doomed += _take(left, _over_size(sum(segment.size for segment in left) - config.retention_bytes))
+    if config.delete and config.retention_ms >= 0:
+        doomed += _take(left, lambda segment: now_ms - segment.largest_timestamp > config.retention_ms)
+    return doomed
+
+
+def _take(left: list[LogSegment], rule: Callable[[LogSegment], bool]) -> list[LogSegment]:
+    taken: list[LogSegment] = []
+    while left and (len(left) > 1 or left[0].size > 0) and rule(left[0]):
+        taken.append(left.pop(0))
+    return taken
+
+
+def _over_size(excess: int) -> Callable[[LogSegment], bool]:
+    """As long as what is left is still as large as the limit."""
+    left = [excess]
+
+    def is_over(segment: LogSegment) -> bool:
+        left[0] -= segment.size
+        return left[0] >= 0
+
+    return is_over

@@ -1,0 +1,180 @@
+"""One segment: its records, and the three indexes that find something in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from spark_kafka_sink.broker.log.batch import BatchHeader
+from spark_kafka_sink.broker.log.file_records import FileRecords
+from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_files import SegmentFiles
+from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
+from spark_kafka_sink.broker.log.offset_index import OffsetIndex
+from spark_kafka_sink.broker.log.replaced_file import write_whole
+from spark_kafka_sink.broker.log.segment_records import MemoryRecords, SegmentRecords
+from spark_kafka_sink.broker.log.time_index import TimeIndex, TimestampOffset
+from spark_kafka_sink.broker.log.transaction_index import TransactionIndex
+from spark_kafka_sink.records.compression import Buffer
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    position: int
+    header: BatchHeader
+
+
+class LogSegment:
+    """Kafka's class of that name. Guarded by its log's lock. files: None in memory."""
+
+    def __init__(
+        self, base_offset: int, records: SegmentRecords, config: LogConfig, created_ms: int, files: SegmentFiles | None = None
+    ) -> None:
+        self.base_offset = base_offset
+        self.records = records
+        self.files = files
+        self.offset_index = OffsetIndex(base_offset, config.segment_index_bytes)
+        self.time_index = TimeIndex(base_offset, config.segment_index_bytes)
+        self.txn_index = TransactionIndex(base_offset)
+        self.created_ms = created_ms
+        self.max_timestamp = TimestampOffset(NO_TIMESTAMP, base_offset)
+        self._index_interval = config.index_interval_bytes
+        self._bytes_since_index_entry = 0
+        self._first_batch_timestamp: int | None = None
+
+    @classmethod
+    def create(cls, folder: Path | None, base_offset: int, config: LogConfig, now_ms: int) -> LogSegment:
+        """An empty one; OSError with nothing left of it."""
+        if folder is None:
+            return cls(base_offset, MemoryRecords(), config, now_ms)
+        files = SegmentFiles(folder, base_offset)
+        return cls(base_offset, FileRecords.created(files.log), config, now_ms, files)
+
+    @property
+    def size(self) -> int:
+        return self.records.size
+
+    def should_roll(self, batch: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+        """Before `batch` is appended: for its size, the time since the first record, or a full index."""
+        waited = self._time_waited_for_roll(now_ms, batch.max_timestamp)
+        return (
+            self.size > config.segment_bytes - batch.size
+            or (self.size > 0 and waited > config.segment_ms)
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or not self.offset_index.can_hold(batch.last_offset)
+        )
+
+    def _time_waited_for_roll(self, now_ms: int, timestamp: int) -> int:
+        """By the records' own time where they have one."""
+        first = self.first_batch_timestamp
+        return timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    @property
+    def first_batch_timestamp(self) -> int:
+        """-1 where there is none."""
+        if self._first_batch_timestamp is None and self.size:
+            self._first_batch_timestamp = next((header.max_timestamp for _, header in self.records.headers()), NO_TIMESTAMP)
+        return NO_TIMESTAMP if self._first_batch_timestamp is None else self._first_batch_timestamp
+
+    def append(self, batch: BatchHeader, buffers: Sequence[Buffer]) -> None:
+        position = self.size
+        self.records.append(buffers)
+        if position == 0:
+            self._first_batch_timestamp = batch.max_timestamp
+        self.index(position, batch)
+
+    def index(self, position: int, batch: BatchHeader) -> None:
+        """Takes note of a batch that lies at `position`."""
+        if batch.max_timestamp > self.max_timestamp.timestamp:
+            self.max_timestamp = TimestampOffset(batch.max_timestamp, batch.last_offset)
+        if self._bytes_since_index_entry > self._index_interval:
+            self.offset_index.append(batch.last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp)
+            self._bytes_since_index_entry = 0
+        self._bytes_since_index_entry += batch.size
+
+    def find_batch(self, offset: int) -> BatchPlace | None:
+        """The first batch whose last offset is not before `offset`."""
+        for position, header in self.records.headers(self.offset_index.lookup(offset).position):
+            if header.last_offset >= offset:
+                return BatchPlace(position, header)
+        return None
+
+    def next_offset(self) -> int:
+        """Behind the last record."""
+        following = self.base_offset
+        for _, header in self.records.headers(self.offset_index.lookup(2**62).position):
+            following = header.next_offset
+        return following
+
+    def upper_bound_offset(self, position: int) -> int | None:
+        """An offset behind all that begins before this byte; None where the index knows of none."""
+        return self.offset_index.first_at_or_behind(position)
+
+    @property
+    def largest_timestamp(self) -> int:
+        """By which retention goes: the records' largest, or where they have none when the segment was last written to."""
+        if self.max_timestamp.timestamp >= 0:
+            return self.max_timestamp.timestamp
+        return self.created_ms if self.files is None else self.files.last_modified_ms(self.created_ms)
+
+    def become_inactive(self) -> None:
+        """Another segment takes the next records. An index that cannot be written is made again at the next start."""
+        self.time_index.maybe_append(self.max_timestamp)
+        self.records.set_inactive()
+        try:
+            self.write_indexes()
+        except OSError:
+            self.drop_indexes()
+
+    def write_indexes(self) -> None:
+        if self.files is None:
+            return
+        write_whole(self.files.offset_index, self.offset_index.to_bytes())
+        write_whole(self.files.time_index, self.time_index.to_bytes())
+        if len(self.txn_index):
+            write_whole(self.files.txn_index, self.txn_index.to_bytes())
+
+    def load_indexes(self) -> bool:
+        """From the files; False when one is missing or cannot be this segment's."""
+        files = self.files
+        assert files is not None
+        if not (files.offset_index.exists() and files.time_index.exists()):
+            return False
+        transactions = files.txn_index.read_bytes() if files.txn_index.exists() else b""
+        loaded = (
+            self.offset_index.load(files.offset_index.read_bytes(), self.size)
+            and self.time_index.load(files.time_index.read_bytes())
+            and self.txn_index.load(transactions)
+        )
+        self.max_timestamp = self.time_index.last_entry
+        return loaded
+
+    def clear_indexes(self) -> None:
+        """Before they are made again."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.txn_index.clear()
+        self.max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._bytes_since_index_entry = 0
+
+    def drop_indexes(self) -> None:
+        """The files: the log tells all that is in them."""
+        if self.files is not None:
+            for path in (self.files.offset_index, self.files.time_index, self.files.txn_index):
+                path.unlink(missing_ok=True)
+
+    def flush(self) -> None:
+        self.records.flush()
+        self.write_indexes()
+
+    def prepare_close(self) -> None:
+        """The time index says all that a load without a look at the records must know."""
+        self.time_index.maybe_append(self.max_timestamp)
+
+    def delete(self) -> None:
+        self.records.delete()
+        self.drop_indexes()

@@ -1,0 +1,56 @@
+"""Which offset a time stands for: what ListOffsets asks of a log."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from spark_kafka_sink.broker.log.log_segment import BatchPlace, LogSegment
+from spark_kafka_sink.broker.log.log_segments import LogSegments
+from spark_kafka_sink.broker.log.log_types import TimestampAndOffset
+from spark_kafka_sink.broker.log.stored_records import records_at
+
+
+class ListOffsetsTimestamp(IntEnum):
+    """Numbers that stand for no time (ListOffsetsRequest)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+
+
+def offset_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
+    """The first record that is not earlier than `timestamp` (UnifiedLog.searchOffsetInLocalLog)."""
+    for segment in segments:
+        if segment.largest_timestamp >= timestamp:
+            return _in_segment(segment, timestamp, log_start_offset)
+    return None
+
+
+def offset_of_max_timestamp(segments: LogSegments) -> TimestampAndOffset | None:
+    """The first record of the log's largest timestamp; None in a log without records."""
+    segment = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
+    wanted = segment.max_timestamp
+    place = segment.find_batch(wanted.offset) if wanted.timestamp >= 0 else None
+    if place is None:
+        return None
+    return _in_batch(segment, place, wanted.timestamp, segment.base_offset)
+
+
+def _in_segment(segment: LogSegment, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
+    """FileRecords.searchForTimestamp, from where the time index says that it can be at the earliest."""
+    start = max(segment.time_index.lookup(timestamp).offset, log_start_offset)
+    for position, header in segment.records.headers(segment.offset_index.lookup(start).position):
+        if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
+            found = _in_batch(segment, BatchPlace(position, header), timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _in_batch(segment: LogSegment, place: BatchPlace, timestamp: int, from_offset: int) -> TimestampAndOffset | None:
+    for record in records_at(segment.records, place.position, place.header):
+        if record.timestamp >= timestamp and record.offset >= from_offset:
+            return TimestampAndOffset(record.timestamp, record.offset, place.header.leader_epoch)
+    return None

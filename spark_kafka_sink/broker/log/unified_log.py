@@ -1,0 +1,477 @@
+"""One partition's log: what is appended, what is read, and what is known of its producers. Kafka's UnifiedLog."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.log.batch import BatchHeader
+from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
+from spark_kafka_sink.broker.log.local_log import LocalRead
+from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
+from spark_kafka_sink.broker.log.log_loader import LoadedLog, empty_log, load_log
+from spark_kafka_sink.broker.log.log_retention import deletable_segments
+from spark_kafka_sink.broker.log.log_segment import LogSegment
+from spark_kafka_sink.broker.log.log_types import (
+    NO_TIMESTAMP,
+    AbortedTransaction,
+    ActiveProducer,
+    AppendOrigin,
+    FetchDataInfo,
+    IsolationLevel,
+    LogAppendInfo,
+    TimestampAndOffset,
+)
+from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
+from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp, offset_by_timestamp, offset_of_max_timestamp
+from spark_kafka_sink.broker.log.partition_files import (
+    CLEAN_SHUTDOWN,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    write_offset_checkpoint,
+    write_partition_metadata,
+)
+from spark_kafka_sink.broker.log.producer_append_info import CompletedTxn, ProducerAppendInfo
+from spark_kafka_sink.broker.log.producer_state_entry import BatchMetadata
+from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
+from spark_kafka_sink.broker.log.replay import complete
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.compression import Buffer
+from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+
+DELETED_FOLDER_SUFFIX = "-delete"
+
+
+def _nothing() -> None:
+    pass
+
+
+def _any_size(size: int) -> None:
+    pass
+
+
+class UnifiedLog:
+    """From any thread. One lock, held for the time of a write or a read of its own files, guards all that is below; what costs
+    time per record (checksum, decompression, checks) is done before it is taken. The offsets are read without it.
+
+    There is one replica: the high watermark is the log's end.
+    """
+
+    def __init__(  # see open
+        self,
+        folder: Path | None,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        loaded: LoadedLog,
+        *,
+        wall_ms: Callable[[], int],
+        on_advance: Callable[[], None],
+        disk_check: Callable[[int], None],
+        verify_transactions: bool,
+    ) -> None:
+        self.folder = folder
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self._local = loaded.local
+        self._epochs = loaded.epochs
+        self._state = loaded.state
+        self._snapshots = loaded.snapshots
+        self._log_start_offset = loaded.log_start_offset
+        self._recovery_point = loaded.recovery_point
+        self._wall_ms = wall_ms
+        self._on_advance = on_advance
+        self._disk_check = disk_check
+        self._verify_transactions = verify_transactions
+        self._lock = threading.Lock()
+        self._closed_with: ErrorCode | None = None
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path | None,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        wall_ms: Callable[[], int],
+        on_advance: Callable[[], None] = _nothing,
+        disk_check: Callable[[int], None] = _any_size,
+        producer_expiration_ms: int = 86_400_000,
+        verify_transactions: bool = False,
+    ) -> UnifiedLog:
+        """From the partition's folder, made where it is missing; None: in memory. ApiException KAFKA_STORAGE_ERROR.
+
+        on_advance: called without the lock after each append. disk_check: called with the bytes of each append; an OSError from
+        it is that append's, as a full disk's would be. verify_transactions: the first record of a transaction needs a guard.
+        """
+        state = ProducerStateManager(f"{topic}-{partition}", producer_expiration_ms)
+        if folder is None:
+            loaded = empty_log(state, config, wall_ms())
+        else:
+            with _storage_errors(f"{topic}-{partition}"):
+                folder.mkdir(parents=True, exist_ok=True)
+                write_partition_metadata(folder, topic_id)
+                loaded = load_log(folder, state, config, wall_ms())
+        return cls(
+            folder,
+            topic,
+            partition,
+            topic_id,
+            config,
+            loaded,
+            wall_ms=wall_ms,
+            on_advance=on_advance,
+            disk_check=disk_check,
+            verify_transactions=verify_transactions,
+        )
+
+    def __repr__(self) -> str:
+        return f"UnifiedLog({self.name}, {self._log_start_offset} to {self.log_end_offset})"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._local.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._local.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Before the first record of every open transaction."""
+        unstable = self._state.first_unstable_offset
+        return self.log_end_offset if unstable is None else max(unstable, self._log_start_offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        with self._lock:
+            return self._local.segments.size
+
+    # Writing
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: VerificationGuard | None = None,
+    ) -> LogAppendInfo:
+        """One batch, as a Produce carries it, to the end of the log. Raises ApiException, with nothing appended.
+
+        The caller's memory is not used once this returns.
+        """
+        batch = validate(records, self.config, origin, self._wall_ms(), self.name)
+        with self._locked():
+            info = self._append(batch, leader_epoch, origin, None, guard)
+        if not info.duplicate:
+            self._on_advance()
+        return info
+
+    def append_control(self, marker: EndTransactionMarker, leader_epoch: int) -> LogAppendInfo:
+        """The end of a producer's transaction: what it wrote becomes stable, or is aborted. Raises ApiException."""
+        now = self._wall_ms()
+        record = NewRecord(marker.key(), marker.value(), timestamp=now)
+        written = small_batch(
+            [record],
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transactional=True,
+            control=True,
+        )
+        batch = validate(written, self.config, AppendOrigin.COORDINATOR, now, self.name)
+        with self._locked():
+            info = self._append(batch, leader_epoch, AppendOrigin.COORDINATOR, marker, None)
+        self._on_advance()
+        return info
+
+    def _append(
+        self,
+        valid: ValidBatch,
+        leader_epoch: int,
+        origin: AppendOrigin,
+        marker: EndTransactionMarker | None,
+        guard: VerificationGuard | None,
+    ) -> LogAppendInfo:
+        batch = valid.at(self.log_end_offset, leader_epoch)
+        if batch.size > self.config.segment_bytes:
+            raise ApiException(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {batch.size} bytes in append to partition {self.name}, which exceeds the maximum "
+                f"configured segment size of {self.config.segment_bytes}",
+            )
+        appended, completed = None, None
+        if batch.has_producer_id:
+            duplicate = self._state.find_duplicate(batch) if origin is AppendOrigin.CLIENT else None
+            if duplicate is not None:
+                return self._duplicate_info(batch, duplicate)
+            appended = self._prepared(batch, origin, guard)
+            completed = self._validated(appended, batch, marker)
+        self._disk_check(batch.size)
+        self._epochs.assign(leader_epoch, batch.base_offset)
+        self._maybe_roll(batch)
+        self._local.append(batch, [batch.unchecked_bytes(), *valid.rest])
+        if appended is not None:
+            complete(self._state, appended, completed, self._local.segments.active)
+            if batch.is_transactional:
+                self._state.clear_verification(batch.producer_id)
+        self._state.map_end_offset = batch.next_offset
+        self._maybe_flush()
+        return self._append_info(batch)
+
+    def _prepared(self, batch: BatchHeader, origin: AppendOrigin, guard: VerificationGuard | None) -> ProducerAppendInfo:
+        if (
+            self._verify_transactions
+            and batch.is_transactional
+            and not batch.is_control
+            and not self._state.has_ongoing_transaction(batch.producer_id, batch.producer_epoch)
+            and not self._state.is_verified(batch.producer_id, guard)
+        ):
+            raise ApiException(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        return self._state.prepare_update(batch.producer_id, origin)
+
+    @staticmethod
+    def _validated(appended: ProducerAppendInfo, batch: BatchHeader, marker: EndTransactionMarker | None) -> CompletedTxn | None:
+        if marker is not None:
+            return appended.append_marker(marker, batch.base_offset, batch.max_timestamp)
+        appended.append_data(batch)
+        return None
+
+    def _append_info(self, batch: BatchHeader) -> LogAppendInfo:
+        time = batch.max_timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        return LogAppendInfo(batch.base_offset, batch.last_offset, time, self._log_start_offset, batch.record_count, batch.size)
+
+    def _duplicate_info(self, batch: BatchHeader, known: BatchMetadata) -> LogAppendInfo:
+        """Kafka answers the time of the batch that is there, whatever kind of time it is."""
+        return LogAppendInfo(
+            known.first_offset,
+            known.last_offset,
+            known.timestamp,
+            self._log_start_offset,
+            batch.record_count,
+            batch.size,
+            duplicate=True,
+        )
+
+    def _maybe_roll(self, batch: BatchHeader) -> None:
+        if self._local.segments.active.should_roll(batch, self.config, self._wall_ms()):
+            self._roll()
+
+    def _roll(self) -> LogSegment:
+        """The producers' snapshot first: where it cannot be written nothing has changed."""
+        self._snapshots.take(self._state)
+        return self._local.roll(self.config, self._wall_ms())
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, *, min_one_batch: bool = True) -> FetchDataInfo:
+        """From the batch that holds `offset` on: it may begin before. At most `max_bytes`, or the first batch if that is larger
+        and `min_one_batch`. Raises ApiException OFFSET_OUT_OF_RANGE."""
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        with self._locked():
+            end = self.last_stable_offset if committed else self.high_watermark
+            if not self._log_start_offset <= offset <= self.log_end_offset:
+                raise ApiException(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Received request for offset {offset} for partition {self.name}, but we only have log segments in the range "
+                    f"{self._log_start_offset} to {self.log_end_offset}",
+                )
+            found = self._local.read(offset, max_bytes, end, min_one_batch)
+            aborted = self._aborted(offset, found) if committed else None
+            return FetchDataInfo(found.records, self.high_watermark, self.last_stable_offset, self._log_start_offset, aborted)
+
+    def _aborted(self, offset: int, found: LocalRead) -> list[AbortedTransaction]:
+        return self._local.collect_aborted(offset, found.upper_bound) if found.records else []
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
+        """Of the first record that is not earlier (ms), or what ListOffsetsTimestamp names. None where there is no such record.
+
+        LATEST is the log's end; how far a consumer may read is the caller's to say.
+        """
+        with self._locked():
+            if timestamp in (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL):
+                return TimestampAndOffset(NO_TIMESTAMP, self._log_start_offset, self._earliest_epoch())
+            if timestamp == ListOffsetsTimestamp.LATEST:
+                return TimestampAndOffset(NO_TIMESTAMP, self.log_end_offset, self._epochs.latest_epoch)
+            if timestamp == ListOffsetsTimestamp.LATEST_TIERED:
+                return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
+            if timestamp == ListOffsetsTimestamp.MAX_TIMESTAMP:
+                return offset_of_max_timestamp(self._local.segments)
+            return offset_by_timestamp(self._local.segments, timestamp, self._log_start_offset)
+
+    def _earliest_epoch(self) -> int:
+        earliest = self._epochs.earliest_entry
+        return earliest.epoch if earliest is not None and earliest.start_offset <= self._log_start_offset else -1
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEntry | None:
+        """The last epoch that is not after `epoch`, and the offset where it ended; None where nothing is known of it."""
+        with self._locked():
+            return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """Of the last record, -1 in a log that never had one."""
+        return self._epochs.latest_epoch
+
+    # Producers
+
+    def active_producers(self) -> list[ActiveProducer]:
+        with self._locked():
+            return self._state.active_producers()
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether the producer has records here that are neither committed nor aborted. None: with any epoch."""
+        with self._locked():
+            return self._state.has_ongoing_transaction(producer_id, producer_epoch)
+
+    def maybe_start_transaction_verification(
+        self, producer_id: int, sequence: int, epoch: int, *, supports_epoch_bump: bool
+    ) -> VerificationGuard | None:
+        """A guard to append with, once the coordinator has said that it knows the transaction; None: the transaction is open
+        here already, and needs none. Raises ApiException INVALID_PRODUCER_EPOCH."""
+        with self._locked():
+            return self._state.maybe_start_verification(producer_id, sequence, epoch, supports_epoch_bump, self._wall_ms())
+
+    # Keeping
+
+    def update_config(self, config: LogConfig) -> None:
+        """Holds from the next append on."""
+        with self._locked():
+            self.config = config
+
+    def roll(self) -> None:
+        """The next batch begins a segment."""
+        with self._locked():
+            self._roll()
+
+    def delete_records_before(self, offset: int) -> int:
+        """The new log start; -1: the log's end. Whole segments before it go at once. Raises ApiException OFFSET_OUT_OF_RANGE."""
+        with self._locked():
+            wanted = self.high_watermark if offset == -1 else offset
+            if not 0 <= wanted <= self.high_watermark:
+                raise ApiException(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"Cannot increment the log start offset to {offset} of partition {self.name} since it is larger than the "
+                    f"high watermark {self.high_watermark}",
+                )
+            self._move_start(wanted)
+            self._enforce_retention(self._wall_ms())
+            return self._log_start_offset
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """Drops whole segments by age and size, and forgets idle producers. Returns how many segments went."""
+        with self._locked():
+            self._state.remove_expired(now_ms)
+            return self._enforce_retention(now_ms)
+
+    def _enforce_retention(self, now_ms: int) -> int:
+        segments = self._local.segments
+        doomed = deletable_segments(segments, self.config, self._log_start_offset, now_ms)
+        if doomed and len(doomed) == len(segments):
+            self._roll()
+        if doomed:
+            self._move_start(segments.end_of(doomed[-1], self.log_end_offset))
+            self._local.delete_segments(doomed)
+            self._snapshots.delete_before(segments.first.base_offset)
+        return len(doomed)
+
+    def _move_start(self, offset: int) -> None:
+        if offset > self._log_start_offset:
+            if self.folder is not None:
+                path = self.folder / LOG_START_OFFSET_CHECKPOINT
+                write_offset_checkpoint(path, self.topic, self.partition, offset)
+            self._log_start_offset = offset
+            self._epochs.truncate_from_start(offset)
+
+    def _maybe_flush(self) -> None:
+        if self.log_end_offset - self._recovery_point >= self.config.flush_messages:
+            self._flush()
+
+    def flush(self) -> None:
+        """All that was appended outlives the machine's power."""
+        with self._locked():
+            self._flush()
+
+    def _flush(self) -> None:
+        for segment in self._local.segments.from_offset(self._recovery_point):
+            segment.flush()
+        self._recovery_point = self.log_end_offset
+        if self.folder is not None:
+            path = self.folder / RECOVERY_POINT_CHECKPOINT
+            write_offset_checkpoint(path, self.topic, self.partition, self._recovery_point, sync=True)
+
+    def close(self) -> None:
+        """So that the next start need not look at the records. Again is nothing."""
+        with self._lock:
+            if self._closed_with is not None:
+                return
+            self._closed_with = ErrorCode.KAFKA_STORAGE_ERROR
+            with _storage_errors(self.name):
+                self._close()
+
+    def _close(self) -> None:
+        try:
+            self._snapshots.take(self._state)
+            for segment in self._local.segments:
+                segment.prepare_close()
+            self._flush()
+            if self.folder is not None:
+                (self.folder / CLEAN_SHUTDOWN).touch()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Lets go of files as a crash would: nothing is written."""
+        self._closed_with = self._closed_with or ErrorCode.KAFKA_STORAGE_ERROR
+        for segment in self._local.segments:
+            segment.records.close()
+
+    def delete(self) -> None:
+        """The log and its folder; whoever still uses it is told that there is no such partition. The folder is renamed first:
+        what a crash leaves of it is no log any more."""
+        with self._lock:
+            self._closed_with = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for segment in self._local.segments:
+                segment.records.close()
+            if self.folder is not None and self.folder.exists():
+                with _storage_errors(self.name):
+                    doomed = self.folder.with_name(f"{self.name}.{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}")
+                    self.folder.rename(doomed)
+                    shutil.rmtree(doomed)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock, _storage_errors(self.name):
+            if self._closed_with is not None:
+                raise ApiException(self._closed_with, f"The log of {self.name} is closed")
+            yield
+
+
+@contextmanager
+def _storage_errors(name: str) -> Iterator[None]:
+    """A full disk, say: the client tries again."""
+    try:
+        yield
+    except OSError as error:
+        raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {name}: {error}") from error

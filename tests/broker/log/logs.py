@@ -1,0 +1,63 @@
+"""Logs to test with: a clock that stands, batches of a few records, and a look at all that a log holds."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_types import IsolationLevel
+from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
+from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+
+NOW = 1_700_000_000_000
+TOPIC_ID = uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
+
+
+class Clock:
+    """Wall time in ms that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def open_log(
+    folder: Path | None, config: LogConfig | None = None, clock: Callable[[], int] | None = None, **more: Any
+) -> UnifiedLog:
+    return UnifiedLog.open(folder, "topic", 0, TOPIC_ID, config or LogConfig(), wall_ms=clock or Clock(), **more)
+
+
+@contextmanager
+def opened(folder: Path | None, config: LogConfig | None = None, **more: Any) -> Iterator[UnifiedLog]:
+    log = open_log(folder, config, **more)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def batch(*values: bytes | None, timestamp: int = NOW, **fields: Any) -> bytes:
+    """One record for each value, with the keys k0, k1 ..."""
+    return small_batch([NewRecord(b"k%d" % i, value, timestamp) for i, value in enumerate(values)], **fields)
+
+
+def stored(log: UnifiedLog, isolation: IsolationLevel = UNCOMMITTED, start: int | None = None) -> list[FetchedBatch]:
+    """Every batch from the log's start on, as a consumer fetches them."""
+    offset = log.log_start_offset if start is None else start
+    found: list[FetchedBatch] = []
+    while fetched := list(decode_batches(b"".join(log.read(offset, 1000, isolation).records), cut_off=True)):
+        found += fetched
+        offset = found[-1].last_offset + 1
+    return found
+
+
+def values(batches: Sequence[FetchedBatch]) -> list[bytes | None]:
+    return [record.value for one in batches if not one.is_control for record in one.records()]
