@@ -14,6 +14,15 @@ MAX_BUFFERS_PER_SEND: Final = 1024
 
 MAX_FRAME_SIZE: Final = 2**31 - 1
 
+FIRST_PIECE: Final = 64 * 1024
+"""Bytes that a frame takes when its size has come. Most frames are smaller; who announces 100 MB takes no more than this."""
+
+GROWTH: Final = 4
+"""How often the bytes that have come a larger frame's memory may be: what is copied on the way is a third of the frame."""
+
+TURN: Final = 1024 * 1024
+"""Bytes of one frame after which other connections have their turn."""
+
 _SIZE: Final = struct.Struct(">i")
 
 # What other protocols' first four bytes are: the usual mistakes when a port is not a Kafka listener of this kind.
@@ -22,14 +31,20 @@ _STRANGERS: Final = (
     (b"\x15\x03", "a TLS listener answers there with an alert, and this connection is not encrypted"),
     (b"\x16\x03", "the other end speaks TLS, and this connection is not encrypted"),
     (b"SSH-", "an SSH server answers there"),
+    (b"GET ", "the other end speaks HTTP"),
+    (b"POST", "the other end speaks HTTP"),
+    (b"HEAD", "the other end speaks HTTP"),
 )
 
 
 class FrameReader:
-    """Takes one connection's bytes as they come and gives whole frames. `peer` is host:port, for error texts."""
+    """Takes one connection's bytes as they come and gives whole frames. `peer` is host:port, for error texts.
+
+    Memory grows with the bytes that come, whatever size was announced. `max_size` may be changed between frames.
+    """
 
     def __init__(self, max_size: int, peer: str) -> None:
-        self._max_size = max_size
+        self.max_size = max_size
         self._peer = peer
         self.bytes_read = 0
         self._size = bytearray(_SIZE.size)
@@ -37,6 +52,7 @@ class FrameReader:
 
     def _start(self) -> None:
         self._frame: bytearray | None = None
+        self._frame_size = 0
         self._unread = memoryview(self._size)
 
     @property
@@ -49,10 +65,10 @@ class FrameReader:
         """How much of the frame is here, for error texts."""
         if self._frame is None:
             return f"{_SIZE.size - len(self._unread)} of a size's {_SIZE.size} bytes"
-        return f"{len(self._frame) - len(self._unread):,} of a frame's {len(self._frame):,} bytes"
+        return f"{len(self._frame) - len(self._unread):,} of a frame's {self._frame_size:,} bytes"
 
     def read(self, recv_into: Callable[[memoryview], int | None]) -> memoryview | None:
-        """The next frame without its size, or None when it is not here yet.
+        """The next frame without its size, or None when it is not here yet or when it is another connection's turn.
 
         `recv_into` is a channel's. Raises ProtocolError for a size that is out of range, EOFError at the end of the stream.
         """
@@ -66,22 +82,37 @@ class FrameReader:
             self._unread = self._unread[count:]
             if len(self._unread):
                 continue
-            if self._frame is not None:
+            if self._frame is None:
+                self._begin(self._checked_size())
+            elif len(self._frame) == self._frame_size:
                 frame = memoryview(self._frame)
                 self._start()
                 return frame
-            self._frame = bytearray(self._checked_size())
-            self._unread = memoryview(self._frame)
+            else:
+                self._grow(self._frame)
+                if len(self._frame) > TURN:
+                    return None
+
+    def _begin(self, size: int) -> None:
+        self._frame_size = size
+        self._frame = bytearray(min(size, FIRST_PIECE))
+        self._unread = memoryview(self._frame)
+
+    def _grow(self, full: bytearray) -> None:
+        self._frame = bytearray(min(self._frame_size, GROWTH * len(full)))
+        self._unread = memoryview(self._frame)
+        self._unread[: len(full)] = full
+        self._unread = self._unread[len(full) :]
 
     def _checked_size(self) -> int:
         size: int = _SIZE.unpack(self._size)[0]
         # Java takes a size of 0, which SASL without Kafka's own headers used; no message of Kafka's is empty.
-        if 0 < size <= self._max_size:
+        if 0 < size <= self.max_size:
             return size
         start = bytes(self._size)
         hint = next((hint for prefix, hint in _STRANGERS if start.startswith(prefix)), None)
         raise ProtocolError(
-            f"{self._peer} sent a frame of {size:,} bytes where 1 to {self._max_size:,} are possible"
+            f"{self._peer} sent a frame of {size:,} bytes where 1 to {self.max_size:,} are possible"
             + (f": {hint}" if hint else f" (first bytes {start!r})"),
             peer=self._peer,
             size=size,
@@ -92,14 +123,15 @@ class FrameWriter:
     """One frame on its way out: its size and the message's buffers, which are sent from where they are.
 
     The buffers, memoryviews of single bytes among them, belong to the frame until it `is_done` or its connection is closed.
+    `announced`: the size that the frame says it has, where that is not what it has; only a test's broker cuts frames so.
     """
 
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
+    def __init__(self, buffers: Sequence[Buffer], announced: int | None = None) -> None:
         views = list(filter(len, buffers))
         self._size = sum(map(len, views))
         if self._size > MAX_FRAME_SIZE:
             raise UsageError(f"a message of {self._size:,} bytes does not fit in a frame, which takes {MAX_FRAME_SIZE:,}")
-        self._views: list[Buffer] = [_SIZE.pack(self._size), *views]
+        self._views: list[Buffer] = [_SIZE.pack(self._size if announced is None else announced), *views]
         self._next = 0
         self._left = self._size + _SIZE.size
 

@@ -21,15 +21,25 @@ class ChannelState(Enum):
 class KafkaChannel:
     """Java's KafkaChannel: bytes and frames of one connection, on the selector's thread."""
 
-    def __init__(self, connection_id: int, channel: Channel, max_frame_size: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        connection_id: int,
+        channel: Channel,
+        max_frame_size: int,
+        now_ms: int,
+        state: ChannelState = ChannelState.CONNECTING,
+    ) -> None:
         self.connection_id = connection_id
         self.channel = channel
-        self.state = ChannelState.CONNECTING
+        self.state = state
         self.muted = False
         self.last_active_ms = now_ms
         self.events = 0
         self._reader = FrameReader(max_frame_size, channel.peer)
         self._writer: FrameWriter | None = None
+
+    def limit_frames(self, max_size: int) -> None:
+        self._reader.max_size = max_size
 
     @property
     def is_sending(self) -> bool:

@@ -66,20 +66,27 @@ class Selector:
 
     def register(self, connection_id: int, channel: Channel) -> None:
         """Take over a channel, connected or connecting; it is reported as connected when its handshake is done."""
+        self._register(connection_id, channel, ChannelState.CONNECTING)
+
+    def register_accepted(self, connection_id: int, channel: Channel) -> None:
+        """Take over a channel of a listener's; it is reported as connected when its handshake is done."""
+        self._register(connection_id, channel, ChannelState.HANDSHAKING)
+
+    def _register(self, connection_id: int, channel: Channel, state: ChannelState) -> None:
         if connection_id in self._channels:
             raise UsageError(f"connection {connection_id} is there already")
-        known = KafkaChannel(connection_id, channel, self._max_frame_size, self._clock())
+        known = KafkaChannel(connection_id, channel, self._max_frame_size, self._clock(), state)
         known.events = known.wanted_events()
         self._selector.register(channel, known.events, known)
         self._channels[connection_id] = known
 
-    def send(self, connection_id: int, buffers: Sequence[Buffer]) -> None:
+    def send(self, connection_id: int, buffers: Sequence[Buffer], *, announced: int | None = None) -> None:
         """Begin to send a message in one frame, while the connection `can_send`. The buffers must stay as they are until
-        the poll reports it as sent or the connection is closed."""
+        the poll reports it as sent or the connection is closed. `announced`: FrameWriter's."""
         if not self.can_send(connection_id):
             raise UsageError(f"connection {connection_id} cannot send now: it is not ready, or has a frame on its way")
         channel = self._channels[connection_id]
-        channel.send(FrameWriter(buffers))
+        channel.send(FrameWriter(buffers, announced))
         self._touch(channel, self._clock())
         self._to_write.append(channel)
 
@@ -88,17 +95,25 @@ class Selector:
         return channel is not None and channel.state is ChannelState.READY and not channel.is_sending
 
     def mute(self, connection_id: int) -> None:
-        """Read nothing more from it until `unmute`; what is read so far is kept."""
+        """Read nothing more from it until `unmute`; what is read so far is kept. Of no effect on one that is closed."""
         self._set_muted(connection_id, True)
 
     def unmute(self, connection_id: int) -> None:
         self._set_muted(connection_id, False)
 
     def _set_muted(self, connection_id: int, muted: bool) -> None:
-        channel = self._channels[connection_id]
+        channel = self._channels.get(connection_id)
+        if channel is None:
+            return
         channel.muted = muted
         self._note_buffered(channel)
         self._watch(channel)
+
+    def limit_frames(self, connection_id: int, max_size: int) -> None:
+        """Take frames of at most `max_size` bytes from it, if it is there, instead of those that the selector takes."""
+        channel = self._channels.get(connection_id)
+        if channel is not None:
+            channel.limit_frames(max_size)
 
     def close_connection(self, connection_id: int) -> None:
         """Close it, if it is there, without a report. A frame on its way is dropped, its buffers are free afterwards."""

@@ -1,0 +1,358 @@
+"""For each API the response that says one error of all that was asked: Java's `AbstractRequest.getErrorResponse`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from spark_kafka_sink.protocol import add_partitions_to_txn as add_partitions
+from spark_kafka_sink.protocol import alter_configs, describe_producers, incremental_alter_configs
+from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from spark_kafka_sink.protocol.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from spark_kafka_sink.protocol.create_topics import CreatableTopicResult, CreateTopicsResponse
+from spark_kafka_sink.protocol.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from spark_kafka_sink.protocol.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from spark_kafka_sink.protocol.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
+from spark_kafka_sink.protocol.describe_cluster import DescribeClusterResponse
+from spark_kafka_sink.protocol.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from spark_kafka_sink.protocol.describe_groups import DescribedGroup, DescribeGroupsResponse
+from spark_kafka_sink.protocol.describe_transactions import DescribeTransactionsResponse, TransactionState
+from spark_kafka_sink.protocol.end_txn import EndTxnResponse
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
+from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
+from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
+from spark_kafka_sink.protocol.join_group import JoinGroupResponse
+from spark_kafka_sink.protocol.leave_group import LeaveGroupResponse
+from spark_kafka_sink.protocol.list_groups import ListGroupsResponse
+from spark_kafka_sink.protocol.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from spark_kafka_sink.protocol.list_transactions import ListTransactionsResponse
+from spark_kafka_sink.protocol.metadata import MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from spark_kafka_sink.protocol.offset_delete import OffsetDeleteResponse
+from spark_kafka_sink.protocol.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from spark_kafka_sink.protocol.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateResponse
+from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeResponse
+from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+T = TypeVar("T")
+
+
+class Failure(NamedTuple):
+    """What is to be said, and in which version. `message` goes where the response has a field for it."""
+
+    code: int
+    message: str | None
+    version: int
+
+
+ErrorResponse: TypeAlias = Callable[[Any, Failure], Message | None]
+"""The request's body and what is to be said of it to the response; None: there is none, and the connection is closed."""
+
+
+def error_response(api: AnyApi, version: int, body: Message, code: ErrorCode, message: str | None) -> Message | None:
+    """None where the API has no way to say it: the connection has to be closed."""
+    make = ERROR_RESPONSES.get(api.key)
+    return None if make is None else make(body, Failure(int(code), message, version))
+
+
+def _by_partition(topics: Any, topic_class: Callable[[str, Any], T], of_partition: Callable[[Any], Any]) -> tuple[T, ...]:
+    return tuple(topic_class(topic.name, tuple(map(of_partition, topic.partitions))) for topic in topics)
+
+
+def _by_resource(resources: Any, resource_class: Callable[[int, str | None, int, str], T], failure: Failure) -> tuple[T, ...]:
+    return tuple(
+        resource_class(failure.code, failure.message, resource.resource_type, resource.resource_name) for resource in resources
+    )
+
+
+# Records
+
+
+def _produce(body: Any, failure: Failure) -> Message | None:
+    if body.acks == 0:  # nobody waits for a response; a closed connection is all that the producer can notice
+        return None
+    return ProduceResponse(
+        tuple(
+            TopicProduceResponse(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    PartitionProduceResponse(partition.index, failure.code, -1, error_message=failure.message)
+                    for partition in topic.partition_data
+                ),
+            )
+            for topic in body.topic_data
+        )
+    )
+
+
+def _fetch(body: Any, failure: Failure) -> Message:
+    # From v13 the error of the whole answer says it all; older clients look into the partitions.
+    topics = () if failure.version >= 13 else body.topics
+    responses = tuple(
+        FetchableTopicResponse(
+            topic.topic,
+            topic.topic_id,
+            tuple(PartitionData(partition.partition, failure.code, -1, records=()) for partition in topic.partitions),
+        )
+        for topic in topics
+    )
+    return FetchResponse(error_code=failure.code, session_id=body.session_id, responses=responses)
+
+
+def _list_offsets(body: Any, failure: Failure) -> Message:
+    def of_partition(asked: Any) -> ListOffsetsPartitionResponse:
+        return ListOffsetsPartitionResponse(asked.partition_index, failure.code)
+
+    return ListOffsetsResponse(topics=_by_partition(body.topics, ListOffsetsTopicResponse, of_partition))
+
+
+def _offset_for_leader_epoch(body: Any, failure: Failure) -> Message:
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic.topic, tuple(EpochEndOffset(failure.code, partition.partition) for partition in topic.partitions)
+            )
+            for topic in body.topics
+        )
+    )
+
+
+def _delete_records(body: Any, failure: Failure) -> Message:
+    def of_partition(asked: Any) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(asked.partition_index, -1, failure.code)
+
+    return DeleteRecordsResponse(topics=_by_partition(body.topics, DeleteRecordsTopicResult, of_partition))
+
+
+def _describe_producers(body: Any, failure: Failure) -> Message:
+    return describe_producers.DescribeProducersResponse(
+        topics=tuple(
+            describe_producers.TopicResponse(
+                topic.name,
+                tuple(describe_producers.PartitionResponse(index, failure.code) for index in topic.partition_indexes),
+            )
+            for topic in body.topics
+        )
+    )
+
+
+# Cluster
+
+
+def _api_versions(body: Any, failure: Failure) -> Message:
+    # An unknown version is told which ones of ApiVersions itself are known (KIP-511).
+    known = ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
+    return ApiVersionsResponse(failure.code, (known,) if failure.code == ErrorCode.UNSUPPORTED_VERSION else ())
+
+
+def _metadata(body: Any, failure: Failure) -> Message:
+    topics = tuple(MetadataResponseTopic(failure.code, topic.name or "", topic.topic_id) for topic in body.topics or ())
+    return MetadataResponse(topics=topics, error_code=failure.code)
+
+
+def _describe_cluster(body: Any, failure: Failure) -> Message:
+    return DescribeClusterResponse(error_code=failure.code, error_message=failure.message)
+
+
+def _create_topics(body: Any, failure: Failure) -> Message:
+    return CreateTopicsResponse(
+        topics=tuple(
+            CreatableTopicResult(topic.name, error_code=failure.code, error_message=failure.message) for topic in body.topics
+        )
+    )
+
+
+def _delete_topics(body: Any, failure: Failure) -> Message:
+    asked = body.topics if failure.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]
+    return DeleteTopicsResponse(
+        responses=tuple(DeletableTopicResult(topic.name, topic.topic_id, failure.code, failure.message) for topic in asked)
+    )
+
+
+def _create_partitions(body: Any, failure: Failure) -> Message:
+    return CreatePartitionsResponse(
+        results=tuple(CreatePartitionsTopicResult(topic.name, failure.code, failure.message) for topic in body.topics)
+    )
+
+
+def _describe_configs(body: Any, failure: Failure) -> Message:
+    return DescribeConfigsResponse(results=_by_resource(body.resources, DescribeConfigsResult, failure))
+
+
+def _alter_configs(body: Any, failure: Failure) -> Message:
+    responses = _by_resource(body.resources, alter_configs.AlterConfigsResourceResponse, failure)
+    return alter_configs.AlterConfigsResponse(responses=responses)
+
+
+def _incremental_alter_configs(body: Any, failure: Failure) -> Message:
+    responses = _by_resource(body.resources, incremental_alter_configs.AlterConfigsResourceResponse, failure)
+    return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
+
+
+# Groups
+
+
+def _find_coordinator(body: Any, failure: Failure) -> Message:
+    if failure.version < 4:
+        return FindCoordinatorResponse(error_code=failure.code, error_message=failure.message, node_id=-1, port=-1)
+    coordinators = tuple(Coordinator(key, -1, "", -1, failure.code, failure.message) for key in body.coordinator_keys)
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+def _join_group(body: Any, failure: Failure) -> Message:
+    return JoinGroupResponse(error_code=failure.code, protocol_name=None if failure.version >= 7 else "")
+
+
+def _offset_commit(body: Any, failure: Failure) -> Message:
+    def of_partition(asked: Any) -> OffsetCommitResponsePartition:
+        return OffsetCommitResponsePartition(asked.partition_index, failure.code)
+
+    return OffsetCommitResponse(topics=_by_partition(body.topics, OffsetCommitResponseTopic, of_partition))
+
+
+def _offset_fetch(body: Any, failure: Failure) -> Message:
+    if failure.version >= 8:
+        groups = tuple(OffsetFetchResponseGroup(group.group_id, error_code=failure.code) for group in body.groups)
+        return OffsetFetchResponse(groups=groups)
+    # v1 has no error of the whole.
+    topics = (body.topics or ()) if failure.version < 2 else ()
+    return OffsetFetchResponse(
+        topics=tuple(
+            OffsetFetchResponseTopic(
+                topic.name,
+                tuple(OffsetFetchResponsePartition(index, -1, error_code=failure.code) for index in topic.partition_indexes),
+            )
+            for topic in topics
+        ),
+        error_code=failure.code,
+    )
+
+
+def _describe_groups(body: Any, failure: Failure) -> Message:
+    return DescribeGroupsResponse(
+        groups=tuple(
+            DescribedGroup(failure.code, failure.message if failure.version >= 6 else None, group_id) for group_id in body.groups
+        )
+    )
+
+
+def _delete_groups(body: Any, failure: Failure) -> Message:
+    return DeleteGroupsResponse(results=tuple(DeletableGroupResult(group_id, failure.code) for group_id in body.groups_names))
+
+
+# Transactions
+
+
+def _init_producer_id(body: Any, failure: Failure) -> Message:
+    return InitProducerIdResponse(error_code=failure.code, producer_id=-1, producer_epoch=-1)
+
+
+def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
+    if failure.version >= 4:
+        return add_partitions.AddPartitionsToTxnResponse(error_code=failure.code)
+    return add_partitions.AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=tuple(
+            add_partitions.AddPartitionsToTxnTopicResult(
+                topic.name,
+                tuple(add_partitions.AddPartitionsToTxnPartitionResult(index, failure.code) for index in topic.partitions),
+            )
+            for topic in body.v3_and_below_topics
+        )
+    )
+
+
+def _txn_offset_commit(body: Any, failure: Failure) -> Message:
+    def of_partition(asked: Any) -> TxnOffsetCommitResponsePartition:
+        return TxnOffsetCommitResponsePartition(asked.partition_index, failure.code)
+
+    return TxnOffsetCommitResponse(topics=_by_partition(body.topics, TxnOffsetCommitResponseTopic, of_partition))
+
+
+def _describe_transactions(body: Any, failure: Failure) -> Message:
+    return DescribeTransactionsResponse(
+        transaction_states=tuple(TransactionState(failure.code, txn_id, "", 0, 0, 0, 0) for txn_id in body.transactional_ids)
+    )
+
+
+# Login
+
+
+def _sasl_authenticate(body: Any, failure: Failure) -> Message:
+    return SaslAuthenticateResponse(failure.code, failure.message)
+
+
+def _in_the_code_alone(response: Callable[..., Message]) -> ErrorResponse:
+    return lambda body, failure: response(error_code=failure.code)
+
+
+ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.FETCH: _fetch,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.API_VERSIONS: _api_versions,
+    ApiKey.METADATA: _metadata,
+    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.JOIN_GROUP: _join_group,
+    ApiKey.SYNC_GROUP: _in_the_code_alone(SyncGroupResponse),
+    ApiKey.HEARTBEAT: _in_the_code_alone(HeartbeatResponse),
+    ApiKey.LEAVE_GROUP: _in_the_code_alone(LeaveGroupResponse),
+    ApiKey.OFFSET_COMMIT: _offset_commit,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
+    ApiKey.OFFSET_DELETE: _in_the_code_alone(OffsetDeleteResponse),
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.LIST_GROUPS: _in_the_code_alone(ListGroupsResponse),
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: _in_the_code_alone(AddOffsetsToTxnResponse),
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.END_TXN: _in_the_code_alone(EndTxnResponse),
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: _in_the_code_alone(ListTransactionsResponse),
+    ApiKey.SASL_HANDSHAKE: _in_the_code_alone(SaslHandshakeResponse),
+    ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
+}

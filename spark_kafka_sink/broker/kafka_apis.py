@@ -1,0 +1,90 @@
+"""Every request comes through here: to the handler of its API, and back as an answer whatever that one does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.api_version_manager import ApiVersionManager
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.handlers.api_versions import api_versions_handler
+from spark_kafka_sink.broker.handlers.handler import Handler
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+
+logger = logging.getLogger(__name__)
+
+HANDLERS: Final[Mapping[ApiKey, Handler]] = {}
+"""The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
+
+BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+"""What is served on a listener with SASL to who has not logged in."""
+
+
+class Faults(Protocol):
+    """What tests let go wrong. Both are asked for each request that is served, from many threads."""
+
+    def before(self, request: Request) -> bool:
+        """Before the handler. True: there is to be no handler, because the request is answered, or will be, from here."""
+        ...
+
+    def after(self, request: Request, body: Message | None) -> bool:
+        """With the answer (None: there is none, acks=0), on the thread that gives it. True: what goes out, if anything, and when,
+        is decided from here, with the request's `deliver`, `deliver_part` or `drop`."""
+        ...
+
+
+class NoFaults:
+    def before(self, request: Request) -> bool:
+        return False
+
+    def after(self, request: Request, body: Message | None) -> bool:
+        return False
+
+
+class KafkaApis:
+    """Kafka's KafkaApis. Without state of its own: `handle` may be called by any number of threads."""
+
+    def __init__(
+        self, services: BrokerServices, *, handlers: Mapping[ApiKey, Handler] = HANDLERS, faults: Faults | None = None
+    ) -> None:
+        self._services = services
+        self._faults: Faults = NoFaults() if faults is None else faults
+        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.transaction_version)
+        self._handlers = {**handlers, ApiKey.API_VERSIONS: api_versions_handler(versions)}
+        self.served: Mapping[int, AnyApi] = versions.served
+
+    def handle(self, request: Request) -> None:
+        """Raises nothing. A request without a handler, or before a login that it needs, closes its connection."""
+        if _needs_login(request):
+            logger.warning("%s is not served before authentication: the connection is closed", request)
+            request.close_connection()
+            return
+        try:
+            if not self._faults.before(request):
+                request.on_answer = self._faults.after
+                self._serve(request)
+        except ApiException as refused:
+            _answer_error(request, refused.code, refused.message)
+        except Exception:
+            logger.exception("Unexpected error handling %s", request)
+            _answer_error(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+    def _serve(self, request: Request) -> None:
+        body = self._handlers[request.api.key](self._services, request)
+        if body is not None:
+            request.answer(body)
+
+
+def _needs_login(request: Request) -> bool:
+    return request.listener.is_sasl and not request.session.is_authenticated and request.api.key not in BEFORE_LOGIN
+
+
+def _answer_error(request: Request, code: ErrorCode, message: str | None) -> None:
+    # A handler that failed after it had answered: the answer stands.
+    if not request.is_answered:
+        request.answer_error(code, message)

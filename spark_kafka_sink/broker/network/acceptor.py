@@ -1,0 +1,135 @@
+"""A thread that takes a listener's new connections and gives them to its Processors in turn."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from selectors import EVENT_READ, DefaultSelector
+from typing import Final
+
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.processor import Processor
+from spark_kafka_sink.network.wakeup import Wakeup
+
+logger = logging.getLogger(__name__)
+
+POLL_S: Final = 0.5
+
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted. Kafka's 50 (socket.listen.backlog.size) is for acceptors that need not share an
+interpreter: what does not fit tries again after a second."""
+
+_OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Acceptor:
+    """Kafka's Acceptor. Its thread owns the listening socket once it runs; `begin_shutdown` and `close` come from others."""
+
+    def __init__(self, listener: Listener, processors: Sequence[Processor], quotas: ConnectionQuotas) -> None:
+        self.listener = listener
+        self.processors = processors
+        self._quotas = quotas
+        self._next_processor = 0
+        self._running = True
+        self._wakeup = Wakeup()
+        # A free port is taken at once, because whoever starts the broker wants to tell it; a given one by `start`, because a
+        # port that can be connected to is taken for a broker that is ready.
+        self._server = None if listener.port else _listening(listener)
+        self.port = listener.port if self._server is None else self._server.getsockname()[1]
+        self.thread = threading.Thread(target=self._run, name=f"kafka-socket-acceptor-{listener.name}-{self.port}", daemon=True)
+
+    def start(self) -> None:
+        """Raises OSError where it cannot listen."""
+        if self._server is None:
+            self._server = _listening(self.listener)
+        for processor in self.processors:
+            processor.start()
+        self.thread.start()
+
+    def begin_shutdown(self) -> None:
+        self._running = False
+        self._wakeup.wakeup()
+        for processor in self.processors:
+            processor.begin_shutdown()
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends its thread, then its Processors'; whether all that was done in time."""
+        self.begin_shutdown()
+        if self.thread.ident is None:
+            self._close_server()
+        else:
+            self.thread.join(timeout_s)
+        ended = [processor.close(timeout_s) for processor in self.processors]
+        return all(ended) and not self.thread.is_alive()
+
+    def _run(self) -> None:
+        assert self._server is not None
+        try:
+            with DefaultSelector() as selector:
+                selector.register(self._server, EVENT_READ)
+                selector.register(self._wakeup, EVENT_READ)
+                while self._running:
+                    ready = {key.fileobj for key, _ in selector.select(POLL_S)}
+                    if self._server in ready:
+                        self._accept_new_connections(self._server)
+        except Exception:
+            logger.exception("%s: uncaught exception", self.thread.name)
+        finally:
+            self._close_server()
+
+    def _accept_new_connections(self, server: socket.socket) -> None:
+        while self._running:
+            try:
+                sock, address = server.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                logger.error("%s: cannot accept a connection: %s", self.thread.name, error)
+                if error.errno in _OUT_OF_RESOURCES:
+                    # Not again at once: it would fail as fast as it can be tried.
+                    self._pause()
+                return
+            self._take(sock, str(address[0]), int(address[1]))
+
+    def _take(self, sock: socket.socket, host: str, port: int) -> None:
+        try:
+            counted = self._quotas.inc(host)
+        except TooManyConnectionsError as error:
+            logger.info("%s: refused a connection from %s: %s", self.thread.name, f"{host}:{port}", error)
+            sock.close()
+            return
+        if not counted:
+            sock.close()
+        elif not self._assign(sock, host, port):
+            sock.close()
+            self._quotas.dec(host)
+
+    def _assign(self, sock: socket.socket, host: str, port: int) -> bool:
+        """To the next Processor that has room; if none has, wait for the last one."""
+        for tries_left in range(len(self.processors) - 1, -1, -1):
+            processor = self.processors[self._next_processor]
+            self._next_processor = (self._next_processor + 1) % len(self.processors)
+            if processor.accept(sock, host, port, may_block=tries_left == 0):
+                return True
+        return False
+
+    def _pause(self) -> None:
+        with DefaultSelector() as selector:
+            selector.register(self._wakeup, EVENT_READ)
+            selector.select(POLL_S)
+
+    def _close_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._wakeup.close()
+
+
+def _listening(listener: Listener) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    server = socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
+    server.setblocking(False)
+    return server

@@ -1,0 +1,84 @@
+"""How many connections there may be: from each address, and in all (Kafka's ConnectionQuotas)."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import Counter
+from collections.abc import Mapping
+
+UNLIMITED = 2**31 - 1
+
+_LOOK_AGAIN_S = 0.3
+
+
+class TooManyConnectionsError(Exception):
+    """The address has as many connections as it may have."""
+
+    def __init__(self, address: str, limit: int) -> None:
+        super().__init__(f"{address} already has the configured maximum of {limit} connections (max.connections.per.ip)")
+        self.address = address
+        self.limit = limit
+
+
+class ConnectionQuotas:
+    """Asked by Acceptors, told by Processors. The condition guards the counts and `_closed`.
+
+    overrides: limits of single addresses or host names instead of `max_connections_per_ip`. A connection over its address's
+    limit is refused; one over the limit of all waits until another ends, and the Acceptor with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_connections: int = UNLIMITED,
+        max_connections_per_ip: int = UNLIMITED,
+        overrides: Mapping[str, int] | None = None,
+    ) -> None:
+        self._max_connections = max_connections
+        self._max_per_ip = max_connections_per_ip
+        self._overrides = {address: limit for host, limit in (overrides or {}).items() for address in _addresses(host)}
+        self._changed = threading.Condition()
+        self._counts: Counter[str] = Counter()
+        self._total = 0
+        self._closed = False
+
+    def inc(self, address: str) -> bool:
+        """Count a connection, when there is room for it; False if that was not so before `close`.
+
+        Raises TooManyConnectionsError, and counts nothing, for an address that has its share.
+        """
+        limit = self._overrides.get(address, self._max_per_ip)
+        with self._changed:
+            while self._total >= self._max_connections and not self._closed:
+                self._changed.wait(_LOOK_AGAIN_S)
+            if self._closed:
+                return False
+            if self._counts[address] >= limit:
+                raise TooManyConnectionsError(address, limit)
+            self._counts[address] += 1
+            self._total += 1
+            return True
+
+    def dec(self, address: str) -> None:
+        with self._changed:
+            self._total -= 1
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
+            self._changed.notify_all()
+
+    def count(self, address: str | None = None) -> int:
+        """Connections of an address, or all."""
+        with self._changed:
+            return self._total if address is None else self._counts.get(address, 0)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+def _addresses(host: str) -> set[str]:
+    return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}

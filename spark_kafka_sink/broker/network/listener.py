@@ -1,0 +1,27 @@
+"""Where a broker is reached, and what who comes there has to do first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class SecurityProtocol(Enum):
+    """Kafka's names. With SASL a client logs in before anything else is served."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on; port 0 takes any that is free (`SocketServer.bound_port` tells which)."""
+
+    name: str = "PLAINTEXT"
+    host: str = "127.0.0.1"
+    port: int = 0
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.security_protocol is SecurityProtocol.SASL_PLAINTEXT

@@ -1,0 +1,345 @@
+"""A thread that reads requests from many connections and writes their answers."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
+from spark_kafka_sink.broker.network.idle_meter import IdleMeter
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.muting import MutedBy
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.network.request_channel import RequestChannel
+from spark_kafka_sink.broker.network.request_decoding import decode
+from spark_kafka_sink.broker.network.request_metrics import RequestMetrics
+from spark_kafka_sink.broker.network.response import Response, ResponseAction
+from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.errors import PeerError, ProtocolError
+from spark_kafka_sink.network.channel import PlainChannel
+from spark_kafka_sink.network.selector import Disconnected, Selector, monotonic_ms
+from spark_kafka_sink.protocol.api import AnyApi
+
+logger = logging.getLogger(__name__)
+
+CONNECTION_QUEUE_SIZE: Final = 20
+"""Connections that wait for the Processor to look at them (Kafka's Processor.ConnectionQueueSize)."""
+
+POLL_MS: Final = 300
+
+MAX_UNAUTHENTICATED_FRAME: Final = 524_288
+"""Bytes of a frame before its sender has logged in (sasl.server.max.receive.size)."""
+
+_OFFER_AGAIN_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorParts:
+    """What all Processors of a server share. `served`: APIs by key."""
+
+    node_id: int
+    channel: RequestChannel
+    quotas: ConnectionQuotas
+    metrics: RequestMetrics
+    served: Mapping[int, AnyApi]
+    max_frame_size: int
+    max_idle_ms: int
+    clock_ms: Callable[[], int] = monotonic_ms
+
+
+@dataclass(slots=True)
+class _Connection:
+    """`request`: the one that is being served, from its arrival until its answer is out. `response`: what is being sent."""
+
+    connection_id: int
+    session: Session
+    muted_by: MutedBy = MutedBy.NOTHING
+    request: Request | None = None
+    response: Response | None = None
+    is_limited: bool = False
+
+
+class Processor:
+    """Kafka's Processor. Its thread owns the selector and the connections.
+
+    Other threads use `accept` (the Acceptor, through `_new_connections`), `enqueue_response` (whoever answers, through
+    `_responses`), `begin_shutdown`, `close` and the counts. A connection is muted from the arrival of a request until its
+    answer is out, so that its requests are served one after another whoever serves them; that is what keeps a partition's
+    records in the order in which they were sent.
+    """
+
+    def __init__(self, processor_id: int, listener: Listener, parts: ProcessorParts) -> None:
+        self.id = processor_id
+        self.idle = IdleMeter()
+        self._listener = listener
+        self._parts = parts
+        self._selector = Selector(max_frame_size=parts.max_frame_size, max_idle_ms=parts.max_idle_ms, clock=parts.clock_ms)
+        self._new_connections: queue.Queue[tuple[socket.socket, str, int]] = queue.Queue(CONNECTION_QUEUE_SIZE)
+        self._responses: deque[Response] = deque()
+        self._connections: dict[int, _Connection] = {}
+        # Never used twice: an answer to a connection that is gone must not reach another.
+        self._next_connection_id = itertools.count()
+        self._throttled: list[tuple[int, int]] = []
+        self._running = True
+        self._looped_ns = time.monotonic_ns()
+        name = f"kafka-network-thread-{parts.node_id}-{listener.name}-{processor_id}"
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    # From other threads
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def accept(self, sock: socket.socket, host: str, port: int, *, may_block: bool) -> bool:
+        """Take over a connection; `may_block`: wait for room. False if there is none, or none before the end."""
+        while self._running:
+            try:
+                self._new_connections.put((sock, host, port), block=may_block, timeout=_OFFER_AGAIN_S)
+            except queue.Full:
+                if may_block:
+                    continue
+                return False
+            self._selector.wakeup()
+            return True
+        return False
+
+    def enqueue_response(self, response: Response) -> None:
+        self._responses.append(response)
+        self._selector.wakeup()
+
+    def response_queue_size(self) -> int:
+        return len(self._responses)
+
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def begin_shutdown(self) -> None:
+        self._running = False
+        self._selector.wakeup()
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the thread and its connections; whether that was done in time."""
+        self.begin_shutdown()
+        if self.thread.ident is None:
+            self._close_all()
+        else:
+            self.thread.join(timeout_s)
+        # What the Acceptor gave while the thread ended.
+        self._drop_new_connections()
+        return not self.thread.is_alive()
+
+    # The loop
+
+    def _run(self) -> None:
+        try:
+            while self._running:
+                try:
+                    self._loop_once()
+                except Exception:
+                    # Every step takes care of its own connections' errors. What comes here is a defect, of which the other
+                    # connections are to see as little as can be.
+                    logger.exception("%s: uncaught exception", self.thread.name)
+        finally:
+            self._close_all()
+
+    def _loop_once(self) -> None:
+        self._configure_new_connections()
+        self._process_new_responses()
+        result = self._selector.poll(self._poll_timeout_ms())
+        self._process_completed_receives(result.received)
+        self._process_completed_sends(result.sent)
+        self._process_disconnected(result.disconnected)
+        self._end_throttling()
+        self._measure_idle()
+
+    def _poll_timeout_ms(self) -> int:
+        if not self._new_connections.empty():
+            return 0
+        if not self._throttled:
+            return POLL_MS
+        return max(0, min(POLL_MS, self._throttled[0][0] - self._parts.clock_ms()))
+
+    def _measure_idle(self) -> None:
+        waited_ns = self._selector.take_counts().waited_ns
+        now_ns = time.monotonic_ns()
+        self.idle.record(waited_ns, now_ns - self._looped_ns - waited_ns)
+        self._looped_ns = now_ns
+
+    def _configure_new_connections(self) -> None:
+        # Not more than were waiting at most, so that a storm of connections does not keep the others waiting.
+        for _ in range(CONNECTION_QUEUE_SIZE):
+            try:
+                sock, host, port = self._new_connections.get_nowait()
+            except queue.Empty:
+                return
+            self._configure(sock, host, port)
+
+    def _configure(self, sock: socket.socket, host: str, port: int) -> None:
+        connection = _Connection(next(self._next_connection_id), Session(host, port))
+        try:
+            self._selector.register_accepted(connection.connection_id, PlainChannel(sock, f"{host}:{port}"))
+        except OSError as error:
+            logger.info("%s: the connection from %s:%d is closed: %s", self.thread.name, host, port, error)
+            sock.close()
+            self._parts.quotas.dec(host)
+            return
+        if self._listener.is_sasl:
+            self._selector.limit_frames(connection.connection_id, min(MAX_UNAUTHENTICATED_FRAME, self._parts.max_frame_size))
+            connection.is_limited = True
+        self._connections[connection.connection_id] = connection
+
+    def _process_new_responses(self) -> None:
+        while self._responses:
+            response = self._responses.popleft()
+            response.request.times.response_dequeued = time.monotonic_ns()
+            connection = self._connections.get(response.request.connection_id)
+            if connection is None or connection.request is not response.request or connection.response is not None:
+                # The connection is gone; or the request was answered, by a broken path around its guard.
+                logger.debug("%s: dropped an answer to %s", self.thread.name, response.request)
+                continue
+            connection.response = response
+            try:
+                self._act_on(connection, response)
+            except Exception as error:
+                # One that no frame can hold.
+                logger.error("%s: %s cannot be answered: %s", self.thread.name, response.request, error)
+                self._close(connection)
+
+    def _act_on(self, connection: _Connection, response: Response) -> None:
+        if response.action is ResponseAction.CLOSE_CONNECTION:
+            self._close(connection)
+            return
+        if response.throttle_ms > 0:
+            connection.muted_by |= MutedBy.THROTTLE
+            due = self._parts.clock_ms() + response.throttle_ms
+            heapq.heappush(self._throttled, (due, connection.connection_id))
+        if response.action is ResponseAction.NO_OP:
+            self._finish(connection, response)
+        else:
+            self._selector.send(connection.connection_id, response.buffers, announced=response.announced)
+
+    def _process_completed_receives(self, received: list[tuple[int, memoryview]]) -> None:
+        for connection_id, frame in received:
+            connection = self._connections[connection_id]
+            try:
+                request = self._request(connection, frame)
+            except Exception as error:
+                self._refuse(connection, error)
+            else:
+                connection.request = request
+                self._mute(connection)
+                self._parts.channel.send_request(request)
+
+    def _refuse(self, connection: _Connection, error: Exception) -> None:
+        peer = f"{connection.session.client_host}:{connection.session.client_port}"
+        if isinstance(error, PeerError):
+            logger.warning("%s: the connection from %s is closed: %s", self.thread.name, peer, error.message)
+        else:
+            logger.exception("%s: a request from %s could not be read", self.thread.name, peer)
+        self._close(connection)
+
+    def _request(self, connection: _Connection, frame: memoryview) -> Request:
+        decoded = decode(frame, self._parts.served)
+        return Request(
+            header=decoded.header,
+            body=decoded.body,
+            api=decoded.api,
+            version=decoded.version,
+            session=connection.session,
+            listener=self._listener,
+            sink=self._parts.channel,
+            processor=self.id,
+            connection_id=connection.connection_id,
+            size=len(frame),
+        )
+
+    def _process_completed_sends(self, sent: list[int]) -> None:
+        for connection_id in sent:
+            connection = self._connections[connection_id]
+            response = connection.response
+            assert response is not None
+            if response.announced is not None:
+                self._close(connection)
+            else:
+                self._finish(connection, response)
+
+    def _process_disconnected(self, disconnected: list[Disconnected]) -> None:
+        for lost in disconnected:
+            level = logging.WARNING if isinstance(lost.error, ProtocolError) else logging.DEBUG
+            logger.log(level, "%s: %s", self.thread.name, lost.error.message)
+            connection = self._connections.get(lost.connection_id)
+            if connection is not None:
+                self._forget(connection)
+
+    # Muting
+
+    def _mute(self, connection: _Connection) -> None:
+        connection.muted_by |= MutedBy.REQUEST
+        self._selector.mute(connection.connection_id)
+
+    def _unmute(self, connection: _Connection, reason: MutedBy) -> None:
+        connection.muted_by &= ~reason
+        if not connection.muted_by:
+            self._selector.unmute(connection.connection_id)
+
+    def _finish(self, connection: _Connection, response: Response) -> None:
+        """The answer is out."""
+        self._record(response.request, response)
+        connection.request = connection.response = None
+        if connection.is_limited and connection.session.is_authenticated:
+            self._selector.limit_frames(connection.connection_id, self._parts.max_frame_size)
+            connection.is_limited = False
+        self._unmute(connection, MutedBy.REQUEST)
+
+    def _end_throttling(self) -> None:
+        while self._throttled and self._throttled[0][0] <= self._parts.clock_ms():
+            connection = self._connections.get(heapq.heappop(self._throttled)[1])
+            if connection is not None:
+                self._unmute(connection, MutedBy.THROTTLE)
+
+    # Ends
+
+    def _close(self, connection: _Connection) -> None:
+        self._selector.close_connection(connection.connection_id)
+        self._forget(connection)
+
+    def _forget(self, connection: _Connection) -> None:
+        """The selector has closed it."""
+        del self._connections[connection.connection_id]
+        self._parts.quotas.dec(connection.session.client_host)
+        if connection.response is not None:
+            self._record(connection.response.request, connection.response)
+
+    def _record(self, request: Request, response: Response) -> None:
+        self._parts.metrics.record(
+            request.api.name,
+            request.times.spent_ms(time.monotonic_ns()),
+            request_bytes=request.size,
+            response_bytes=sum(map(len, response.buffers)),
+            error_code=request.error_code,
+        )
+
+    def _close_all(self) -> None:
+        self._running = False
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._selector.close()
+        self._drop_new_connections()
+
+    def _drop_new_connections(self) -> None:
+        while True:
+            try:
+                sock, host, _ = self._new_connections.get_nowait()
+            except queue.Empty:
+                return
+            sock.close()
+            self._parts.quotas.dec(host)

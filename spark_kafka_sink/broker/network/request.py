@@ -1,0 +1,170 @@
+"""A request on its way through the broker, and the ways in which it can be answered."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from spark_kafka_sink.broker.error_responses import error_response
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.request_times import RequestTimes
+from spark_kafka_sink.broker.network.response import Response, ResponseAction
+from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.network.channel import Buffer
+from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.headers import RequestHeader
+from spark_kafka_sink.protocol.messages import encode_response
+
+logger = logging.getLogger(__name__)
+
+OnAnswer = Callable[["Request", Message | None], bool]
+"""Asked when an answer is known (None: that there is none), on the thread that gives it. True: it is dealt with."""
+
+
+class ResponseSink(Protocol):
+    """Where responses go: the RequestChannel."""
+
+    def send_response(self, response: Response) -> None: ...
+
+
+class Request:
+    """One request. A handler returns its answer or gives it later with `answer`, `answer_nothing` or `close_connection`, from
+    any thread, once: the first call counts, each further one is logged and does nothing.
+
+    version: that in which the answer is written, `header.api_version` but for an ApiVersions of a version that is not served,
+    whose answer is v0. body: records in it are views of what was received. connection_id: unique in its Processor.
+    """
+
+    __slots__ = (
+        "_answered", "_sink", "api", "body", "connection_id", "error_code", "header", "listener", "on_answer", "processor",
+        "session", "size", "times", "version",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        header: RequestHeader,
+        body: Message,
+        api: AnyApi,
+        version: int,
+        session: Session,
+        listener: Listener,
+        sink: ResponseSink,
+        processor: int = 0,
+        connection_id: int = 0,
+        size: int = 0,
+    ) -> None:
+        self.header = header
+        self.body = body
+        self.api = api
+        self.version = version
+        self.session = session
+        self.listener = listener
+        self.processor = processor
+        self.connection_id = connection_id
+        self.size = size
+        self.times = RequestTimes()
+        self.error_code = 0
+        self.on_answer: OnAnswer | None = None
+        self._sink = sink
+        # Taken by the first to answer and never released: the cheapest test-and-set that threads agree on.
+        self._answered = threading.Lock()
+
+    def __str__(self) -> str:
+        header, session = self.header, self.session
+        who = f"{header.client_id!r} at {session.client_host}:{session.client_port}"
+        return f"{self.api.name} v{header.api_version} request {header.correlation_id} of {who}"
+
+    @property
+    def is_answered(self) -> bool:
+        return self._answered.locked()
+
+    @property
+    def has_unsupported_version(self) -> bool:
+        return self.version != self.header.api_version
+
+    def answer(self, body: Message) -> None:
+        """The response's body. What does not fit into it is answered as UNKNOWN_SERVER_ERROR."""
+        if self._is_first("answer") and not self._is_intercepted(body):
+            self.deliver(body)
+
+    def answer_error(self, code: ErrorCode, message: str | None = None) -> None:
+        """That response of this API which says `code` of all that was asked; without one the connection is closed."""
+        body = error_response(self.api, self.version, self.body, code, message)
+        if body is None:
+            self.close_connection()
+        else:
+            self.answer(body)
+
+    def answer_nothing(self) -> None:
+        """For Produce with acks=0: the next request may come."""
+        if self._is_first("answer_nothing") and not self._is_intercepted(None):
+            self.deliver(None)
+
+    def close_connection(self) -> None:
+        if self._is_first("close_connection"):
+            self.drop()
+
+    # What is done in the end. For who took an answer over (`on_answer`); all others use the methods above.
+
+    def deliver(self, body: Message | None, *, correlation_id: int | None = None) -> None:
+        """Send it, or nothing where it is None; with another correlation id than the request's if one is given."""
+        if body is None:
+            self._respond(Response(self, ResponseAction.NO_OP))
+            return
+        buffers = self._encoded(body, correlation_id)
+        if buffers is None:
+            self.drop()
+            return
+        self._respond(Response(self, ResponseAction.SEND, buffers, self.times.throttle_ms))
+
+    def deliver_part(self, body: Message, size: int) -> None:
+        """Send the first `size` bytes of the frame's message and close the connection: a frame that ends too early."""
+        buffers = self._encoded(body, None)
+        if buffers is None:
+            self.drop()
+            return
+        whole = b"".join(buffers)
+        self._respond(Response(self, ResponseAction.SEND, [whole[:size]], announced=len(whole)))
+
+    def drop(self) -> None:
+        """Close the connection."""
+        self._respond(Response(self, ResponseAction.CLOSE_CONNECTION))
+
+    def _respond(self, response: Response) -> None:
+        self._sink.send_response(response)
+
+    def _is_first(self, what: str) -> bool:
+        if self._answered.acquire(blocking=False):
+            return True
+        logger.error("%s was answered already: %s does nothing", self, what, stack_info=True)
+        return False
+
+    def _is_intercepted(self, body: Message | None) -> bool:
+        return self.on_answer is not None and self.on_answer(self, body)
+
+    def _encoded(self, body: Message, correlation_id: int | None) -> list[Buffer] | None:
+        """Here and not by the Processor: what cannot be written is this request's trouble and nobody else's."""
+        identity = self.header.correlation_id if correlation_id is None else correlation_id
+        try:
+            return self._written(body, identity)
+        except Exception as error:
+            _log_unwritable(self, error)
+        fallback = error_response(self.api, self.version, self.body, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+        return None if fallback is None else self._written(fallback, identity)
+
+    def _written(self, body: Message, correlation_id: int) -> list[Buffer]:
+        buffers = encode_response(self.api, self.version, correlation_id, body)
+        self.error_code = getattr(body, "error_code", 0)
+        self.times.throttle_ms = getattr(body, "throttle_time_ms", 0)
+        return buffers
+
+
+def _log_unwritable(request: Request, error: Exception) -> None:
+    # Ours say which field; any other is a value of a wrong type, whose place the traceback tells.
+    logger.error("The answer to %s cannot be written: %s", request, error, exc_info=not isinstance(error, KafkaSinkError))

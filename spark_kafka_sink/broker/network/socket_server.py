@@ -1,0 +1,123 @@
+"""The broker's sockets: listeners, their Acceptors and Processors, and the queue between them and the handlers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.network.acceptor import Acceptor
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.processor import Processor, ProcessorParts
+from spark_kafka_sink.broker.network.request_channel import RequestChannel
+from spark_kafka_sink.broker.network.request_metrics import ApiMetrics, RequestMetrics
+from spark_kafka_sink.protocol.api import AnyApi
+
+logger = logging.getLogger(__name__)
+
+JOIN_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSnapshot:
+    """`requests` by API name. `processors_idle_ratio`: NetworkProcessorAvgIdlePercent, 0 to 1."""
+
+    connections: int
+    request_queue_size: int
+    response_queue_size: int
+    processors_idle_ratio: float
+    requests: Mapping[str, ApiMetrics]
+
+
+class SocketServer:
+    """Kafka's SocketServer: made, it has its free ports; started, it serves; stopped, it is done with.
+
+    `start` and `stop` are called by one thread, the one that owns the broker; `snapshot` by any.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        served: Mapping[int, AnyApi],
+        listeners: Sequence[Listener] = (Listener(),),
+        node_id: int = 0,
+    ) -> None:
+        """`served`: APIs by key; a request for another one closes its connection. Raises OSError where no port is free."""
+        self.request_channel = RequestChannel(config.queued_max_requests)
+        self.connection_quotas = ConnectionQuotas(
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            overrides=config.max_connections_per_ip_overrides,
+        )
+        self._metrics = RequestMetrics()
+        self._parts = ProcessorParts(
+            node_id=node_id,
+            channel=self.request_channel,
+            quotas=self.connection_quotas,
+            metrics=self._metrics,
+            served=served,
+            max_frame_size=config.socket_request_max_bytes,
+            max_idle_ms=config.connections_max_idle_ms,
+        )
+        self._processors: list[Processor] = []
+        self._acceptors: list[Acceptor] = []
+        try:
+            for listener in listeners:
+                self._add_listener(listener, config.num_network_threads)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _add_listener(self, listener: Listener, processors: int) -> None:
+        added = []
+        for _ in range(processors):
+            processor = Processor(len(self._processors), listener, self._parts)
+            self._processors.append(processor)
+            self.request_channel.add_processor(processor.id, processor)
+            added.append(processor)
+        self._acceptors.append(Acceptor(listener, added, self.connection_quotas))
+
+    def bound_port(self, listener_name: str | None = None) -> int:
+        """The port of a listener, of the first if no name is given; from before `start` on."""
+        return next(acceptor.port for acceptor in self._acceptors if listener_name in (None, acceptor.listener.name))
+
+    def start(self) -> None:
+        """Raises OSError, with nothing left open, where it cannot listen."""
+        try:
+            for acceptor in self._acceptors:
+                acceptor.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, timeout_s: float = JOIN_TIMEOUT_S) -> bool:
+        """Closes listeners and connections and drops what is in the queues; whether all threads ended in time.
+
+        Handlers may run on: what they answer goes nowhere.
+        """
+        for acceptor in self._acceptors:
+            acceptor.begin_shutdown()
+        # Before any thread is waited for: these are what it may be waiting for itself.
+        self.connection_quotas.close()
+        self.request_channel.close()
+        ended = [acceptor.close(timeout_s) for acceptor in self._acceptors]
+        for processor in self._processors:
+            # Of a listener that did not come about, too.
+            ended.append(processor.close(timeout_s))
+            self.request_channel.remove_processor(processor.id)
+        if not all(ended):
+            logger.error("Network threads did not end within %s s", timeout_s)
+        return all(ended)
+
+    def snapshot(self) -> NetworkSnapshot:
+        idle = [processor.idle.ratio() for processor in self._processors]
+        return NetworkSnapshot(
+            connections=sum(processor.connection_count() for processor in self._processors),
+            request_queue_size=self.request_channel.request_queue_size(),
+            response_queue_size=self.request_channel.response_queue_size(),
+            processors_idle_ratio=sum(idle) / len(idle),
+            requests=self._metrics.snapshot(),
+        )

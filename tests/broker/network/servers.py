@@ -1,0 +1,73 @@
+"""A reactor with handlers of a test's own, on a free port of the loopback address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.handlers.handler import Handler
+from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
+from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.socket_server import SocketServer
+from spark_kafka_sink.protocol.api import ApiKey
+from tests.broker.network.client import TIMEOUT_S, Client
+from tests.broker.virtual_timer import VirtualTimer
+
+
+def services(**config: Any) -> BrokerServices:
+    """With a real cluster and a timer that stands still. Handlers of these tests ask for nothing else."""
+    settings = BrokerConfig(**config)
+    return BrokerServices(node_id=0, config=settings, cluster=Cluster(settings), timer=VirtualTimer(), wall_ms=lambda: 0)
+
+
+class Server:
+    """SocketServer, KafkaApis and the handlers' threads, started and stopped together."""
+
+    def __init__(
+        self,
+        handlers: Mapping[ApiKey, Handler] | None = None,
+        *,
+        listeners: Sequence[Listener] = (Listener(),),
+        faults: Faults | None = None,
+        **config: Any,
+    ) -> None:
+        broker = services(**config)
+        self.apis = KafkaApis(broker, handlers=handlers or {}, faults=faults)
+        self.sockets = SocketServer(broker.config, served=self.apis.served, listeners=listeners)
+        self.pool = KafkaRequestHandlerPool(0, self.sockets.request_channel, self.apis.handle, broker.config.num_io_threads)
+        self._clients: list[Client] = []
+
+    def __enter__(self) -> Self:
+        self.pool.start()
+        self.sockets.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        for client in self._clients:
+            client.close()
+        assert self.sockets.stop()
+        assert self.pool.stop()
+
+    @property
+    def port(self) -> int:
+        return self.sockets.bound_port()
+
+    def client(self, **options: Any) -> Client:
+        """Connected to the first listener; closed with the server."""
+        client = Client(self.port, **options)
+        self._clients.append(client)
+        return client
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """What another thread brings about."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"it did not come about in {TIMEOUT_S} s"
+        time.sleep(0.001)

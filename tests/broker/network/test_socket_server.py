@@ -1,0 +1,103 @@
+"""SocketServer: it has its port before it serves, listens on loopback, serves many, and stops whole."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.socket_server import SocketServer
+from tests.broker.network.client import Client
+from tests.broker.network.servers import Server, eventually
+
+
+def test_a_free_port_is_known_before_the_server_is_started() -> None:
+    with Server() as server:
+        port = server.port
+        assert port > 0
+        assert server.client().api_versions().error_code == 0
+        assert server.port == port
+
+
+def test_by_default_it_listens_on_loopback_only() -> None:
+    assert Listener().host == "127.0.0.1"
+
+
+def test_a_given_port_is_taken_by_the_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    sockets = SocketServer(BrokerConfig(), served={}, listeners=[Listener(port=port)])
+    assert sockets.bound_port() == port
+    with pytest.raises(ConnectionRefusedError):
+        Client(port)
+    sockets.start()
+    with Client(port):
+        eventually(lambda: sockets.snapshot().connections == 1)
+    assert sockets.stop()
+
+
+def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        before = threading.active_count()
+        sockets = SocketServer(BrokerConfig(), served={}, listeners=[Listener(), Listener("OTHER", port=other.getsockname()[1])])
+        with pytest.raises(OSError, match="in use"):
+            sockets.start()
+        assert threading.active_count() == before
+
+
+def test_every_listener_has_its_own_port_and_processors() -> None:
+    with Server(listeners=[Listener("A"), Listener("B")], num_network_threads=2) as server:
+        ports = [server.sockets.bound_port(name) for name in ("A", "B")]
+        assert len(set(ports)) == 2
+        for port in ports:
+            with Client(port) as client:
+                assert client.api_versions().error_code == 0
+
+
+def test_ipv6_is_listened_to_where_it_is_given() -> None:
+    with Server(listeners=[Listener(host="::1")]) as server, socket.create_connection(("::1", server.port)) as connected:
+        eventually(lambda: server.sockets.snapshot().connections == 1)
+        assert connected.getpeername()[1] == server.port
+
+
+def test_connections_go_to_the_processors_in_turn() -> None:
+    with Server(num_network_threads=3) as server:
+        for count in range(1, 7):
+            server.client().api_versions()
+            assert server.sockets.snapshot().connections == count
+        counts = [processor.connection_count() for processor in server.sockets._processors]
+        assert counts == [2, 2, 2]
+
+
+def test_a_stop_closes_connections_and_the_port() -> None:
+    with Server() as server:
+        client = server.client()
+        client.api_versions()
+        assert server.sockets.stop()
+        assert client.is_closed_by_broker()
+        with pytest.raises(ConnectionRefusedError):
+            Client(server.port)
+
+
+def test_a_server_that_was_never_started_can_be_stopped_and_stopped_again() -> None:
+    sockets = SocketServer(BrokerConfig(), served={})
+    assert sockets.stop()
+    assert sockets.stop()
+
+
+def test_a_stopped_server_leaves_no_thread() -> None:
+    before = set(threading.enumerate())
+    with Server() as server:
+        server.client().api_versions()
+    assert set(threading.enumerate()) == before
+
+
+def test_its_port_can_be_listened_to_again_at_once() -> None:
+    with Server() as server:
+        port = server.port
+        server.client().api_versions()
+    with Server(listeners=[Listener(port=port)]) as server:
+        assert server.client().api_versions().error_code == 0

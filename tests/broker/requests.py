@@ -1,0 +1,66 @@
+"""Requests that no socket carried, for tests of handlers: what they answered can be looked at."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.network.response import Response, ResponseAction
+from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.headers import RequestHeader
+from spark_kafka_sink.protocol.messages import decode_response
+
+
+class Responses:
+    """Where the responses go instead of to a Processor."""
+
+    def __init__(self) -> None:
+        self.sent: list[Response] = []
+
+    def send_response(self, response: Response) -> None:
+        self.sent.append(response)
+
+    @property
+    def actions(self) -> list[ResponseAction]:
+        return [response.action for response in self.sent]
+
+    def answers(self) -> list[tuple[int, Message]]:
+        """Correlation id and body of all that was sent, read back from its bytes."""
+        return [
+            decode_response(response.request.api, response.request.version, b"".join(response.buffers))
+            for response in self.sent
+            if response.action is ResponseAction.SEND
+        ]
+
+    def answer(self) -> Message:
+        """The body of the only answer."""
+        ((_, body),) = self.answers()
+        return body
+
+
+def request(
+    body: Message,
+    key: ApiKey,
+    version: int | None = None,
+    *,
+    responses: Responses | None = None,
+    session: Session | None = None,
+    listener: Listener | None = None,
+    client_id: str | None = "test",
+    correlation_id: int = 7,
+    header_version: int | None = None,
+) -> Request:
+    """In the API's newest version if none is given. `header_version`: where it differs from that of the answer."""
+    api = ALL_APIS[key]
+    version = api.max_version if version is None else version
+    return Request(
+        header=RequestHeader(key, version if header_version is None else header_version, correlation_id, client_id),
+        body=body,
+        api=api,
+        version=version,
+        session=session or Session("127.0.0.1", 50_000),
+        listener=listener or Listener(),
+        sink=responses or Responses(),
+    )
