@@ -23,6 +23,8 @@ class BrokerConfig:
     queued_max_requests: int = 500
     socket_request_max_bytes: int = 100 * 1024 * 1024
     connections_max_idle_ms: int = 10 * 60 * 1000
+    connections_max_reauth_ms: int = 0
+    connection_failed_authentication_delay_ms: int = 100
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)

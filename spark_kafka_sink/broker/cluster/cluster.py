@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
+from typing import TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster import cluster_store
+from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
+from spark_kafka_sink.broker.cluster.config_def import ConfigError
+from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.leadership import elected_everywhere, new_partition, with_leader
 from spark_kafka_sink.broker.cluster.metadata_image import (
     GROUP_METADATA_TOPIC,
@@ -22,13 +26,26 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
     MetadataImage,
     TopicState,
 )
-from spark_kafka_sink.broker.cluster.new_topics import Assignments, check_counts, replicas_of_new
-from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name
+from spark_kafka_sink.broker.cluster.new_topics import (
+    DEFAULT,
+    Assignments,
+    Replicas,
+    assigned_replicas,
+    check_counts,
+    check_growth,
+    check_no_counts,
+    checked,
+    placed_replicas,
+)
+from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name, check_topic_resource
 from spark_kafka_sink.broker.coordinator_log import partition_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 PRODUCER_ID_BLOCK = 1000
 """Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
+
+
+ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class CoordinatorType(Enum):
@@ -43,6 +60,7 @@ class Cluster:
     under the lock, in order, and must not wait."""
 
     def __init__(self, config: BrokerConfig) -> None:
+        check_topic_defaults(config)
         self.config = config
         self._lock = threading.RLock()
         self._listeners: list[Callable[[MetadataImage, MetadataImage], None]] = []
@@ -50,7 +68,7 @@ class Cluster:
         stored = stored or StoredCluster(_new_cluster_id())
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
-        self.image = replace(MetadataImage(configs=stored.configs).with_topics(*stored.topics))
+        self.image = MetadataImage(configs=stored.configs).with_topics(*stored.topics)
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
         """It is given the image before and the one after."""
@@ -65,11 +83,11 @@ class Cluster:
         partitions: int = -1,
         replication_factor: int = -1,
         *,
-        assignments: Assignments | None = None,
-        configs: Mapping[str, str] | None = None,
+        assignments: Assignments = (),
+        configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
-        """-1: the broker's default. Configs are checked by who calls. Raises ApiException."""
+        """-1: the broker's default, which both must be where replicas are assigned. Raises ApiException."""
         with self._lock:
             topic = self._new_topic(name, partitions, replication_factor, assignments, configs or {})
             if not validate_only:
@@ -77,20 +95,27 @@ class Cluster:
             return topic
 
     def _new_topic(
-        self, name: str, partitions: int, replication: int, assignments: Assignments | None, configs: Mapping[str, str]
+        self, name: str, partitions: int, replication: int, assignments: Assignments, configs: Mapping[str, str | None]
     ) -> TopicState:
         check_name(name)
         if name in self.image.topics:
             raise ApiException(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         check_collision(name, self.image.topics)
-        partitions = self.config.num_partitions if partitions == -1 else partitions
-        replication = self.config.default_replication_factor if replication == -1 else replication
-        if not assignments:
-            check_counts(partitions, replication)
+        texts = checked_topic_configs(self.config, self.image, configs)
+        replicas = self._replicas_of_new(partitions, replication, assignments)
         up = self.image.up()
-        replicas = replicas_of_new(self.image, partitions, replication, assignments)
         states = tuple(new_partition(index, of, up) for index, of in enumerate(replicas))
-        return TopicState(name, uuid.uuid4(), states, dict(configs))
+        return TopicState(name, uuid.uuid4(), states, texts)
+
+    def _replicas_of_new(self, partitions: int, replication: int, assignments: Assignments) -> list[tuple[int, ...]]:
+        if assignments:
+            check_no_counts(partitions, replication)
+            return assigned_replicas(self.image, assignments)
+        check_counts(partitions, replication)
+        partitions = self.config.num_partitions if partitions == DEFAULT else partitions
+        replication = self.config.default_replication_factor if replication == DEFAULT else replication
+        failure = f"Unable to replicate the partition {replication} time(s): "
+        return placed_replicas(self.image, partitions, replication, failure=failure)
 
     def delete_topic(self, name: str) -> None:
         with self._lock:
@@ -98,40 +123,46 @@ class Cluster:
             self._become(self.image.without_topic(name))
 
     def create_partitions(
-        self, name: str, count: int, *, assignments: Assignments | None = None, validate_only: bool = False
+        self, name: str, count: int, *, assignments: Sequence[Replicas] | None = None, validate_only: bool = False
     ) -> None:
-        """Up to `count` in all. `assignments` are of the new ones, counted from 0."""
+        """Up to `count` in all. `assignments`: of each new one, in their order."""
         with self._lock:
             topic = self._known(name)
-            there = len(topic.partitions)
-            self._check_growth(topic, count, assignments)
-            replicas = replicas_of_new(self.image, count, len(topic.partitions[0].replicas), assignments, begin=there)
+            check_growth(topic, count, assignments)
+            there, factor = len(topic.partitions), len(topic.partitions[0].replicas)
+            if assignments is None:
+                replicas = placed_replicas(self.image, count, factor, begin=there)
+            else:
+                replicas = [checked(self.image, there + index, of, factor) for index, of in enumerate(assignments)]
             up = self.image.up()
             added = tuple(new_partition(there + index, of, up) for index, of in enumerate(replicas))
             if not validate_only:
                 self._become(self.image.with_topics(replace(topic, partitions=topic.partitions + added)))
 
-    def _check_growth(self, topic: TopicState, count: int, assignments: Assignments | None) -> None:
-        there = len(topic.partitions)
-        if count <= there:
-            text = f"The topic {topic.name} currently has {there} partition(s); {count} would not be an increase."
-            raise ApiException(ErrorCode.INVALID_PARTITIONS, text)
-        if assignments and len(assignments) != count - there:
-            text = (
-                f"Attempted to add {count - there} additional partition(s), but only {len(assignments)} assignment(s) "
-                "were specified."
-            )
-            raise ApiException(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    # Configs
 
-    def set_topic_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """In place of those that were set for the topic."""
+    def alter_topic_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
+        """`change` is given what was set for the topic and says what is to be set from now on, or raises. Raises ApiException."""
         with self._lock:
-            self._become(self.image.with_topics(replace(self._known(name), configs=dict(configs))))
+            check_topic_resource(name)
+            topic = self.image.topics.get(name)
+            # The values first, whether the topic exists or not, as `ConfigurationControlManager.validateAlterConfig` does.
+            texts = checked_topic_configs(self.config, self.image, change({} if topic is None else topic.configs))
+            if topic is None:
+                raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            if not validate_only:
+                self._become(self.image.with_topics(replace(topic, configs=texts)))
 
-    def set_broker_configs(self, node_id: int, configs: Mapping[str, str]) -> None:
-        """As set_topic_configs; -1: for every broker."""
+    def alter_broker_configs(self, node_id: int, change: ConfigChange, *, validate_only: bool = False) -> None:
+        """As alter_topic_configs, of a broker or of all (EVERY_BROKER). Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
         with self._lock:
-            self._become(replace(self.image, configs={**self.image.configs, node_id: dict(configs)}))
+            changed = change(self.image.configs.get(node_id, {}))
+            try:
+                check_dynamic(self.config, self.image, node_id, changed)
+            except ConfigError as error:
+                raise ApiException(ErrorCode.INVALID_REQUEST, str(error)) from None
+            if not validate_only:
+                self._become(replace(self.image, configs={**self.image.configs, node_id: dict(changed)}))
 
     def _known(self, name: str) -> TopicState:
         topic = self.image.topics.get(name)

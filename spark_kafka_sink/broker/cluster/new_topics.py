@@ -2,66 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import NoReturn, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.leadership import placed
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 MAX_PARTITIONS = 10_000  # in one request; Kafka's limit as well (MAX_PARTITIONS_PER_BATCH)
+DEFAULT = -1
 
-Assignments = Mapping[int, Sequence[int]]
+Replicas: TypeAlias = Sequence[int]
+"""Broker ids, the preferred leader first."""
+Assignments: TypeAlias = Sequence[tuple[int, Replicas]]
+"""Partitions of a new topic, each with its replicas, as a client gave them."""
 
 
-def replicas_of_new(
-    image: MetadataImage, partitions: int, replication_factor: int, assignments: Assignments | None, *, begin: int = 0
-) -> list[tuple[int, ...]]:
-    """Replicas of the partitions from `begin` on. `assignments` count from 0, whatever `begin` is."""
-    if assignments:
-        return _assigned(image, assignments, len(assignments))
-    if partitions - begin > MAX_PARTITIONS:
-        text = f"Excessively large number of partitions per request: {partitions}"
-        raise ApiException(ErrorCode.POLICY_VIOLATION, text)
-    return _placed(image, partitions, replication_factor, begin)
+def check_amount(partitions: int) -> None:
+    """Of all that one request would make. Raises POLICY_VIOLATION."""
+    if partitions > MAX_PARTITIONS:
+        raise ApiException(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def check_counts(partitions: int, replication_factor: int) -> None:
-    if partitions < 1:
-        text = f"Number of partitions was set to an invalid non-positive value: {partitions}"
-        raise ApiException(ErrorCode.INVALID_PARTITIONS, text)
-    if replication_factor < 1:
-        text = f"Replication factor must be larger than 0, or -1 to use the default value: {replication_factor}"
+    """-1 is the default, which is good."""
+    if replication_factor == 0 or replication_factor < DEFAULT:
+        text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    if partitions == 0 or partitions < DEFAULT:
+        raise ApiException(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
 
 
-def _placed(image: MetadataImage, partitions: int, replicas: int, begin: int) -> list[tuple[int, ...]]:
+def check_no_counts(partitions: int, replication_factor: int) -> None:
+    """Where replicas are assigned, which says it all."""
+    for name, value in (("replication factor", replication_factor), ("numPartitions", partitions)):
+        if value != DEFAULT:
+            text = f"A manual partition assignment was specified, but {name} was not set to -1."
+            raise ApiException(ErrorCode.INVALID_REQUEST, text)
+
+
+def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] | None) -> None:
+    """`count`: the partitions that there are to be; `assignments`: of each new one."""
+    there = len(topic.partitions)
+    if count == there:
+        raise ApiException(ErrorCode.INVALID_PARTITIONS, f"Topic already has {there} partition(s).")
+    if count < there:
+        text = f"The topic {topic.name} currently has {there} partition(s); {count} would not be an increase."
+        raise ApiException(ErrorCode.INVALID_PARTITIONS, text)
+    if assignments is not None and len(assignments) != count - there:
+        given = f"only {len(assignments)} assignment(s) were specified."
+        _refuse(f"Attempted to add {count - there} additional partition(s), but {given}")
+
+
+def placed_replicas(
+    image: MetadataImage, partitions: int, replicas: int, *, begin: int = 0, failure: str = ""
+) -> list[tuple[int, ...]]:
+    """Of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
+    check_amount(partitions - begin)
     up = image.up()
     if replicas > len(up):
-        text = (
-            "Unable to replicate the partition "
-            f"{replicas} time(s): The target replication factor of {replicas} cannot be reached because only {len(up)} "
-            "broker(s) are registered."
-        )
-        raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+        text = f"The target replication factor of {replicas} cannot be reached because only {len(up)} broker(s) are registered."
+        raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, failure + text)
     # Each topic begins at another broker, so that topics of one partition are spread too.
     return placed(up, partitions, replicas, first=len(image.topics), begin=begin)
 
 
-def _assigned(image: MetadataImage, assignments: Assignments, count: int) -> list[tuple[int, ...]]:
-    if sorted(assignments) != list(range(count)):
+def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tuple[int, ...]]:
+    """Of all partitions of a new topic, in their order."""
+    found: dict[int, tuple[int, ...]] = {}
+    factor = None
+    for partition, replicas in assignments:
+        if partition in found:
+            _refuse(f"Found multiple manual partition assignments for partition {partition}")
+        found[partition] = checked(image, partition, replicas, factor)
+        factor = len(replicas)
+    if sorted(found) != list(range(len(found))):
         _refuse("partitions should be a consecutive 0-based integer sequence")
-    every = [tuple(assignments[index]) for index in range(count)]
-    for replicas in every:
-        if not replicas or len(set(replicas)) != len(replicas):
-            _refuse(f"The manual partition assignment {list(replicas)} is empty or has a broker twice")
-        unknown = [node for node in replicas if node not in image.brokers]
-        if unknown:
-            _refuse(f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered")
-        if len(replicas) != len(every[0]):
-            _refuse("The manual partition assignment includes partitions with different replication factors")
-    return every
+    return [found[partition] for partition in range(len(found))]
 
 
-def _refuse(text: str) -> None:
+def checked(image: MetadataImage, partition: int, replicas: Replicas, factor: int | None) -> tuple[int, ...]:
+    """`factor`: how many the partitions before it have (`validateManualPartitionAssignment`)."""
+    if not replicas:
+        _refuse("The manual partition assignment includes an empty replica list.")
+    for before, node in zip([None, *sorted(replicas)], sorted(replicas), strict=False):
+        if node not in image.brokers:
+            _refuse(f"The manual partition assignment includes broker {node}, but no such broker is registered.")
+        if node == before:
+            _refuse(f"The manual partition assignment includes the broker {node} more than once.")
+    if factor is not None and len(replicas) != factor:
+        _refuse(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+    if not set(replicas) & set(image.up()):
+        _refuse(
+            f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+            "controlled shutdown."
+        )
+    return tuple(replicas)
+
+
+def _refuse(text: str) -> NoReturn:
     raise ApiException(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

@@ -19,6 +19,13 @@ def check_name(name: str) -> None:
         raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {wrong}")
 
 
+def check_topic_resource(name: str) -> None:
+    """Of a topic whose configs are to be altered (`ControllerConfigurationValidator.validateTopicName`)."""
+    if not name:
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_name(name)
+
+
 def check_collision(name: str, others: Iterable[str]) -> None:
     """`a.b` and `a_b` have the same metric names. `others`: names that exist."""
     for other in others:

@@ -1,0 +1,245 @@
+"""Every broker config that this broker has, under Kafka's name, and where each value comes from (DynamicBrokerConfig)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import chain, dropwhile
+from typing import Any, Final
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.cluster.config_def import ConfigError, ConfigKey, ConfigType
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, TopicConfigKey, check_together
+
+EVERY_BROKER: Final = -1
+"""In `MetadataImage.configs`: set for all brokers."""
+
+
+class ConfigSource(IntEnum):
+    """As DescribeConfigs has them on the wire; the first that has a value wins."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of the places that a config's value could come from. `name`: what the config is called there."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+def _ms_to_minutes(config: BrokerConfig) -> int:
+    return config.offsets_retention_ms // 60_000
+
+
+def _overrides(config: BrokerConfig) -> str:
+    return ",".join(f"{host}:{count}" for host, count in config.max_connections_per_ip_overrides.items())
+
+
+_STRING, _INT, _LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_Static = Callable[[BrokerConfig], Any]
+
+# Kafka's name, type and default; what this broker has; what it is for.
+_STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
+    ("auto.create.topics.enable", ConfigType.BOOLEAN, True, lambda c: c.auto_create_topics_enable,
+     "Whether topics are made when clients first ask for them."),
+    ("connection.failed.authentication.delay.ms", _INT, 100, lambda c: c.connection_failed_authentication_delay_ms,
+     "How long the answer to a failed login is held back."),
+    ("connections.max.idle.ms", _LONG, 600_000, lambda c: c.connections_max_idle_ms,
+     "How long a connection may be idle before it is closed."),
+    ("connections.max.reauth.ms", _LONG, 0, lambda c: c.connections_max_reauth_ms,
+     "How long a login counts (KIP-368); 0: as long as the connection."),
+    ("default.replication.factor", _INT, 1, lambda c: c.default_replication_factor,
+     "Replicas of topics that are made without a number of them."),
+    ("delete.topic.enable", ConfigType.BOOLEAN, True, lambda c: True,
+     "Whether topics can be deleted."),
+    ("fetch.max.bytes", _INT, 55 * 1024 * 1024, lambda c: c.fetch_max_bytes,
+     "The most bytes in the answer to a fetch."),
+    ("group.coordinator.rebalance.protocols", ConfigType.LIST, ("classic", "consumer", "streams"), lambda c: ("classic",),
+     "The protocols by which groups rebalance."),
+    ("group.initial.rebalance.delay.ms", _INT, 3000, lambda c: c.group_initial_rebalance_delay_ms,
+     "How long a new group waits for more members."),
+    ("group.max.session.timeout.ms", _INT, 1_800_000, lambda c: c.group_max_session_timeout_ms,
+     "The longest session timeout that a member may have."),
+    ("group.max.size", _INT, 2**31 - 1, lambda c: c.group_max_size,
+     "The most members of a group."),
+    ("group.min.session.timeout.ms", _INT, 6000, lambda c: c.group_min_session_timeout_ms,
+     "The shortest session timeout that a member may have."),
+    ("log.dirs", _STRING, None, lambda c: None if c.data_dir is None else str(c.data_dir),
+     "Where data is kept; in memory where it is not set."),
+    ("log.retention.check.interval.ms", _LONG, 300_000, lambda c: c.log_retention_check_interval_ms,
+     "How often logs are looked at for what is to be deleted."),
+    ("max.connections", _INT, 2**31 - 1, lambda c: c.max_connections,
+     "The most connections at a time."),
+    ("max.connections.per.ip", _INT, 2**31 - 1, lambda c: c.max_connections_per_ip,
+     "The most connections at a time from one address."),
+    ("max.connections.per.ip.overrides", _STRING, "", _overrides,
+     "max.connections.per.ip for single addresses: address:count."),
+    ("num.io.threads", _INT, 8, lambda c: c.num_io_threads,
+     "Threads that serve requests."),
+    ("num.network.threads", _INT, 3, lambda c: c.num_network_threads,
+     "Threads that read requests and write answers."),
+    ("num.partitions", _INT, 1, lambda c: c.num_partitions,
+     "Partitions of topics that are made without a number of them."),
+    ("offset.metadata.max.bytes", _INT, 4096, lambda c: c.offset_metadata_max_bytes,
+     "The most text that goes with a committed offset."),
+    ("offsets.retention.minutes", _INT, 10_080, _ms_to_minutes,
+     "How long the offsets of a group without members are kept."),
+    ("offsets.topic.num.partitions", _INT, 50, lambda c: c.offsets_topic_num_partitions,
+     "Partitions of the topic of committed offsets."),
+    ("producer.id.expiration.ms", _INT, 86_400_000, lambda c: c.producer_id_expiration_ms,
+     "How long a partition remembers a producer that sends nothing."),
+    ("queued.max.requests", _INT, 500, lambda c: c.queued_max_requests,
+     "Requests that may wait for a thread before reading stops."),
+    ("sasl.enabled.mechanisms", ConfigType.LIST, ("GSSAPI",), lambda c: tuple(c.sasl_mechanisms),
+     "The ways in which clients can log in."),
+    ("sasl.jaas.config", ConfigType.PASSWORD, None, lambda c: "[hidden]" if c.sasl_users else None,
+     "Users and passwords."),
+    ("socket.request.max.bytes", _INT, 100 * 1024 * 1024, lambda c: c.socket_request_max_bytes,
+     "The largest request that is read."),
+    ("transaction.max.timeout.ms", _INT, 900_000, lambda c: c.transaction_max_timeout_ms,
+     "The longest timeout that a transaction may have."),
+    ("transaction.state.log.num.partitions", _INT, 50, lambda c: c.transaction_state_log_num_partitions,
+     "Partitions of the topic of transactions."),
+    ("transactional.id.expiration.ms", _INT, 604_800_000, lambda c: c.transactional_id_expiration_ms,
+     "How long a transactional id that is not used is kept."),
+)  # fmt: skip
+# Of one broker each; Kafka's defaults.
+_NODE: Final = (
+    ConfigKey("advertised.listeners", _STRING, None, "Where clients find this broker."),
+    ConfigKey("broker.id", _INT, -1, "The id of this broker."),
+    ConfigKey("node.id", _INT, None, "The id of this broker."),
+    ConfigKey("broker.rack", _STRING, None, "The rack of this broker."),
+)
+
+
+def _behind(topic_key: TopicConfigKey) -> list[ConfigKey]:
+    """The broker configs behind a topic config; Kafka has no value for the first where a coarser unit has one."""
+    first, *coarser = topic_key.synonyms
+    # A negative log.retention.ms is taken for -1 (KafkaConfig.logRetentionTimeMillis), so it is not refused.
+    check = None if first[0] == "log.retention.ms" else topic_key.check
+    keys = [ConfigKey(first[0], topic_key.type, None if coarser else topic_key.default, topic_key.doc, check)]
+    for name, unit_ms in coarser:
+        default = None if name == "log.retention.minutes" else topic_key.default // unit_ms
+        type_ = topic_key.type if unit_ms == 1 else _INT
+        keys.append(ConfigKey(name, type_, default, f"{first[0]}, in another unit.", topic_key.check))
+    return keys
+
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = {
+    key.name: key
+    for key in chain(
+        (ConfigKey(name, type_, default, doc) for name, type_, default, _, doc in _STATIC),
+        _NODE,
+        chain.from_iterable(_behind(key) for key in TOPIC_CONFIGS.values() if key.synonyms),
+    )
+}
+"""By name."""
+
+DYNAMIC_CONFIGS: Final = frozenset(key.synonyms[0][0] for key in TOPIC_CONFIGS.values() if key.synonyms)
+"""Those that can be altered while the broker runs."""
+
+SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: names for key in TOPIC_CONFIGS.values() for names in [tuple(name for name, _ in key.synonyms)] for name in names
+}
+"""Names of one thing in several units, the one that wins first (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
+
+
+class BrokerSettings:
+    """All that is set for one broker, at one moment."""
+
+    def __init__(self, config: BrokerConfig, image: MetadataImage, node_id: int) -> None:
+        own, everyone = image.configs.get(node_id, {}), image.configs.get(EVERY_BROKER, {})
+        self._layers: tuple[tuple[Mapping[str, str], ConfigSource], ...] = (
+            (own, ConfigSource.DYNAMIC_BROKER),
+            (everyone, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+            (_static(config, image, node_id), ConfigSource.STATIC_BROKER),
+            (_DEFAULTS, ConfigSource.DEFAULT),
+        )
+
+    def names(self) -> set[str]:
+        """Those of the table, and what else was set: a broker takes any name, for its plugins."""
+        return set(BROKER_CONFIGS).union(*(values for values, source in self._layers if source is not ConfigSource.DEFAULT))
+
+    def places(self, name: str) -> list[Place]:
+        """Where its value comes from, and what would be there if that were not (`ConfigHelper.configSynonyms`)."""
+        every = [
+            Place(synonym, values[synonym], source)
+            for values, source in self._layers
+            for synonym in SYNONYMS.get(name, (name,))
+            if synonym in values
+        ]
+        return list(dropwhile(lambda place: place.name != name, every))
+
+    def text(self, name: str) -> str | None:
+        """The value of one; None where it has none."""
+        return next((values[name] for values, _ in self._layers if name in values), None)
+
+
+def _static(config: BrokerConfig, image: MetadataImage, node_id: int) -> dict[str, str]:
+    """As a server.properties would have them: what differs from Kafka's defaults."""
+    values = {name: of(config) for name, _, default, of, _ in _STATIC if of(config) != default}
+    texts = {name: BROKER_CONFIGS[name].text(value) for name, value in values.items()}
+    for name, value in config.topic_defaults.items():
+        synonyms = TOPIC_CONFIGS[name].synonyms
+        texts[synonyms[0][0] if synonyms else name] = value
+    texts |= _of_node(image, node_id)
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def _of_node(image: MetadataImage, node_id: int) -> dict[str, str | None]:
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        return {}
+    host, port = broker.advertised
+    listener = f"{'[' + host + ']' if ':' in host else host}:{port}"
+    return {
+        "broker.id": str(node_id),
+        "node.id": str(node_id),
+        "broker.rack": broker.rack,
+        "advertised.listeners": f"PLAINTEXT://{listener}",
+    }
+
+
+_DEFAULTS: Final[Mapping[str, str]] = {
+    name: text for name, key in BROKER_CONFIGS.items() if (text := key.text(key.default)) is not None
+}
+
+
+def topic_values(settings: BrokerSettings, configs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every topic config's value: of `configs`, which are parsed, else the broker's."""
+    return {name: configs[name] if name in configs else _inherited(settings, key) for name, key in TOPIC_CONFIGS.items()}
+
+
+def _inherited(settings: BrokerSettings, key: TopicConfigKey) -> Any:
+    name = key.synonyms[0][0] if key.synonyms else key.name
+    text = settings.text(name)
+    if text is None:
+        return key.default
+    value = BROKER_CONFIGS[name].parse(text) if name in BROKER_CONFIGS else key.parse(text)
+    return max(value, -1) if key.name == "retention.ms" else value
+
+
+def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, str]) -> None:
+    """Raises ConfigError where a broker cannot take `configs` while it runs (`DynamicBrokerConfig.validate`)."""
+    fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
+    if fixed:
+        raise ConfigError(f"Cannot update these configs dynamically: {_scala_set(fixed)}")
+    for name, text in configs.items():
+        if name in BROKER_CONFIGS:
+            BROKER_CONFIGS[name].parse(text)
+    changed = MetadataImage(brokers=image.brokers, configs={**image.configs, node_id: configs})
+    check_together(topic_values(BrokerSettings(config, changed, node_id), {}))
+
+
+def _scala_set(names: Iterable[str]) -> str:
+    every = list(names)
+    return f"{'Set' if len(every) < 5 else 'HashSet'}({', '.join(every)})"

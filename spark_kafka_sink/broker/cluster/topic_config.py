@@ -1,0 +1,162 @@
+"""Every topic config of Kafka 4.1: what it is, what it may be, and which broker configs stand behind it (LogConfig)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster.config_def import (
+    INT64_MAX,
+    Check,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    at_least,
+    between,
+    each_of,
+    invalid,
+    one_of,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+_HOUR_MS: Final = 60 * 60 * 1000
+_DAY_MS: Final = 24 * _HOUR_MS
+_MIB: Final = 1024 * 1024
+_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigKey(ConfigKey):
+    """`synonyms`: the broker configs that it comes from where the topic does not set it, the first wins; with what one of them
+    has to be multiplied by (`ServerTopicConfigSynonyms`)."""
+
+    synonyms: tuple[tuple[str, int], ...] = ()
+
+
+def _gzip_level(name: str, value: int) -> None:
+    if value != -1 and not 1 <= value <= 9:
+        raise invalid(name, value, "Value must be between 1 and 9 or equal to -1")
+
+
+def _throttled_replicas(name: str, values: tuple[str, ...]) -> None:
+    if "".join(values).strip() != "*" and not all(_THROTTLED.fullmatch(value.strip()) for value in values):
+        form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        why = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
+        raise invalid(name, values, why)
+
+
+def _key(name: str, type: ConfigType, default: object, check: Check | None, synonyms: str, doc: str) -> TopicConfigKey:
+    """`synonyms`: names with blanks between, each with `*n` behind it where it counts in n ms."""
+    pairs = (word.partition("*") for word in synonyms.split())
+    return TopicConfigKey(name, type, default, doc, check, synonyms=tuple((word, int(by or 1)) for word, _, by in pairs))
+
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_DOUBLE, _LIST = ConfigType.DOUBLE, ConfigType.LIST
+
+_KEYS: Final = (
+    _key("cleanup.policy", _LIST, ("delete",), each_of("compact", "delete"), "log.cleanup.policy",
+         "What becomes of old segments: they are deleted, compacted to the last record of each key, or both."),
+    _key("compression.gzip.level", _INT, -1, _gzip_level, "compression.gzip.level",
+         "The level where compression.type is gzip; -1 is the codec's own default."),
+    _key("compression.lz4.level", _INT, 9, between(1, 17), "compression.lz4.level",
+         "The level where compression.type is lz4."),
+    _key("compression.type", _STRING, "producer",
+         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), "compression.type",
+         "How batches are stored: with this codec, without any (uncompressed), or as the producer made them."),
+    _key("compression.zstd.level", _INT, 3, between(-131072, 22), "compression.zstd.level",
+         "The level where compression.type is zstd."),
+    _key("delete.retention.ms", _LONG, _DAY_MS, at_least(0), "log.cleaner.delete.retention.ms",
+         "How long compaction keeps tombstones, so that consumers see them."),
+    _key("file.delete.delay.ms", _LONG, 60_000, at_least(0), "log.segment.delete.delay.ms",
+         "How long a file stays on the disk after its segment was deleted."),
+    _key("flush.messages", _LONG, INT64_MAX, at_least(1), "log.flush.interval.messages",
+         "After how many records the log is forced to the disk."),
+    _key("flush.ms", _LONG, INT64_MAX, at_least(0), "log.flush.interval.ms log.flush.scheduler.interval.ms",
+         "After how long the log is forced to the disk."),
+    _key("follower.replication.throttled.replicas", _LIST, (), _throttled_replicas, "",
+         "Replicas whose following is throttled: partition:broker, or * for all."),
+    _key("index.interval.bytes", _INT, 4096, at_least(0), "log.index.interval.bytes",
+         "How many bytes of batches lie between two entries of the offset index."),
+    _key("leader.replication.throttled.replicas", _LIST, (), _throttled_replicas, "",
+         "Replicas that their leader serves throttled: partition:broker, or * for all."),
+    _key("local.retention.bytes", _LONG, -2, at_least(-2), "log.local.retention.bytes",
+         "retention.bytes of what is kept here of a tiered log; -2: as retention.bytes."),
+    _key("local.retention.ms", _LONG, -2, at_least(-2), "log.local.retention.ms",
+         "retention.ms of what is kept here of a tiered log; -2: as retention.ms."),
+    _key("max.compaction.lag.ms", _LONG, INT64_MAX, at_least(1), "log.cleaner.max.compaction.lag.ms",
+         "How long a record may stay uncompacted."),
+    _key("max.message.bytes", _INT, _MIB + 12, at_least(0), "message.max.bytes",
+         "The largest record batch that is taken, as it is after compression."),
+    _key("message.timestamp.after.max.ms", _LONG, _HOUR_MS, at_least(0), "log.message.timestamp.after.max.ms",
+         "How far a record's time may be ahead of the broker's, with CreateTime."),
+    _key("message.timestamp.before.max.ms", _LONG, INT64_MAX, at_least(0), "log.message.timestamp.before.max.ms",
+         "How far a record's time may be behind the broker's, with CreateTime."),
+    _key("message.timestamp.type", _STRING, "CreateTime",
+         one_of("CreateTime", "LogAppendTime"), "log.message.timestamp.type",
+         "Whether a record has the time that its producer gave it or that of its arrival."),
+    _key("min.cleanable.dirty.ratio", _DOUBLE, 0.5, between(0, 1), "log.cleaner.min.cleanable.ratio",
+         "How much of a log must be uncompacted before it is compacted again."),
+    _key("min.compaction.lag.ms", _LONG, 0, at_least(0), "log.cleaner.min.compaction.lag.ms",
+         "How long a record stays uncompacted at least."),
+    _key("min.insync.replicas", _INT, 1, at_least(1), "min.insync.replicas",
+         "How many replicas must be in sync for a write with acks=all."),
+    _key("preallocate", _BOOLEAN, False, None, "log.preallocate",
+         "Whether a segment's file takes its whole size at once."),
+    _key("remote.log.copy.disable", _BOOLEAN, False, None, "",
+         "Whether a tiered log's remote part only shrinks."),
+    _key("remote.log.delete.on.disable", _BOOLEAN, False, None, "",
+         "Whether a log's remote part is deleted when tiering ends."),
+    _key("remote.storage.enable", _BOOLEAN, False, None, "",
+         "Whether the log is tiered; this broker has no tiers."),
+    _key("retention.bytes", _LONG, -1, None, "log.retention.bytes",
+         "The size of a partition beyond which its oldest segments are deleted; -1: no limit."),
+    _key("retention.ms", _LONG, 7 * _DAY_MS, at_least(-1),
+         f"log.retention.ms log.retention.minutes*60000 log.retention.hours*{_HOUR_MS}",
+         "The age beyond which segments are deleted; -1: no limit."),
+    _key("segment.bytes", _INT, 1024 * _MIB, at_least(_MIB), "log.segment.bytes",
+         "The size of a segment's file; retention and compaction take whole segments."),
+    _key("segment.index.bytes", _INT, 10 * _MIB, at_least(4), "log.index.size.max.bytes",
+         "The size of a segment's index; when it is full a new segment begins."),
+    _key("segment.jitter.ms", _LONG, 0, at_least(0), f"log.roll.jitter.ms log.roll.jitter.hours*{_HOUR_MS}",
+         "By how much, at random, segment.ms is shortened."),
+    _key("segment.ms", _LONG, 7 * _DAY_MS, at_least(1), f"log.roll.ms log.roll.hours*{_HOUR_MS}",
+         "The age at which a segment ends, full or not."),
+    _key("unclean.leader.election.enable", _BOOLEAN, False, None, "unclean.leader.election.enable",
+         "Whether a replica that is not in sync may lead when no other is left."),
+)  # fmt: skip
+# Kafka 4.1 has it for tests that need many segments: segment.bytes cannot be less than 1 MiB any more.
+_INTERNAL: Final = TopicConfigKey(
+    "internal.segment.bytes", _INT, None, "segment.bytes without a lower limit, for tests.", is_internal=True
+)
+
+TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {key.name: key for key in (*_KEYS, _INTERNAL)}
+"""By name."""
+
+
+def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """Values of the types of their configs. Raises INVALID_CONFIG as `LogConfig.validate` does: unknown names first."""
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        raise ApiException(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    unknown = next((name for name in configs if name not in TOPIC_CONFIGS), None)
+    if unknown is not None:
+        raise ApiException(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown}")
+    try:
+        return {name: TOPIC_CONFIGS[name].parse(value) for name, value in configs.items() if value is not None}
+    except ConfigError as error:
+        raise ApiException(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def check_together(values: Mapping[str, Any]) -> None:
+    """`values` of all configs, the broker's among them. Raises ConfigError for what does not go together."""
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if low > high:
+        raise ConfigError(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")
+    if values["remote.storage.enable"]:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+        )
