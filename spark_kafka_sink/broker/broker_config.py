@@ -42,6 +42,8 @@ class BrokerConfig:
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     transaction_max_timeout_ms: int = 15 * 60 * 1000
     transaction_version: int = 2
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 1_000  # Kafka: 10 s; a test would wait for it
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 60 * 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     transactional_id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
     log_retention_check_interval_ms: int = 5 * 60 * 1000

@@ -1,0 +1,112 @@
+"""What an EndTxn does to a transactional id, as tables (Kafka's endTransaction and endTransactionWithTV1). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.transaction.transaction_metadata import (
+    LAST_EPOCH_GIVEN,
+    NO_PRODUCER_ID,
+    TRANSACTION_VERSION_2,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+)
+from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+
+class Outcome(Enum):
+    PREPARE = "the outcome is stored"
+    DONE = "it was done before: the same answer again"
+    INVALID = "INVALID_TXN_STATE"
+
+
+_S, _O = TransactionState, Outcome
+_COMMIT, _ABORT = True, False
+_RETRY, _CURRENT = True, False
+
+VERSION_1: Final[Mapping[tuple[TransactionState, bool], Outcome]] = {
+    (_S.ONGOING, _COMMIT): _O.PREPARE,
+    (_S.ONGOING, _ABORT): _O.PREPARE,
+    (_S.EMPTY, _COMMIT): _O.INVALID,
+    (_S.EMPTY, _ABORT): _O.INVALID,
+    (_S.COMPLETE_COMMIT, _COMMIT): _O.DONE,
+    (_S.COMPLETE_COMMIT, _ABORT): _O.INVALID,
+    (_S.COMPLETE_ABORT, _COMMIT): _O.INVALID,
+    (_S.COMPLETE_ABORT, _ABORT): _O.DONE,
+}
+"""By state and commit or abort, for the current epoch. Nothing tells a retry from the end of the next transaction."""
+
+VERSION_2: Final[Mapping[tuple[TransactionState, bool, bool], Outcome]] = {
+    (_S.ONGOING, _COMMIT, _CURRENT): _O.PREPARE,
+    (_S.ONGOING, _ABORT, _CURRENT): _O.PREPARE,
+    (_S.EMPTY, _COMMIT, _CURRENT): _O.INVALID,
+    (_S.EMPTY, _ABORT, _CURRENT): _O.PREPARE,
+    (_S.COMPLETE_COMMIT, _COMMIT, _RETRY): _O.DONE,
+    (_S.COMPLETE_COMMIT, _COMMIT, _CURRENT): _O.INVALID,
+    (_S.COMPLETE_COMMIT, _ABORT, _RETRY): _O.INVALID,
+    (_S.COMPLETE_COMMIT, _ABORT, _CURRENT): _O.PREPARE,
+    (_S.COMPLETE_ABORT, _COMMIT, _RETRY): _O.INVALID,
+    (_S.COMPLETE_ABORT, _COMMIT, _CURRENT): _O.INVALID,
+    (_S.COMPLETE_ABORT, _ABORT, _RETRY): _O.DONE,
+    (_S.COMPLETE_ABORT, _ABORT, _CURRENT): _O.PREPARE,
+}
+"""Also by whether the epoch is the one before the bump, a retry; what is not here is PRODUCER_FENCED."""
+
+
+def ended(
+    metadata: TransactionMetadata,
+    producer: ProducerIdAndEpoch,
+    committed: bool,
+    client_version: int,
+    now_ms: int,
+    next_producer_id: Callable[[], int],
+) -> TransactionMetadata | None:
+    """The state to be stored; None: it is there already. Raises what Kafka answers."""
+    version_2 = client_version >= TRANSACTION_VERSION_2
+    outcome = _version_2(metadata, producer, committed) if version_2 else _version_1(metadata, producer, committed)
+    if outcome is Outcome.DONE:
+        return None
+    if outcome is Outcome.INVALID:
+        raise ApiException(ErrorCode.INVALID_TXN_STATE)
+    state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
+    successor = next_producer_id() if version_2 and metadata.is_epoch_exhausted else NO_PRODUCER_ID
+    return metadata.prepared(state, TRANSACTION_VERSION_2 if version_2 else 0, successor, now_ms)
+
+
+def _version_1(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, committed: bool) -> Outcome:
+    if metadata.producer_id != producer.producer_id:
+        raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if metadata.producer_epoch != producer.producer_epoch:
+        raise ApiException(ErrorCode.PRODUCER_FENCED)
+    if metadata.is_pending:
+        raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return VERSION_1[metadata.state, committed]
+
+
+def _version_2(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, committed: bool) -> Outcome:
+    if metadata.is_pending:
+        # Before anything else: the producer may have been given an id that counts only when the markers are written.
+        raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+    had_last_epoch = _had_last_epoch(metadata, producer)
+    if metadata.producer_id != producer.producer_id and not had_last_epoch:
+        raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_retry = had_last_epoch or metadata.producer_epoch == producer.producer_epoch + 1
+    if not is_retry and metadata.producer_epoch != producer.producer_epoch:
+        raise ApiException(ErrorCode.PRODUCER_FENCED)
+    outcome = VERSION_2.get((metadata.state, committed, is_retry))
+    if outcome is None:
+        raise ApiException(ErrorCode.PRODUCER_FENCED)
+    return outcome
+
+
+def _had_last_epoch(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+    """A retry of the end that used up the epochs, so that another producer id follows."""
+    return (
+        metadata.previous_producer_id == producer.producer_id
+        and producer.producer_epoch == LAST_EPOCH_GIVEN
+        and metadata.producer_epoch == 0
+    )

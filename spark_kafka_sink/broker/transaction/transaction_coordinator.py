@@ -1,0 +1,273 @@
+"""The coordinator of transactions (Kafka's TransactionCoordinator): what InitProducerId, AddPartitionsToTxn, EndTxn and the
+passing of time do to a transactional id."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
+from spark_kafka_sink.broker.timer import Timer
+from spark_kafka_sink.broker.transaction.ending import ended
+from spark_kafka_sink.broker.transaction.initialization import initialized
+from spark_kafka_sink.broker.transaction.marker_sender import Executor, MarkerSender
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import (
+    TransactionMarkerChannelManager,
+    WriteMarkers,
+)
+from spark_kafka_sink.broker.transaction.transaction_metadata import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTION_VERSION_2,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    TransactionMetadata,
+)
+from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
+from spark_kafka_sink.broker.transaction.transaction_state_manager import Transactional, TransactionStateManager
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class TransactionCoordinator:
+    """One for all brokers of the process: who asks says by `is_coordinator` whether the broker that was asked is the id's own.
+
+    All methods may be called by any thread, without a lock of a partition's log. They return when what they did is in the
+    transaction log, and raise ApiException with what Kafka answers. Markers are written later, by the executor.
+    """
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        timer: Timer,
+        config: BrokerConfig,
+        wall_ms: Callable[[], int],
+        next_producer_id: Callable[[], int],
+        write_markers: WriteMarkers,
+        partition_exists: Callable[[str, int], bool],
+        *,
+        executor: Executor | None = None,
+        coordinator_epoch: Callable[[str], int] = lambda transactional_id: 0,
+    ) -> None:
+        """executor: runs markers and timeouts; a thread of its own if none is given. coordinator_epoch: the leader epoch of the
+        id's partition of the transaction log, which markers carry."""
+        self._config = config
+        self._timer = timer
+        self._wall_ms = wall_ms
+        self._next_producer_id = next_producer_id
+        self._own_thread = MarkerSender() if executor is None else None
+        self.executor: Executor = self._own_thread or cast(Executor, executor)
+        self._states = TransactionStateManager(log, wall_ms, config.transaction_version, config.transactional_id_expiration_ms)
+        self.markers = TransactionMarkerChannelManager(
+            self._states, timer, self.executor, write_markers, partition_exists, coordinator_epoch
+        )
+        self._is_loaded = False
+        self._is_stopped = False
+
+    # Life
+
+    def load(self) -> None:
+        """What the log holds; transactions whose outcome was decided are completed, running ones time out. Before it,
+        everybody is told COORDINATOR_LOAD_IN_PROGRESS."""
+        if self._own_thread is not None:
+            self._own_thread.start()
+        self._states.load()
+        self._is_loaded = True
+        for metadata in self._states.every():
+            if metadata.is_pending:
+                self.markers.add_markers_to_send(metadata)
+        config = self._config
+        self._repeat(config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_timed_out_transactions)
+        self._repeat(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._states.remove_expired)
+
+    def stop(self) -> None:
+        """No further markers and timeouts. What was decided is in the log; the next coordinator's `load` goes on with it."""
+        self._is_stopped = True
+        if self._own_thread is not None:
+            self._own_thread.stop()
+
+    def _repeat(self, interval_ms: float, run: Callable[[], None]) -> None:
+        def again() -> None:
+            if not self._is_stopped:
+                self.executor.submit(run)
+                self._timer.after(interval_ms, again)
+
+        self._timer.after(interval_ms, again)
+
+    # InitProducerId
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None = None,
+        *,
+        is_coordinator: bool = True,
+    ) -> ProducerIdAndEpoch:
+        """None: of an idempotent producer. `expected`: what the producer has, which asks for the next epoch (KIP-360).
+
+        A running transaction is aborted, and the caller told CONCURRENT_TRANSACTIONS until that is done.
+        """
+        if transactional_id is None:
+            return ProducerIdAndEpoch(self._next_producer_id(), 0)
+        if not transactional_id:
+            raise ApiException(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            raise ApiException(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        self._check_coordinator(is_coordinator)
+        with self._states.locked(transactional_id) as place:
+            _check_writable(place)
+            metadata = place.metadata or TransactionMetadata(transactional_id, self._next_producer_id(), timeout_ms)
+            new = initialized(metadata, expected, timeout_ms, self._wall_ms(), self._next_producer_id)
+            if new is not None:
+                self._states.append(place, new)
+                return new.producer
+            self._fence(place, metadata)
+        raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def _fence(self, place: Transactional, metadata: TransactionMetadata) -> None:
+        """Abort a running transaction, by an epoch that its producer does not have."""
+        self._prepare(place, metadata.fenced(self._states.transaction_version, self._wall_ms()))
+
+    def _prepare(self, place: Transactional, prepared: TransactionMetadata) -> None:
+        self._states.append(place, prepared)
+        self.markers.add_markers_to_send(prepared)
+
+    # AddPartitionsToTxn, AddOffsetsToTxn, and what brokers ask one another
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[tuple[str, int]],
+        *,
+        client_version: int = 0,
+        is_coordinator: bool = True,
+    ) -> None:
+        """They are in the transaction, which starts with the first. `client_version`: 2 for what a Produce v12 or a
+        TxnOffsetCommit v5 adds by itself, else 0."""
+        self._check_request(transactional_id, is_coordinator)
+        with self._states.locked(transactional_id) as place:
+            _check_writable(place)
+            metadata = _known(place.metadata)
+            if metadata.is_pending:
+                # Before id and epoch, which may be about to change (handleAddPartitionsToTransaction of 4.1).
+                raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+            _check_producer(metadata, producer)
+            added = frozenset(TopicPartition(*each) for each in partitions)
+            if metadata.state is TransactionState.ONGOING and added <= metadata.partitions:
+                return
+            self._states.append(place, metadata.with_partitions(added, client_version, self._wall_ms()))
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[tuple[str, int]],
+        *,
+        is_coordinator: bool = True,
+    ) -> Mapping[tuple[str, int], ErrorCode]:
+        """Whether they are in the running transaction (KIP-890, part 1): NONE or TRANSACTION_ABORTABLE each."""
+        self._check_request(transactional_id, is_coordinator)
+        metadata = _known(self._states.get(transactional_id))
+        _check_producer(metadata, producer)
+        if metadata.is_pending:
+            raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+        there = metadata.partitions
+        return {each: ErrorCode.NONE if each in there else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+
+    # EndTxn
+
+    def end_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        committed: bool,
+        *,
+        client_version: int,
+        is_coordinator: bool = True,
+    ) -> ProducerIdAndEpoch:
+        """Returns when the outcome is decided; the markers follow. With version 2: id and epoch for the next transaction."""
+        self._check_request(transactional_id, is_coordinator)
+        with self._states.locked(transactional_id) as place:
+            _check_writable(place)
+            metadata = _known(place.metadata)
+            now_ms = self._wall_ms()
+            prepared = ended(metadata, producer, committed, client_version, now_ms, self._next_producer_id)
+            if prepared is not None:
+                self._prepare(place, prepared)
+        if client_version < TRANSACTION_VERSION_2:
+            return NOBODY
+        return metadata.producer if prepared is None else prepared.completed(now_ms).producer
+
+    def abort_timed_out_transactions(self) -> None:
+        """Those that run longer than their producer allowed."""
+        for metadata in self._states.every():
+            if self._is_timed_out(metadata):
+                try:
+                    self._abort_timed_out(metadata)
+                except Exception:
+                    logger.exception("The transaction of %r timed out and is not aborted", metadata.transactional_id)
+
+    def _abort_timed_out(self, metadata: TransactionMetadata) -> None:
+        with self._states.locked(metadata.transactional_id) as place:
+            if place.metadata is metadata and not place.is_unwritable:
+                self._fence(place, metadata)
+                logger.info("The transaction of %r is aborted: it timed out", metadata.transactional_id)
+
+    def _is_timed_out(self, metadata: TransactionMetadata) -> bool:
+        return metadata.state is TransactionState.ONGOING and metadata.start_ms + metadata.timeout_ms < self._wall_ms()
+
+    # Queries
+
+    def describe(self, transactional_id: str, *, is_coordinator: bool = True) -> TransactionMetadata:
+        self._check_request(transactional_id, is_coordinator)
+        metadata = self._states.get(transactional_id)
+        if metadata is None:
+            raise ApiException(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return metadata
+
+    def every(self) -> list[TransactionMetadata]:
+        """Of all coordinators in this process."""
+        self._check_loaded()
+        return self._states.every()
+
+    # What Kafka checks first
+
+    def _check_request(self, transactional_id: str, is_coordinator: bool) -> None:
+        if not transactional_id:
+            raise ApiException(ErrorCode.INVALID_REQUEST)
+        self._check_coordinator(is_coordinator)
+
+    def _check_coordinator(self, is_coordinator: bool) -> None:
+        if not is_coordinator:
+            raise ApiException(ErrorCode.NOT_COORDINATOR)
+        self._check_loaded()
+
+    def _check_loaded(self) -> None:
+        if not self._is_loaded:
+            raise ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def _check_writable(place: Transactional) -> None:
+    if place.is_unwritable:
+        raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _known(metadata: TransactionMetadata | None) -> TransactionMetadata:
+    if metadata is None:
+        raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    return metadata
+
+
+def _check_producer(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+    if metadata.producer_id != producer.producer_id:
+        raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if metadata.producer_epoch != producer.producer_epoch:
+        raise ApiException(ErrorCode.PRODUCER_FENCED)

@@ -1,0 +1,425 @@
+"""A producer with its coordinator: what Kafka 4.1 answers, step by step."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
+from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.broker.transaction.world import A, B, World, code_of
+
+E = ErrorCode
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def ongoing(world: World, client_version: int = 2) -> ProducerIdAndEpoch:
+    producer = world.init()
+    world.add(producer, A, B, client_version=client_version)
+    return producer
+
+
+class TestInitProducerId:
+    def test_an_idempotent_producer_gets_an_id_of_its_own_each_time(self, world: World) -> None:
+        first = world.coordinator.init_producer_id(None, 2**31 - 1)
+        second = world.coordinator.init_producer_id(None, 2**31 - 1)
+        assert first.producer_id != second.producer_id
+        assert (first.producer_epoch, second.producer_epoch) == (0, 0)
+        assert world.log.records == []
+
+    def test_the_same_id_gets_the_next_epoch(self, world: World) -> None:
+        first, second = world.init(), world.init()
+        assert second == ProducerIdAndEpoch(first.producer_id, first.producer_epoch + 1)
+
+    def test_an_empty_id_is_an_invalid_request(self, world: World) -> None:
+        assert code_of(lambda: world.coordinator.init_producer_id("", 1000)) is E.INVALID_REQUEST
+
+    @pytest.mark.parametrize("timeout_ms", [0, -1, 15 * 60 * 1000 + 1])
+    def test_a_timeout_out_of_range_is_refused(self, world: World, timeout_ms: int) -> None:
+        assert code_of(lambda: world.init(timeout_ms=timeout_ms)) is E.INVALID_TRANSACTION_TIMEOUT
+
+    def test_a_broker_that_is_not_its_coordinator_says_so_after_it_looked_at_the_request(self, world: World) -> None:
+        init = world.coordinator.init_producer_id
+        assert code_of(lambda: init("t", 0, is_coordinator=False)) is E.INVALID_TRANSACTION_TIMEOUT
+        assert code_of(lambda: init("t", 1000, is_coordinator=False)) is E.NOT_COORDINATOR
+
+    def test_a_bump_keeps_the_id_and_repeated_gives_the_same(self, world: World) -> None:
+        first = world.init()
+        second = world.init(first)
+        assert second == ProducerIdAndEpoch(first.producer_id, 1)
+        assert world.init(first) == second
+
+    def test_a_bump_of_a_producer_that_was_fenced_is_refused(self, world: World) -> None:
+        first = world.init()
+        world.init()
+        assert code_of(lambda: world.init(first)) is E.PRODUCER_FENCED
+
+    def test_a_bump_of_another_id_is_refused(self, world: World) -> None:
+        first = world.init()
+        assert code_of(lambda: world.init(ProducerIdAndEpoch(first.producer_id + 1, 0))) is E.PRODUCER_FENCED
+
+    def test_of_an_id_that_was_forgotten_begins_anew(self, world: World) -> None:
+        assert world.init(ProducerIdAndEpoch(7, 3)).producer_epoch == 0
+
+    def test_a_running_transaction_is_aborted_first(self, world: World) -> None:
+        first = ongoing(world)
+        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
+        assert world.state() == "PrepareAbort"
+        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        assert world.ended_in(A) == world.ended_in(B) == [False]
+        # One epoch for the abort, one for the new producer.
+        assert world.init() == ProducerIdAndEpoch(first.producer_id, 2)
+        assert code_of(lambda: world.end(first, True)) is E.PRODUCER_FENCED
+
+    @pytest.mark.parametrize("expected", [None, ProducerIdAndEpoch(1, 32766)])
+    def test_after_the_last_epoch_comes_another_id(self, world: World, expected: ProducerIdAndEpoch | None) -> None:
+        world.remember(TransactionMetadata("t", 1, 60_000, producer_epoch=32766))
+        renewed = world.init(expected)
+        assert renewed.producer_id != 1
+        assert renewed.producer_epoch == 0
+
+    def test_a_bump_at_the_last_epoch_that_is_repeated_gets_the_next_epoch_of_the_new_id(self, world: World) -> None:
+        world.remember(TransactionMetadata("t", 1, 60_000, producer_epoch=32766))
+        renewed = world.init(ProducerIdAndEpoch(1, 32766))
+        assert world.init(ProducerIdAndEpoch(1, 32766)) == renewed
+
+    def test_a_producer_that_is_fenced_at_its_last_epoch_leaves_the_reserved_one(self, world: World) -> None:
+        world.remember(TransactionMetadata("t", 1, 60_000, producer_epoch=32766))
+        world.add(ProducerIdAndEpoch(1, 32766), A)
+        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        assert world.partitions.markers[A][0].producer_epoch == 32767
+        assert world.init().producer_epoch == 0
+
+
+class TestAddPartitions:
+    def test_the_first_starts_the_transaction(self, world: World) -> None:
+        ongoing(world)
+        assert world.state() == "Ongoing"
+        assert world.coordinator.describe("t").partitions == {A, B}
+
+    def test_what_is_in_it_already_is_not_logged_again(self, world: World) -> None:
+        producer = ongoing(world)
+        records = len(world.log.records)
+        world.add(producer, B)
+        assert len(world.log.records) == records
+
+    def test_an_unknown_id_or_producer_has_no_mapping(self, world: World) -> None:
+        nobody = ProducerIdAndEpoch(5, 0)
+        assert code_of(lambda: world.add(nobody, A)) is E.INVALID_PRODUCER_ID_MAPPING
+        world.init()
+        assert code_of(lambda: world.add(nobody, A)) is E.INVALID_PRODUCER_ID_MAPPING
+
+    @pytest.mark.parametrize("off_by", [-1, 1])
+    def test_another_epoch_is_fenced(self, world: World, off_by: int) -> None:
+        world.init()
+        producer = world.init()
+        other = producer._replace(producer_epoch=producer.producer_epoch + off_by)
+        assert code_of(lambda: world.add(other, A)) is E.PRODUCER_FENCED
+
+    def test_everybody_waits_for_the_markers(self, world: World) -> None:
+        producer = ongoing(world)
+        renewed = world.end(producer, True)
+        for anybody in (producer, renewed, ProducerIdAndEpoch(5, 0)):
+            assert code_of(partial(world.add, anybody, A)) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        world.add(renewed, A)
+
+
+class TestVerification:
+    def test_tells_what_is_in_the_transaction(self, world: World) -> None:
+        producer = world.init()
+        world.add(producer, A)
+        codes = world.coordinator.verify_partitions("t", producer, [A, B])
+        assert codes == {A: E.NONE, B: E.TRANSACTION_ABORTABLE}
+
+    def test_after_the_end_nothing_is_in_it(self, world: World) -> None:
+        producer = ongoing(world, client_version=0)
+        world.end(producer, True, client_version=0)
+        assert code_of(lambda: world.coordinator.verify_partitions("t", producer, [A])) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        assert world.coordinator.verify_partitions("t", producer, [A]) == {A: E.TRANSACTION_ABORTABLE}
+
+    def test_of_another_epoch_is_fenced_also_while_markers_are_written(self, world: World) -> None:
+        producer = ongoing(world)
+        world.end(producer, True)
+        assert code_of(lambda: world.coordinator.verify_partitions("t", producer, [A])) is E.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("committed", [True, False])
+class TestEndOfVersion1:
+    def test_keeps_the_epoch(self, world: World, committed: bool) -> None:
+        producer = ongoing(world, client_version=0)
+        assert world.end(producer, committed, client_version=0) == (-1, -1)
+        world.settle()
+        assert world.ended_in(A) == world.ended_in(B) == [committed]
+        assert world.coordinator.describe("t").producer == producer
+        world.add(producer, A, client_version=0)
+
+    def test_repeated_is_in_doubt_and_then_done(self, world: World, committed: bool) -> None:
+        producer = ongoing(world, client_version=0)
+        world.end(producer, committed, client_version=0)
+        assert code_of(lambda: world.end(producer, committed, client_version=0)) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        world.end(producer, committed, client_version=0)
+        assert code_of(lambda: world.end(producer, not committed, client_version=0)) is E.INVALID_TXN_STATE
+        assert world.ended_in(A) == [committed]
+
+    def test_of_nothing_is_refused(self, world: World, committed: bool) -> None:
+        producer = world.init()
+        assert code_of(lambda: world.end(producer, committed, client_version=0)) is E.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("committed", [True, False])
+class TestEndOfVersion2:
+    def test_bumps_the_epoch(self, world: World, committed: bool) -> None:
+        producer = ongoing(world)
+        renewed = world.end(producer, committed)
+        assert renewed == ProducerIdAndEpoch(producer.producer_id, 1)
+        world.settle()
+        assert world.ended_in(A) == world.ended_in(B) == [committed]
+        assert {marker.producer_epoch for marker in world.partitions.markers[A]} == {1}
+
+    def test_repeated_is_in_doubt_and_then_done(self, world: World, committed: bool) -> None:
+        producer = ongoing(world)
+        renewed = world.end(producer, committed)
+        assert code_of(lambda: world.end(producer, committed)) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        assert world.end(producer, committed) == renewed
+        assert code_of(lambda: world.end(producer, not committed)) is E.INVALID_TXN_STATE
+
+    def test_late_does_not_end_the_next_transaction(self, world: World, committed: bool) -> None:
+        producer = ongoing(world)
+        renewed = world.end(producer, committed)
+        world.settle()
+        world.add(renewed, A)
+        assert code_of(lambda: world.end(producer, committed)) is E.PRODUCER_FENCED
+        assert world.state() == "Ongoing"
+
+    def test_at_the_last_epoch_gives_another_id(self, world: World, committed: bool) -> None:
+        world.remember(TransactionMetadata("t", 1, 60_000, producer_epoch=32766))
+        last = ProducerIdAndEpoch(1, 32766)
+        world.add(last, A)
+        renewed = world.end(last, committed)
+        assert renewed.producer_id != 1
+        assert renewed.producer_epoch == 0
+        assert code_of(lambda: world.add(renewed, A)) is E.CONCURRENT_TRANSACTIONS
+        world.restart()  # the id that was given is not forgotten
+        world.settle()
+        assert {marker.producer_id for marker in world.partitions.markers[A]} == {1}
+        assert world.end(last, committed) == renewed
+        world.add(renewed, A)
+
+
+class TestEndOfNothingInVersion2:
+    @pytest.mark.parametrize("before", ["Empty", "CompleteCommit", "CompleteAbort"])
+    def test_an_abort_bumps_the_epoch_and_a_commit_is_refused(self, world: World, before: str) -> None:
+        producer = world.init()
+        if before != "Empty":
+            world.add(producer, A)
+            producer = world.end(producer, before == "CompleteCommit")
+            world.settle()
+        markers = len(world.ended_in(A))
+        assert code_of(lambda: world.end(producer, True)) is E.INVALID_TXN_STATE
+        renewed = world.end(producer, False)
+        world.settle()
+        assert world.state() == "CompleteAbort"
+        assert renewed.producer_epoch == producer.producer_epoch + 1
+        assert len(world.ended_in(A)) == markers
+
+
+class TestTimeouts:
+    def test_a_transaction_is_aborted_when_its_time_is_over(self, world: World) -> None:
+        producer = ongoing(world)
+        world.timer.advance(60_000)
+        assert world.state() == "Ongoing"
+        world.timer.advance(1_001)
+        assert world.state() == "CompleteAbort"
+        assert world.ended_in(A) == [False]
+        assert code_of(lambda: world.end(producer, True)) is E.INVALID_TXN_STATE
+
+    def test_with_version_1_its_producer_is_fenced(self) -> None:
+        world = World(transaction_version=1)
+        producer = ongoing(world, client_version=0)
+        world.timer.advance(62_000)
+        assert code_of(lambda: world.end(producer, True, client_version=0)) is E.PRODUCER_FENCED
+
+    def test_time_goes_on_over_a_restart(self, world: World) -> None:
+        ongoing(world)
+        world.timer.advance(40_000)
+        world.restart()
+        world.timer.advance(22_000)
+        assert world.state() == "CompleteAbort"
+
+    def test_time_without_a_transaction_aborts_nothing(self, world: World) -> None:
+        producer = world.init()
+        world.timer.advance(3_600_000)
+        world.add(producer, A)
+
+    def test_one_that_cannot_be_aborted_keeps_no_other_from_it(self, world: World) -> None:
+        ongoing(world)
+        other = world.coordinator.init_producer_id("u", 60_000)
+        world.coordinator.add_partitions("u", other, [B], client_version=2)
+        world.timer.advance(60_500)
+        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
+        world.timer.advance(500)
+        assert sorted(each.state.state_name for each in world.coordinator.every()) == ["CompleteAbort", "Ongoing"]
+        world.timer.advance(1_000)
+        assert world.state() == "CompleteAbort"
+
+
+class TestExpiry:
+    def test_an_id_that_is_not_used_is_forgotten(self) -> None:
+        world = World(transactional_id_expiration_ms=7_200_000)
+        world.init()
+        world.timer.advance(3 * 3_600_000)
+        assert code_of(lambda: world.coordinator.describe("t")) is E.TRANSACTIONAL_ID_NOT_FOUND
+        world.restart()
+        assert code_of(lambda: world.coordinator.describe("t")) is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert world.init().producer_epoch == 0
+
+    def test_a_tombstone_that_is_not_stored_forgets_nothing(self) -> None:
+        world = World(transactional_id_expiration_ms=7_200_000)
+        world.init()
+        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
+        world.timer.advance(2 * 3_600_000 + 1)
+        assert world.state() == "Empty"
+        world.timer.advance(3_600_000)
+        assert code_of(lambda: world.coordinator.describe("t")) is E.TRANSACTIONAL_ID_NOT_FOUND
+
+
+class TestTheLogRefuses:
+    """What is not in the log has not happened."""
+
+    @pytest.mark.parametrize(
+        ("refusal", "told"),
+        [
+            (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+            (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+            (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        ],
+    )
+    def test_a_new_id(self, world: World, refusal: ErrorCode, told: ErrorCode) -> None:
+        world.log.refusals = [refusal]
+        assert code_of(world.init) is told
+        assert world.coordinator.every() == []
+        assert world.init().producer_epoch == 0
+
+    def test_a_partition(self, world: World) -> None:
+        producer = world.init()
+        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
+        assert code_of(lambda: world.add(producer, A)) is E.NOT_COORDINATOR
+        assert world.state() == "Empty"
+        world.add(producer, A)
+
+    def test_a_commit(self, world: World) -> None:
+        producer = ongoing(world)
+        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
+        assert code_of(lambda: world.end(producer, True)) is E.NOT_COORDINATOR
+        world.settle()
+        assert world.ended_in(A) == []
+        world.end(producer, False)
+
+    def test_a_fence(self, world: World) -> None:
+        first = ongoing(world)
+        world.log.refusals = [E.KAFKA_STORAGE_ERROR]
+        assert code_of(world.init) is E.NOT_COORDINATOR
+        world.end(first, True)
+        world.settle()
+        assert world.ended_in(A) == [True]
+
+    def test_the_completion(self, world: World) -> None:
+        producer = ongoing(world)
+        renewed = world.end(producer, True)
+        world.log.refusals = [E.KAFKA_STORAGE_ERROR, E.KAFKA_STORAGE_ERROR]
+        world.timer.advance(150)
+        assert world.state() == "PrepareCommit"
+        world.timer.advance(100)
+        assert world.state() == "CompleteCommit"
+        world.add(renewed, A)
+
+
+class TestMarkers:
+    def test_of_partitions_that_cannot_be_written_come_later(self, world: World) -> None:
+        producer = ongoing(world)
+        world.partitions.refusals[B] = [E.NOT_LEADER_OR_FOLLOWER, E.KAFKA_STORAGE_ERROR]
+        world.end(producer, True)
+        world.timer.advance(150)
+        assert (world.ended_in(A), world.ended_in(B)) == ([True], [])
+        assert world.state() == "PrepareCommit"
+        world.timer.advance(100)
+        assert (world.ended_in(A), world.ended_in(B)) == ([True], [True])
+
+    def test_of_partitions_that_are_no_more_are_not_needed(self, world: World) -> None:
+        producer = ongoing(world)
+        world.partitions.deleted = {A, B}
+        world.end(producer, True)
+        world.settle()
+        assert world.state() == "CompleteCommit"
+
+    def test_are_written_after_a_restart_that_came_before_them(self, world: World) -> None:
+        producer = ongoing(world)
+        renewed = world.end(producer, True)
+        world.restart()
+        assert code_of(lambda: world.add(renewed, A)) is E.CONCURRENT_TRANSACTIONS
+        world.settle()
+        assert world.ended_in(A) == world.ended_in(B) == [True]
+        assert world.end(producer, True) == renewed
+
+    def test_may_be_delayed(self, world: World) -> None:
+        producer = ongoing(world)
+        world.coordinator.markers.delay_ms = 500
+        world.end(producer, True)
+        world.timer.advance(499)
+        assert code_of(lambda: world.end(producer, True)) is E.CONCURRENT_TRANSACTIONS
+        world.timer.advance(1)
+        assert world.state() == "CompleteCommit"
+
+    def test_are_given_up_where_somebody_has_a_higher_epoch(self, world: World) -> None:
+        producer = ongoing(world)
+        world.partitions.refusals[A] = [E.INVALID_PRODUCER_EPOCH]
+        world.end(producer, True)
+        world.timer.advance(60_000)
+        assert world.state() == "PrepareCommit"
+        assert world.ended_in(A) == []
+
+
+class TestTransactionVersion0:
+    def test_records_have_the_version_without_tags(self) -> None:
+        world = World(transaction_version=0)
+        ongoing(world, client_version=0)
+        assert {record.value[:2] for record in world.log.records if record.value} == {b"\0\0"}
+
+    def test_a_client_of_version_2_waits_for_ever(self) -> None:
+        world = World(transaction_version=0)
+        producer = world.init()
+        assert code_of(lambda: world.add(producer, A)) is E.UNSUPPORTED_VERSION
+        assert code_of(lambda: world.add(producer, A)) is E.CONCURRENT_TRANSACTIONS
+        assert code_of(world.init) is E.CONCURRENT_TRANSACTIONS
+
+
+def test_nothing_is_answered_before_the_log_is_read(world: World) -> None:
+    fresh = world.unloaded()
+    for ask in (lambda: fresh.init_producer_id("t", 1000), lambda: fresh.describe("t"), fresh.every):
+        assert code_of(ask) is E.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_records_that_cannot_be_read_are_left_out(world: World) -> None:
+    producer = ongoing(world)
+    world.log.append(0, [(b"\0\7??", b"x"), (b"", None), (world.log.records[0].key, b"\0\1\0")])
+    world.restart()
+    assert world.coordinator.describe("t").producer == producer
+
+
+def test_a_state_that_is_never_stored_is_not_believed(world: World) -> None:
+    with pytest.raises(ApiException):
+        world.remember(TransactionMetadata("t", 1, 1000, producer_epoch=0, state=TransactionState.DEAD))
+        world.coordinator.describe("t")

@@ -1,0 +1,144 @@
+"""A transaction coordinator over a log in memory and partitions that only know producers, for histories in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedRecord, partition_for
+from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
+from spark_kafka_sink.broker.transaction.transaction_log import key_of, value_of
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.broker.virtual_timer import VirtualTimer
+
+A = TopicPartition("a", 0)
+B = TopicPartition("b", 1)
+
+
+class MemoryCoordinatorLog:
+    """`refusals`: codes that the next appends are refused with."""
+
+    topic = "__transaction_state"
+
+    def __init__(self, partitions: int = 4) -> None:
+        self.records: list[ReplayedRecord] = []
+        self.refusals: list[ErrorCode] = []
+        self._partitions = partitions
+
+    def partition_for(self, key: str) -> int:
+        return partition_for(key, self._partitions)
+
+    def append(self, partition: int, records: Sequence[KeyValue], *, producer_id: int = -1, producer_epoch: int = -1) -> int:
+        if self.refusals:
+            raise ApiException(self.refusals.pop(0))
+        first = len(self.records)
+        for offset, (key, value) in enumerate(records, first):
+            self.records.append(ReplayedRecord(partition, offset, 0, key, value, producer_id, producer_epoch))
+        return first
+
+    def replay(self) -> Iterator[Replayed]:
+        yield from list(self.records)
+
+
+@dataclass
+class Partitions:
+    """What markers were written where; `refusals` as those of the log, for one partition each."""
+
+    markers: dict[TopicPartition, list[EndTransactionMarker]] = field(default_factory=dict)
+    refusals: dict[TopicPartition, list[ErrorCode]] = field(default_factory=dict)
+    deleted: set[TopicPartition] = field(default_factory=set)
+    on_marker: Callable[[TopicPartition, EndTransactionMarker], None] = lambda partition, marker: None
+
+    def write(self, marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
+        for partition in (TopicPartition(*each) for each in partitions):
+            if self.refusals.get(partition):
+                raise ApiException(self.refusals[partition].pop(0))
+            self.markers.setdefault(partition, []).append(marker)
+            self.on_marker(partition, marker)
+
+    def exist(self, topic: str, index: int) -> bool:
+        return TopicPartition(topic, index) not in self.deleted
+
+
+class _Executor:
+    """Work of a coordinator that was killed is not done."""
+
+    def __init__(self, timer: VirtualTimer) -> None:
+        self._timer = timer
+        self.is_killed = False
+
+    def submit(self, run: Callable[[], None]) -> None:
+        self._timer.after(0, lambda: None if self.is_killed else run())
+
+
+class World:
+    """`settle()` lets the markers be written; until then the coordinator has only decided."""
+
+    def __init__(self, transaction_version: int = 2, **settings: int) -> None:
+        self.timer = VirtualTimer()
+        self.log = MemoryCoordinatorLog()
+        self.partitions = Partitions()
+        self.config = BrokerConfig(transaction_version=transaction_version, **settings)  # type: ignore[arg-type]
+        self._producer_ids = iter(range(1000, 10**9))
+        self.start()
+
+    def start(self) -> None:
+        self.executor = _Executor(self.timer)
+        self.coordinator = self.unloaded()
+        self.coordinator.load()
+
+    def unloaded(self) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            self.log,
+            self.timer,
+            self.config,
+            self.timer.wall_ms,
+            lambda: next(self._producer_ids),
+            self.partitions.write,
+            self.partitions.exist,
+            executor=self.executor,
+        )
+
+    def restart(self) -> None:
+        """As after SIGKILL: what is in the log is known, and nothing else."""
+        self.executor.is_killed = True
+        self.coordinator.stop()
+        self.start()
+
+    def settle(self) -> None:
+        self.timer.advance(0)
+
+    def remember(self, metadata: TransactionMetadata) -> None:
+        """As if the coordinator had got there long ago."""
+        partition = self.log.partition_for(metadata.transactional_id)
+        record = (key_of(metadata.transactional_id), value_of(metadata, self.config.transaction_version))
+        self.log.append(partition, [record])
+        self.restart()
+
+    def init(self, expected: ProducerIdAndEpoch | None = None, timeout_ms: int = 60_000) -> ProducerIdAndEpoch:
+        return self.coordinator.init_producer_id("t", timeout_ms, expected)
+
+    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, client_version: int = 2) -> None:
+        self.coordinator.add_partitions("t", producer, partitions, client_version=client_version)
+
+    def end(self, producer: ProducerIdAndEpoch, committed: bool, client_version: int = 2) -> ProducerIdAndEpoch:
+        return self.coordinator.end_transaction("t", producer, committed, client_version=client_version)
+
+    def state(self) -> str:
+        return self.coordinator.describe("t").state.state_name
+
+    def ended_in(self, partition: TopicPartition) -> list[bool]:
+        return [marker.committed for marker in self.partitions.markers.get(partition, [])]
+
+
+def code_of(run: Callable[[], object]) -> ErrorCode:
+    """What a client would be told."""
+    try:
+        run()
+    except ApiException as error:
+        return error.code
+    return ErrorCode.NONE
