@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from crc32c import crc32c
 
 from spark_kafka_sink.broker.api_exception import ApiException
@@ -15,6 +16,7 @@ from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
+from spark_kafka_sink.records.rewriting import encode_again, written_records
 
 # lz4 makes at most 255 bytes of one, so this is what a batch of half a megabyte can be at the very most. Kafka reads such data
 # as a stream and sets no bound; here each handler thread may hold this much.
@@ -47,8 +49,16 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
     codec = Codec(header.codec_id)
     payload = batch[HEADER_SIZE:]
     plain = _plain(codec, payload)
-    max_timestamp = check_records(plain, header, config, now_ms, topic_partition)
-    return _stored(header, batch, plain, max_timestamp, config, now_ms)
+    checked = check_records(plain, header, config, now_ms, topic_partition)
+    stamped = _stamped(header, checked.max_timestamp, config, now_ms)
+    if not checked.in_order:
+        plain = _in_order(plain, stamped)
+        return _compressed(stamped, plain, codec if config.compression_type is None else config.compression_type, config)
+    if config.compression_type not in (None, codec) and not header.is_control:
+        return _compressed(stamped, plain, Codec(config.compression_type), config)
+    if stamped == header:
+        return ValidBatch(header, (batch[UNCHECKED.size :],))
+    return _sealed(stamped, payload)
 
 
 def _only_batch(view: memoryview) -> memoryview:
@@ -124,9 +134,9 @@ def _check_client_batch(header: BatchHeader, where: str) -> None:
         )
 
 
-def _plain(codec: Codec, payload: memoryview) -> Buffer:
+def _plain(codec: Codec, payload: memoryview) -> bytes:
     if codec is Codec.NONE:
-        return payload
+        return bytes(payload)
     try:
         return decompress(codec, payload, MAX_DECOMPRESSED)
     except ProtocolError as error:
@@ -134,20 +144,26 @@ def _plain(codec: Codec, payload: memoryview) -> Buffer:
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to decompress record stream: {error}") from error
 
 
-def _stored(
-    header: BatchHeader, batch: memoryview, plain: Buffer, max_timestamp: int, config: LogConfig, now_ms: int
-) -> ValidBatch:
-    """With the topic's codec and the broker's time, where it wants these."""
-    codec = config.compression_type
-    stamped = header._replace(max_timestamp=max_timestamp, attributes=header.attributes & ~LOG_APPEND_TIME)
+def _stamped(header: BatchHeader, max_timestamp: int, config: LogConfig, now_ms: int) -> BatchHeader:
+    """With the broker's time, where the topic wants that, and the largest of the records' own where not."""
     if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        stamped = stamped._replace(max_timestamp=now_ms, attributes=stamped.attributes | LOG_APPEND_TIME)
-    if codec is None or codec == header.codec_id or header.is_control:
-        if stamped == header:
-            return ValidBatch(header, (batch[UNCHECKED.size :],))
-        return _sealed(stamped, batch[HEADER_SIZE:])
+        return header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME)
+    return header._replace(max_timestamp=max_timestamp, attributes=header.attributes & ~LOG_APPEND_TIME)
+
+
+def _in_order(plain: bytes, header: BatchHeader) -> bytes:
+    """The records with the offset deltas 0, 1, 2 ..., which Kafka's buildRecordsAndAssignOffsets gives them. No client that is
+    known writes others, so it may take its time."""
+    records = written_records(plain, header.record_count)
+    rows = np.arange(header.record_count)
+    return bytes(encode_again(records, rows, rows.astype(np.int32), records.timestamp_deltas).data)
+
+
+def _compressed(header: BatchHeader, plain: bytes, codec: Codec, config: LogConfig) -> ValidBatch:
+    """Written anew with the topic's codec."""
     payload = compress(codec, _level(codec, config), [plain])
-    sized = stamped._replace(attributes=stamped.attributes & ~CODEC_MASK | codec, size=HEADER_SIZE + len(payload))
+    attributes = header.attributes & ~CODEC_MASK | codec
+    sized = header._replace(attributes=attributes, size=HEADER_SIZE + len(payload))
     _check_size(sized.size, config, "the topic once compressed")
     return _sealed(sized, payload)
 

@@ -1,0 +1,222 @@
+"""The records of a batch looked at as columns of numbers: where each lies, its deltas and lengths, every field checked to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.records.record_reader import read_varint
+
+Positions = NDArray[np.int64]
+
+# At a time, so that what anybody's data makes of itself here stays under some 10 MB.
+_CHUNK = 64 * 1024
+# Records of one size are found by stride, 5 ns each; where the next eight are not of one size, so many are walked one by one,
+# 95 ns each, before it is tried again.
+_PROBE = 8
+_WALK = 256
+# Columns cost some 120 us a call, a record by itself 3 us.
+_FEW_RECORDS = 32
+# Headers are looked at column by column, as many as a record may well have. One with more is read by itself.
+_FEW_HEADERS = 16
+_INT, _LONG = 32, 64
+_ATTRIBUTES = 1  # byte
+
+
+@dataclass(frozen=True, slots=True)
+class WalkedRecords:
+    """Some records in their order, the first of them number `first` of the batch. Arrays of int64, a number a record.
+
+    timestamp_deltas: ms, from the batch's base timestamp. key_lengths: bytes, negative for null.
+    """
+
+    first: int
+    timestamp_deltas: NDArray[np.int64]
+    offset_deltas: NDArray[np.int64]
+    key_lengths: NDArray[np.int64]
+
+
+def walk_records(data: bytes, count: int) -> Iterator[WalkedRecords]:
+    """The `count` records that `data` (not compressed) consists of. Raises `ProtocolError` where their structure is not sound,
+    as `record_reader` does, save that a header's key may be any bytes.
+
+    5,000 rows of 100 bytes: 0.3 ms, or 0.8 ms when their sizes differ; read one by one they take 10 ms.
+    """
+    if count <= _FEW_RECORDS:
+        yield _one_by_one(data, count)
+        return
+    view = np.frombuffer(data, np.uint8)
+    position = 0
+    for first in range(0, count, _CHUNK):
+        bounds = _bounds(data, view, position, min(_CHUNK, count - first))
+        yield _fields(data, view, bounds, first)
+        position = int(bounds[-1])
+    _check_end(data, position, count)
+
+
+def _check_end(data: bytes, position: int, count: int) -> None:
+    if position != len(data):
+        raise ProtocolError(f"a batch of {len(data)} bytes has {count} records that end at byte {position}")
+
+
+def _one_by_one(data: bytes, count: int) -> WalkedRecords:
+    position = 0
+    found = []
+    for _ in range(count):
+        position, *fields = _one(data, position)
+        found.append(fields)
+    _check_end(data, position, count)
+    columns = np.array(found, np.int64).reshape(count, 3)
+    return WalkedRecords(0, columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
+    """Where the record at `start` ends, its deltas and its key's length."""
+    try:
+        size, body = read_varint(data, start, _INT)
+        timestamp_delta, position = read_varint(data, body + _ATTRIBUTES, _LONG)
+        offset_delta, position = read_varint(data, position, _INT)
+        key, position = read_varint(data, position, _INT)
+        value, position = read_varint(data, position + max(key, 0), _INT)
+        headers, position = read_varint(data, position + max(value, 0), _INT)
+        if headers < 0:
+            raise ProtocolError(f"a record says it has {headers} headers")
+        for _ in range(headers):
+            position = _header_end(data, position)
+    except IndexError:
+        raise ProtocolError("a record ends in the middle of a number") from None
+    if position != body + size:
+        raise ProtocolError(f"a record says it is {size} bytes long, its fields are {position - body}")
+    return position, timestamp_delta, offset_delta, key
+
+
+def _header_end(data: bytes, position: int) -> int:
+    key, position = read_varint(data, position, _INT)
+    if key < 0:
+        raise ProtocolError("a header has a null key")
+    value, position = read_varint(data, position + key, _INT)
+    return position + max(value, 0)
+
+
+def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
+    """Where each of `count` records begins, and the last one's end."""
+    bounds = np.empty(count + 1, np.int64)
+    bounds[0] = position
+    known = 0
+    try:
+        while known < count:
+            run = _run(data, view, position, count - known)
+            ends = run if len(run) >= _PROBE else _walk(data, position, min(_WALK, count - known))
+            bounds[known + 1 : known + 1 + len(ends)] = ends
+            known += len(ends)
+            position = int(ends[-1])
+    except IndexError:
+        raise ProtocolError(f"a batch ends before its {count} records do") from None
+    return bounds
+
+
+def _run(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
+    """The ends of the records from here on that say they are of one size: all of them if they are eight or more."""
+    size, body = read_varint(data, position, _INT)
+    stride, width = body - position + size, body - position
+    if size < 0:
+        raise ProtocolError(f"a record says it is {size} bytes long")
+    count = min(count, (len(data) - position) // stride)
+    alike = 0
+    for rows in (min(count, _PROBE), count):
+        sizes = view[position : position + rows * stride].reshape(rows, stride)[:, :width]
+        same = (sizes == sizes[:1]).all(axis=1)
+        alike = rows if same.all() else int(same.argmin())
+        if alike < _PROBE:
+            break
+    return position + stride * np.arange(1, alike + 1, dtype=np.int64)
+
+
+def _walk(data: bytes, position: int, count: int) -> list[int]:
+    """The ends of the next records: where one ends only itself says."""
+    ends = []
+    for _ in range(count):
+        code = data[position]
+        if code < 0x80:
+            position += 1 + (code >> 1)
+        elif (second := data[position + 1]) < 0x80:
+            code = code & 0x7F | second << 7
+            position += 2 + (code >> 1)
+        else:
+            size, position = read_varint(data, position, _INT)
+            code = size >> _INT & 1  # the sign
+            position += size
+        if code & 1:
+            raise ProtocolError("a record says that its size is negative")
+        ends.append(position)
+    return ends
+
+
+def _fields(data: bytes, view: NDArray[np.uint8], bounds: Positions, first: int) -> WalkedRecords:
+    _, position = _varints(view, bounds[:-1], _INT)
+    timestamp_deltas, position = _varints(view, position + _ATTRIBUTES, _LONG)
+    offset_deltas, position = _varints(view, position, _INT)
+    key_lengths, position = _varints(view, position, _INT)
+    position += np.maximum(key_lengths, 0)
+    position = _skip_field(view, position)
+    counts, position = _varints(view, position, _INT)
+    if counts.any():
+        _skip_headers(data, view, bounds, counts, position)
+    wrong = position != bounds[1:]
+    if wrong.any():
+        raise ProtocolError(
+            f"{np.count_nonzero(wrong)} records are not of the size that they say, the first is number "
+            f"{first + int(wrong.argmax())}"
+        )
+    return WalkedRecords(first, timestamp_deltas, offset_deltas, key_lengths)
+
+
+def _skip_field(view: NDArray[np.uint8], position: Positions) -> Positions:
+    lengths, position = _varints(view, position, _INT)
+    position += np.maximum(lengths, 0)
+    return position
+
+
+def _skip_headers(
+    data: bytes, view: NDArray[np.uint8], bounds: Positions, counts: NDArray[np.int64], position: Positions
+) -> None:
+    """Moves `position` of those that have headers behind them."""
+    if int(counts.min()) < 0:
+        raise ProtocolError(f"a record says it has {int(counts.min())} headers")
+    for row in np.flatnonzero(counts > _FEW_HEADERS).tolist():
+        position[row] = _one(data, int(bounds[row]))[0]
+    few = np.where(counts > _FEW_HEADERS, 0, counts)
+    for done in range(int(few.max())):
+        rows = np.flatnonzero(few > done)
+        lengths, at = _varints(view, position[rows], _INT)
+        if int(lengths.min()) < 0:
+            raise ProtocolError("a header has a null key")
+        position[rows] = _skip_field(view, at + lengths)
+
+
+def _varints(view: NDArray[np.uint8], position: Positions, bits: int) -> tuple[NDArray[np.int64], Positions]:
+    """The zigzag numbers at these positions, and the positions behind them."""
+    byte = _bytes(view, position)
+    code = (byte & 0x7F).astype(np.uint64)
+    position = position + 1
+    rows, shift = np.flatnonzero(byte > 0x7F), 7
+    while len(rows):
+        byte = _bytes(view, position[rows])
+        code[rows] |= (byte & 0x7F).astype(np.uint64) << shift
+        position[rows] += 1
+        rows, shift = rows[byte > 0x7F], shift + 7
+        if len(rows) and shift > bits:
+            raise ProtocolError(f"a number in a record has more than {bits} bits")
+    if bits < _LONG and shift > bits and int(code.max()) >> bits:
+        raise ProtocolError(f"a number in a record has more than {bits} bits")
+    return (code >> 1).view(np.int64) ^ -(code & 1).view(np.int64), position
+
+
+def _bytes(view: NDArray[np.uint8], position: Positions) -> NDArray[np.uint8]:
+    if int(position.max()) >= len(view):
+        raise ProtocolError("a record ends in the middle of a number")
+    return view[position]
