@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.purgatory import DelayedOperationPurgatory
+from spark_kafka_sink.broker.replica_manager import ReplicaManager
 from spark_kafka_sink.broker.timer import Timer
+from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
-    """`node_id` is this broker's own; the others are shared by all brokers of the process.
+    """`node_id` and `replica_manager` are this broker's own; the others are shared by all brokers of the process.
 
     `wall_ms`: the time for timestamps, in ms since 1970.
     """
@@ -20,5 +24,9 @@ class BrokerServices:
     node_id: int
     config: BrokerConfig
     cluster: Cluster
+    replica_manager: ReplicaManager
+    transaction_coordinator: TransactionCoordinator
+    add_partitions_to_txn_manager: AddPartitionsToTxnManager
+    fetch_purgatory: DelayedOperationPurgatory
     timer: Timer
     wall_ms: Callable[[], int]

@@ -10,7 +10,12 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.api_version_manager import ApiVersionManager
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.api_versions import api_versions_handler
+from spark_kafka_sink.broker.handlers.fetch import handle_fetch
+from spark_kafka_sink.broker.handlers.find_coordinator import handle_find_coordinator
 from spark_kafka_sink.broker.handlers.handler import Handler
+from spark_kafka_sink.broker.handlers.list_offsets import handle_list_offsets
+from spark_kafka_sink.broker.handlers.metadata import handle_metadata
+from spark_kafka_sink.broker.handlers.produce import handle_produce
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -18,7 +23,13 @@ from spark_kafka_sink.protocol.fields import Message
 
 logger = logging.getLogger(__name__)
 
-HANDLERS: Final[Mapping[ApiKey, Handler]] = {}
+HANDLERS: Final[Mapping[ApiKey, Handler]] = {
+    ApiKey.PRODUCE: handle_produce,
+    ApiKey.FETCH: handle_fetch,
+    ApiKey.LIST_OFFSETS: handle_list_offsets,
+    ApiKey.METADATA: handle_metadata,
+    ApiKey.FIND_COORDINATOR: handle_find_coordinator,
+}
 """The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
 
 BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})

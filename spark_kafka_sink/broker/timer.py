@@ -52,6 +52,14 @@ class Timer(Protocol):
         ...
 
 
+class RunnableTimer(Timer, Protocol):
+    """One that its owner starts and stops."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class SystemTimer:
     """A thread and a heap of tasks, as Kafka's SystemTimer is a thread and a wheel of them.
 

@@ -1,4 +1,4 @@
-"""A batch of a few records, written one after another in plain Python: for what a broker writes itself. Producers use encoder.py."""
+"""A batch of a few records in plain Python, for what a broker writes itself; encoder.py is for producers."""
 
 from __future__ import annotations
 

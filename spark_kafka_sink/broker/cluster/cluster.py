@@ -172,15 +172,21 @@ class Cluster:
 
     # Brokers and leaders
 
-    def broker_up(self, broker: BrokerState) -> None:
-        """It was started, or came back: partitions without a leader have one again."""
+    def brokers_up(self, *brokers: BrokerState) -> None:
+        """They were started, or came back: partitions without a leader have one again. Those of a whole cluster come at once, or
+        the first would lead everything."""
         with self._lock:
-            self._become(elected_everywhere(self.image.with_broker(replace(broker, is_up=True))))
+            image = self.image
+            for broker in brokers:
+                image = image.with_broker(replace(broker, is_up=True))
+            self._become(elected_everywhere(image))
 
     def broker_down(self, node_id: int) -> None:
         """What it led goes to replicas that are up."""
         with self._lock:
-            self._become(elected_everywhere(self.image.with_broker(replace(self.image.brokers[node_id], is_up=False))))
+            known = self.image.brokers.get(node_id)
+            if known is not None:  # else it ended before it was up
+                self._become(elected_everywhere(self.image.with_broker(replace(known, is_up=False))))
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
         """To a broker that runs; it becomes a replica if it was none."""

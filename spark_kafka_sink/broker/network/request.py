@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from spark_kafka_sink.broker.error_responses import error_response
 from spark_kafka_sink.broker.network.listener import Listener
@@ -60,7 +60,7 @@ class Request:
         size: int = 0,
     ) -> None:
         self.header = header
-        self.body = body
+        self.body: Any = body  # a handler knows the class by its API
         self.api = api
         self.version = version
         self.session = session

@@ -9,12 +9,12 @@ from typing import Any, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.handlers.handler import Handler
 from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
 from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.socket_server import SocketServer
+from spark_kafka_sink.broker.shared_services import SharedServices
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.network.client import TIMEOUT_S, Client
 from tests.broker.virtual_timer import VirtualTimer
@@ -23,7 +23,7 @@ from tests.broker.virtual_timer import VirtualTimer
 def services(**config: Any) -> BrokerServices:
     """With a real cluster and a timer that stands still. Handlers of these tests ask for nothing else."""
     settings = BrokerConfig(**config)
-    return BrokerServices(node_id=0, config=settings, cluster=Cluster(settings), timer=VirtualTimer(), wall_ms=lambda: 0)
+    return SharedServices(settings, VirtualTimer()).of_broker(0)
 
 
 class Server:

@@ -1,0 +1,70 @@
+"""One broker: its sockets and handler threads, over what all brokers of the process share (Kafka's BrokerServer)."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
+from spark_kafka_sink.broker.kafka_apis import KafkaApis
+from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
+from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
+from spark_kafka_sink.broker.network.socket_server import NetworkSnapshot, SocketServer
+from spark_kafka_sink.broker.shared_services import SharedServices
+
+
+class BrokerServer:
+    """From `bind` and `serve` to `stop`, and again. One thread calls these; the port stays the same from the first time on."""
+
+    def __init__(
+        self,
+        node_id: int,
+        shared: SharedServices,
+        config: BrokerConfig,
+        *,
+        port: int = 0,
+        advertised: tuple[str, int] | None = None,
+    ) -> None:
+        """`advertised`: where clients are told to find it, such as a proxy; None: where it listens."""
+        self.node_id = node_id
+        self._shared = shared
+        self._config = config
+        self._advertised = advertised
+        self._running: tuple[SocketServer, KafkaRequestHandlerPool] | None = None
+        self.port = port
+        self.apis = KafkaApis(shared.of_broker(node_id))
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    def bind(self) -> BrokerState:
+        """Take the port; nobody is served yet. Raises OSError where it is taken."""
+        sockets = SocketServer(self._config, served=self.apis.served, listeners=[self._listener()], node_id=self.node_id)
+        self.port = sockets.bound_port()
+        handlers = KafkaRequestHandlerPool(self.node_id, sockets.request_channel, self.apis.handle, self._config.num_io_threads)
+        self._running = sockets, handlers
+        return BrokerState(self.node_id, self._advertised or (self._config.host, self.port))
+
+    def serve(self) -> None:
+        """After `bind`, and after the cluster knows of it: the first who asks it for metadata must find it there."""
+        assert self._running is not None
+        sockets, handlers = self._running
+        handlers.start()
+        sockets.start()
+
+    def _listener(self) -> Listener:
+        protocol = SecurityProtocol.SASL_PLAINTEXT if self._config.sasl_users else SecurityProtocol.PLAINTEXT
+        return Listener(protocol.value, self._config.host, self.port, protocol)
+
+    def stop(self) -> None:
+        """Its connections end; what it led goes to the others. What is being served is finished first, for 10 s at most."""
+        if self._running is None:
+            return
+        sockets, handlers = self._running
+        self._running = None
+        self._shared.cluster.broker_down(self.node_id)
+        sockets.stop()
+        handlers.stop()
+
+    def snapshot(self) -> NetworkSnapshot | None:
+        """What its sockets and queues do now; None where it is stopped."""
+        return None if self._running is None else self._running[0].snapshot()

@@ -1,0 +1,146 @@
+"""A Kafka in this process, for development and tests: `with EmbeddedBroker() as broker: ...broker.bootstrap_servers`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_server import BrokerServer
+from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER
+from spark_kafka_sink.broker.shared_services import SharedServices
+from spark_kafka_sink.errors import UsageError
+
+_DEFAULTS = BrokerConfig()
+
+
+class EmbeddedBroker:
+    """One broker or several (ids count from 1) that clients cannot tell from Kafka. Not for production: nothing is replicated.
+
+    Starts in `start()` or `with`, ends in `stop()`. The thread that made it calls its methods; they are not to be called by
+    several at once. Topics, offsets and transactions live as long as `config.data_dir` does, or in memory until `stop()`.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        port: int = 0,
+        config: BrokerConfig = _DEFAULTS,
+        advertised: Mapping[int, tuple[str, int]] | None = None,
+    ) -> None:
+        """port: that of the first broker, the others have the next ones; 0: any that are free.
+        advertised: broker id -> (host, port) that clients are told instead of its own address: a proxy's.
+        """
+        if brokers < 1:
+            raise UsageError(f"a cluster of {brokers} brokers: there must be one at least", brokers=brokers)
+        self._config = config
+        self._shared: SharedServices | None = None
+        self._servers: dict[int, BrokerServer] = {}
+        self._ports = {node: port and port + node - 1 for node in range(1, brokers + 1)}
+        self._advertised = dict(advertised or {})
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns when clients can connect. Raises OSError for a port that is taken, UsageError for a folder that is in use."""
+        if self._shared is not None:
+            return
+        self._shared = SharedServices(self._config)
+        try:
+            self._start(self._shared)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, shared: SharedServices) -> None:
+        self._servers = {
+            node: BrokerServer(node, shared, self._config, port=port, advertised=self._advertised.get(node))
+            for node, port in self._ports.items()
+        }
+        shared.start()
+        self._serve(shared, *self._servers.values())
+
+    def _serve(self, shared: SharedServices, *servers: BrokerServer) -> None:
+        shared.cluster.brokers_up(*(server.bind() for server in servers))
+        for server in servers:
+            server.serve()
+            self._ports[server.node_id] = server.port
+
+    def stop(self) -> None:
+        """Everything ends, in order; what is to be kept is on the disk. May be called again."""
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        for server in self._servers.values():
+            server.stop()
+        shared.stop()
+
+    # Where it is
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(self._address(node) for node in self._servers)
+
+    def _address(self, node: int) -> str:
+        host, port = self._advertised.get(node) or (self._config.host, self._ports[node])
+        return f"{host}:{port}"
+
+    def address(self, broker_id: int) -> str:
+        """host:port where the broker itself listens, whatever it advertises."""
+        return f"{self._config.host}:{self._ports[broker_id]}"
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return list(self._ports)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Topics, leaders and configs. Raises UsageError where it is not started."""
+        return self._started().cluster
+
+    def server(self, broker_id: int) -> BrokerServer:
+        self._started()
+        return self._servers[broker_id]
+
+    def _started(self) -> SharedServices:
+        if self._shared is None:
+            raise UsageError("the broker is not started: call start(), or use it in a `with`")
+        return self._shared
+
+    # Topics
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replication_factor: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Its name. Raises ApiException as a client is told."""
+        return self.cluster.create_topic(name, partitions, replication_factor, configs=configs).name
+
+    # What happens to brokers
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads it now; -1 where none does."""
+        state = self.cluster.image.partition(topic, partition)
+        return NO_LEADER if state is None else state.leader
+
+    def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
+        """To a broker that runs; the old one answers NOT_LEADER_OR_FOLLOWER from now on."""
+        self.cluster.move_leader(topic, partition, broker_id)
+
+    def kill(self, broker_id: int) -> None:
+        """Its connections break and nobody answers at its address; what it led goes to replicas on others, if there are any."""
+        self._started()
+        self._servers[broker_id].stop()
+
+    def restart(self, broker_id: int) -> None:
+        """A killed broker comes back at its address."""
+        shared, server = self._started(), self._servers[broker_id]
+        server.stop()
+        self._serve(shared, server)

@@ -1,0 +1,66 @@
+"""ListOffsets: where a partition begins and ends, and the first record of a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.log.log_types import IsolationLevel, TimestampAndOffset
+from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+# The version that has each of them (ListOffsetsRequest.Builder); who asks earlier is refused as for an unknown time.
+_FIRST_VERSIONS: Final[Mapping[int, int]] = {
+    ListOffsetsTimestamp.MAX_TIMESTAMP: 7,
+    ListOffsetsTimestamp.EARLIEST_LOCAL: 8,
+    ListOffsetsTimestamp.LATEST_TIERED: 9,
+}
+_UNKNOWN = TimestampAndOffset(-1, -1, -1)
+
+
+def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffsetsResponse:
+    body: ListOffsetsRequest = request.body
+    isolation = IsolationLevel(body.isolation_level)
+    counts = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
+
+    def answered(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            if counts[topic, partition.partition_index] > 1:
+                raise ApiException(ErrorCode.INVALID_REQUEST)
+            found = _found(services, request, topic, partition, isolation)
+        except ApiException as error:
+            return ListOffsetsPartitionResponse(partition.partition_index, error.code)
+        return ListOffsetsPartitionResponse(partition.partition_index, ErrorCode.NONE, *found)
+
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(topic.name, tuple(answered(topic.name, partition) for partition in topic.partitions))
+            for topic in body.topics
+        )
+    )
+
+
+def _found(
+    services: BrokerServices, request: Request, topic: str, partition: ListOffsetsPartition, isolation: IsolationLevel
+) -> TimestampAndOffset:
+    log = services.replica_manager.led(topic, partition.partition_index, partition.current_leader_epoch).log
+    timestamp = partition.timestamp
+    if request.version < _FIRST_VERSIONS.get(timestamp, 0) or timestamp < min(ListOffsetsTimestamp):
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
+    found = log.fetch_offset_by_timestamp(timestamp) or _UNKNOWN
+    end = log.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else log.high_watermark
+    if timestamp == ListOffsetsTimestamp.LATEST:
+        return found._replace(offset=end)
+    # A consumer is told of no record that it could not fetch yet (`Partition.fetchOffsetForTimestamp`).
+    return found if timestamp < 0 or found.offset < end else _UNKNOWN

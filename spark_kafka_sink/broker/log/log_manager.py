@@ -1,0 +1,129 @@
+"""The logs of all partitions: opened with their topics, kept as configured, deleted with them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.cluster.log_configs import log_config
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
+from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.broker.timer import Timer
+
+logger = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+
+
+class LogManager:
+    """Kafka's LogManager, over one folder or none.
+
+    The cluster's changes come one at a time, under its lock; `_logs` is replaced whole, so that it is read without a lock.
+    Retention runs on a thread of its own (`_retention`), because it waits for the disk.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        timer: Timer,
+        *,
+        wall_ms: Callable[[], int],
+        on_advance: Callable[[str, int], None],
+    ) -> None:
+        """`on_advance`: told, without a lock held, when a partition has more to read or another leader."""
+        self._config: BrokerConfig = cluster.config
+        self._cluster = cluster
+        self._timer = timer
+        self._wall_ms = wall_ms
+        self._on_advance = on_advance
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._stopped = threading.Event()
+        self._retention = threading.Thread(target=self._enforce_retention, name="log-retention", daemon=True)
+
+    def start(self) -> None:
+        self._logs = {key: self._opened(topic, key[1]) for topic, key in _keys(self._cluster.image)}
+        self._cluster.on_change(self._changed)
+        self._retention.start()
+
+    def stop(self) -> None:
+        """Everything is on the disk afterwards, with a mark that nothing needs recovery."""
+        self._stopped.set()
+        if self._retention.is_alive():
+            self._retention.join(10.0)
+        logs, self._logs = self._logs, {}
+        for log in logs.values():
+            log.close()
+
+    def get(self, topic: str, index: int) -> UnifiedLog | None:
+        return self._logs.get((topic, index))
+
+    def logs(self) -> list[UnifiedLog]:
+        return list(self._logs.values())
+
+    def _opened(self, topic: TopicState, index: int) -> UnifiedLog:
+        return UnifiedLog.open(
+            self._folder(topic.name, index),
+            topic.name,
+            index,
+            topic.topic_id,
+            log_config(self._config, self._cluster.image, topic),
+            wall_ms=self._wall_ms,
+            on_advance=lambda: self._on_advance(topic.name, index),
+            producer_expiration_ms=self._config.producer_id_expiration_ms,
+            verify_transactions=True,
+        )
+
+    def _folder(self, topic: str, index: int) -> Path | None:
+        data_dir = self._config.data_dir
+        return None if data_dir is None else data_dir / f"{topic}-{index}"
+
+    def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
+        logs = dict(self._logs)
+        wanted = {key: topic for topic, key in _keys(after)}
+        for key in [key for key in logs if key not in wanted or _id(before, key[0]) != _id(after, key[0])]:
+            logs.pop(key).delete()
+        for key, topic in wanted.items():
+            if key not in logs:
+                logs[key] = self._opened(topic, key[1])
+        self._logs = logs
+        if before.configs != after.configs or _configs(before) != _configs(after):
+            for key, topic in wanted.items():
+                logs[key].update_config(log_config(self._config, after, topic))
+        # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
+        for moved in _moved(before, after):
+            self._timer.after(0, partial(self._on_advance, *moved))
+
+    def _enforce_retention(self) -> None:
+        while not self._stopped.wait(self._config.log_retention_check_interval_ms / 1000):
+            for log in self.logs():
+                try:
+                    log.enforce_retention(self._wall_ms())
+                except Exception:  # one log's trouble must not keep the others from being cut
+                    logger.exception("Retention of %s failed", log)
+
+
+def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
+    return [(topic, (topic.name, partition.index)) for topic, partition in image.partitions()]
+
+
+def _id(image: MetadataImage, name: str) -> object:
+    topic = image.topics.get(name)
+    return None if topic is None else topic.topic_id
+
+
+def _configs(image: MetadataImage) -> dict[str, object]:
+    return {name: topic.configs for name, topic in image.topics.items()}
+
+
+def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
+    """Partitions that are gone or have another leader: who waits for them must look for it."""
+    return [
+        (topic.name, partition.index)
+        for topic, partition in before.partitions()
+        if (now := after.partition(topic.name, partition.index)) is None or now.leader_epoch != partition.leader_epoch
+    ]

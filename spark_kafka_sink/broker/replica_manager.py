@@ -1,0 +1,76 @@
+"""Partitions as one broker serves them: who leads is checked, then the log is read or written (Kafka's ReplicaManager)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.cluster.log_configs import min_insync_replicas
+from spark_kafka_sink.broker.cluster.metadata_image import PartitionState
+from spark_kafka_sink.broker.log.log_manager import LogManager
+from spark_kafka_sink.broker.log.log_types import AppendOrigin, FetchDataInfo, IsolationLevel, LogAppendInfo
+from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.wire_types import Buffer
+
+NO_EPOCH = -1
+ALL_REPLICAS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """A partition that this broker leads now."""
+
+    state: PartitionState
+    log: UnifiedLog
+
+
+class ReplicaManager:
+    """Has no state of its own: who leads is the cluster's image, what is stored the logs'. From any thread."""
+
+    def __init__(self, node_id: int, cluster: Cluster, logs: LogManager) -> None:
+        self._node_id = node_id
+        self._cluster = cluster
+        self._logs = logs
+
+    def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> LedPartition:
+        """`leader_epoch`: what the client believes (KIP-320); an older or newer one is refused.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+        """
+        state = self._cluster.image.partition(topic, index)
+        if state is None:
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # The epoch first, as Kafka's `Partition.getLocalLog`: a client of an old epoch must look for the leader anyway.
+        if leader_epoch not in (NO_EPOCH, state.leader_epoch):
+            older = leader_epoch < state.leader_epoch
+            raise ApiException(ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if state.leader != self._node_id:
+            raise ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self._logs.get(topic, index)
+        if log is None:  # it was deleted between the two looks
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return LedPartition(state, log)
+
+    def append(
+        self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
+    ) -> LogAppendInfo:
+        """A client's batch. Raises ApiException: those of `led`, of the log, and NOT_ENOUGH_REPLICAS."""
+        led = self.led(topic, index)
+        if acks == ALL_REPLICAS and len(led.state.isr) < self._min_insync_replicas(topic):
+            text = f"The size of the current ISR {set(led.state.isr)} is insufficient to satisfy the min.isr requirement."
+            raise ApiException(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        return led.log.append_as_leader(records, led.state.leader_epoch, origin=AppendOrigin.CLIENT, guard=guard)
+
+    def _min_insync_replicas(self, topic: str) -> int:
+        image = self._cluster.image
+        state = image.topics.get(topic)
+        return 1 if state is None else min_insync_replicas(self._cluster.config, image, state)
+
+    def read(
+        self, topic: str, index: int, offset: int, max_bytes: int, isolation: IsolationLevel, epoch: int, *, whole: bool
+    ) -> FetchDataInfo:
+        """`whole`: the first batch comes whole even if it is larger than `max_bytes`."""
+        return self.led(topic, index, epoch).log.read(offset, max_bytes, isolation, min_one_batch=whole)

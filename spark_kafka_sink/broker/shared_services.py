@@ -1,0 +1,116 @@
+"""What all brokers of this process share: the cluster's state, the logs and the coordinators."""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TextIO
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, TRANSACTION_STATE_TOPIC
+from spark_kafka_sink.broker.coordinator_log import partition_for
+from spark_kafka_sink.broker.internal_topic_log import InternalTopicLog
+from spark_kafka_sink.broker.log.log_manager import LogManager
+from spark_kafka_sink.broker.purgatory import DelayedOperationPurgatory
+from spark_kafka_sink.broker.replica_manager import ReplicaManager
+from spark_kafka_sink.broker.timer import RunnableTimer, SystemTimer
+from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from spark_kafka_sink.broker.transaction.marker_sender import MarkerSender
+from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
+from spark_kafka_sink.broker.transaction_markers import TransactionMarkers
+from spark_kafka_sink.errors import UsageError
+
+LOCK_FILE = ".lock"
+
+
+def wall_ms() -> int:
+    """For timestamps: ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class SharedServices:
+    """Made, it holds its folder's lock; started, all that was stored is there again. One thread makes, starts and stops it."""
+
+    def __init__(self, config: BrokerConfig, timer: RunnableTimer | None = None) -> None:
+        """Raises UsageError where another process uses the folder."""
+        self._config = config
+        self._closing = ExitStack()
+        if config.data_dir is not None:
+            config.data_dir.mkdir(parents=True, exist_ok=True)
+            self._closing.callback(_locked(config.data_dir).close)
+        self.timer = SystemTimer() if timer is None else timer
+        self.cluster = Cluster(config)
+        self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
+        self.logs = LogManager(self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced)
+
+        self.marker_sender = MarkerSender()
+        self.transaction_coordinator = TransactionCoordinator(
+            InternalTopicLog(TRANSACTION_STATE_TOPIC, self.cluster, self.logs, wall_ms),
+            self.timer,
+            config,
+            wall_ms,
+            next_producer_id=self.cluster.next_producer_id,
+            write_markers=TransactionMarkers(self.cluster, self.logs).write,
+            partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
+            executor=self.marker_sender,
+            coordinator_epoch=self._coordinator_epoch,
+        )
+        self._add_partitions_to_txn_manager = AddPartitionsToTxnManager(
+            self.transaction_coordinator, self._has_transaction_coordinator, self.timer
+        )
+
+    def start(self) -> None:
+        """Before any request is served."""
+        self.timer.start()
+        self.logs.start()
+        self.marker_sender.start()
+        self.transaction_coordinator.load()
+
+    def stop(self) -> None:
+        """After the last request was served."""
+        self.transaction_coordinator.stop()
+        self.marker_sender.stop()
+        self.timer.stop()
+        self.fetch_purgatory.complete_all()
+        self.logs.stop()
+        self._closing.close()
+
+    def of_broker(self, node_id: int) -> BrokerServices:
+        """For one broker's handlers."""
+        return BrokerServices(
+            node_id=node_id,
+            config=self._config,
+            cluster=self.cluster,
+            replica_manager=ReplicaManager(node_id, self.cluster, self.logs),
+            transaction_coordinator=self.transaction_coordinator,
+            add_partitions_to_txn_manager=self._add_partitions_to_txn_manager,
+            fetch_purgatory=self.fetch_purgatory,
+            timer=self.timer,
+            wall_ms=wall_ms,
+        )
+
+    def _has_transaction_coordinator(self, transactional_id: str) -> bool:
+        return self.cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id) != NO_LEADER
+
+    def _coordinator_epoch(self, transactional_id: str) -> int:
+        """The leader epoch of its partition: what a coordinator that took over fences the one before by."""
+        topic = self.cluster.internal_topic(TRANSACTION_STATE_TOPIC)
+        return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader_epoch
+
+    def _advanced(self, topic: str, index: int) -> None:
+        self.fetch_purgatory.check_and_complete((topic, index))
+
+
+def _locked(folder: Path) -> TextIO:
+    """Kafka's FileLock: two brokers over one folder would destroy it. The system lets go of it when the process dies."""
+    file = (folder / LOCK_FILE).open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UsageError(f"{folder} is in use by another broker: stop it, or take another folder", data_dir=str(folder)) from None
+    return file
