@@ -9,12 +9,22 @@ from typing import Final, Protocol
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.api_version_manager import ApiVersionManager
 from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.handlers.alter_configs import handle_alter_configs
 from spark_kafka_sink.broker.handlers.api_versions import api_versions_handler
+from spark_kafka_sink.broker.handlers.create_partitions import handle_create_partitions
+from spark_kafka_sink.broker.handlers.create_topics import handle_create_topics
+from spark_kafka_sink.broker.handlers.delete_records import handle_delete_records
+from spark_kafka_sink.broker.handlers.delete_topics import handle_delete_topics
+from spark_kafka_sink.broker.handlers.describe_cluster import handle_describe_cluster
+from spark_kafka_sink.broker.handlers.describe_configs import handle_describe_configs
+from spark_kafka_sink.broker.handlers.describe_producers import handle_describe_producers
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch
 from spark_kafka_sink.broker.handlers.find_coordinator import handle_find_coordinator
 from spark_kafka_sink.broker.handlers.handler import Handler
+from spark_kafka_sink.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
 from spark_kafka_sink.broker.handlers.list_offsets import handle_list_offsets
 from spark_kafka_sink.broker.handlers.metadata import handle_metadata
+from spark_kafka_sink.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.handlers.produce import handle_produce
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
@@ -29,6 +39,16 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_OFFSETS: handle_list_offsets,
     ApiKey.METADATA: handle_metadata,
     ApiKey.FIND_COORDINATOR: handle_find_coordinator,
+    ApiKey.CREATE_TOPICS: handle_create_topics,
+    ApiKey.DELETE_TOPICS: handle_delete_topics,
+    ApiKey.CREATE_PARTITIONS: handle_create_partitions,
+    ApiKey.DESCRIBE_CONFIGS: handle_describe_configs,
+    ApiKey.ALTER_CONFIGS: handle_alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
+    ApiKey.DESCRIBE_CLUSTER: handle_describe_cluster,
+    ApiKey.DELETE_RECORDS: handle_delete_records,
+    ApiKey.DESCRIBE_PRODUCERS: handle_describe_producers,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
 }
 """The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
 

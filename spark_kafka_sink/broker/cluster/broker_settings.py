@@ -144,7 +144,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = {
 }
 """By name."""
 
-DYNAMIC_CONFIGS: Final = frozenset(key.synonyms[0][0] for key in TOPIC_CONFIGS.values() if key.synonyms)
+DYNAMIC_CONFIGS: Final = frozenset(key.broker_name for key in TOPIC_CONFIGS.values() if key.synonyms)
 """Those that can be altered while the broker runs."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -189,8 +189,7 @@ def _static(config: BrokerConfig, image: MetadataImage, node_id: int) -> dict[st
     values = {name: of(config) for name, _, default, of, _ in _STATIC if of(config) != default}
     texts = {name: BROKER_CONFIGS[name].text(value) for name, value in values.items()}
     for name, value in config.topic_defaults.items():
-        synonyms = TOPIC_CONFIGS[name].synonyms
-        texts[synonyms[0][0] if synonyms else name] = value
+        texts[TOPIC_CONFIGS[name].broker_name] = value
     texts |= _of_node(image, node_id)
     return {name: text for name, text in texts.items() if text is not None}
 
@@ -214,18 +213,31 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
-def topic_values(settings: BrokerSettings, configs: Mapping[str, Any]) -> dict[str, Any]:
-    """Every topic config's value: of `configs`, which are parsed, else the broker's."""
-    return {name: configs[name] if name in configs else _inherited(settings, key) for name, key in TOPIC_CONFIGS.items()}
+def topic_values(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every topic config's value on a broker: of `configs`, which are parsed, else the broker's."""
+    return {
+        name: configs[name] if name in configs else inherited(config, image, node_id, key) for name, key in TOPIC_CONFIGS.items()
+    }
 
 
-def _inherited(settings: BrokerSettings, key: TopicConfigKey) -> Any:
-    name = key.synonyms[0][0] if key.synonyms else key.name
-    text = settings.text(name)
-    if text is None:
-        return key.default
-    value = BROKER_CONFIGS[name].parse(text) if name in BROKER_CONFIGS else key.parse(text)
-    return max(value, -1) if key.name == "retention.ms" else value
+def inherited(config: BrokerConfig, image: MetadataImage, node_id: int, key: TopicConfigKey) -> Any:
+    """The value where the topic does not set it."""
+    name = key.broker_name
+    for configs in (image.configs.get(node_id, {}), image.configs.get(EVERY_BROKER, {})):
+        if name in configs:
+            value = BROKER_CONFIGS[name].parse(configs[name])
+            return max(value, -1) if key.name == "retention.ms" else value
+    static = config.topic_defaults.get(key.name)
+    return key.default if static is None else key.parse(static)
+
+
+def topic_places(settings: BrokerSettings, key: TopicConfigKey, configs: Mapping[str, str]) -> list[Place]:
+    """Where the value of a topic's config comes from, where `configs` were set for it."""
+    below = settings.places(key.broker_name)
+    if key.name not in configs:
+        return below
+    text = key.text(key.parse(configs[key.name]))
+    return [Place(key.name, text or "", ConfigSource.TOPIC), *below]
 
 
 def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, str]) -> None:
@@ -237,7 +249,7 @@ def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, conf
         if name in BROKER_CONFIGS:
             BROKER_CONFIGS[name].parse(text)
     changed = MetadataImage(brokers=image.brokers, configs={**image.configs, node_id: configs})
-    check_together(topic_values(BrokerSettings(config, changed, node_id), {}))
+    check_together(topic_values(config, changed, node_id, {}))
 
 
 def _scala_set(names: Iterable[str]) -> str:

@@ -117,9 +117,12 @@ class Cluster:
         failure = f"Unable to replicate the partition {replication} time(s): "
         return placed_replicas(self.image, partitions, replication, failure=failure)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
+        """`topic_id`: which one of that name; another that took its place meanwhile stays. Raises ApiException."""
         with self._lock:
-            self._known(name)
+            topic = self._known(name)
+            if topic_id not in (None, topic.topic_id):
+                raise ApiException(ErrorCode.UNKNOWN_TOPIC_ID)
             self._become(self.image.without_topic(name))
 
     def create_partitions(

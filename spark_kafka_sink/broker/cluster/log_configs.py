@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.effective_config import effective_configs
+from spark_kafka_sink.broker.cluster.effective_config import effective_config, effective_configs
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.records.compression import Codec
@@ -37,5 +37,5 @@ def log_config(config: BrokerConfig, image: MetadataImage, topic: TopicState) ->
 
 def min_insync_replicas(config: BrokerConfig, image: MetadataImage, topic: TopicState) -> int:
     """How many replicas must be in sync for acks=all."""
-    value: int = effective_configs(config, image, topic.configs)["min.insync.replicas"]
+    value: int = effective_config(config, image, topic.configs, "min.insync.replicas")
     return value

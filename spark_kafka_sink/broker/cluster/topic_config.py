@@ -35,6 +35,11 @@ class TopicConfigKey(ConfigKey):
 
     synonyms: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def broker_name(self) -> str:
+        """What it is called among the broker configs."""
+        return self.synonyms[0][0] if self.synonyms else self.name
+
 
 def _gzip_level(name: str, value: int) -> None:
     if value != -1 and not 1 <= value <= 9:
