@@ -19,7 +19,10 @@ class ChannelState(Enum):
 
 
 class KafkaChannel:
-    """Java's KafkaChannel: bytes and frames of one connection, on the selector's thread."""
+    """Java's KafkaChannel: bytes and frames of one connection, on the selector's thread.
+
+    events: what the system tells of it now. overheard: while it was muted, bytes came or it ended.
+    """
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class KafkaChannel:
         self.channel = channel
         self.state = state
         self.muted = False
+        self.overheard = False
         self.last_active_ms = now_ms
         self.events = 0
         self._reader = FrameReader(max_frame_size, channel.peer)
@@ -50,7 +54,16 @@ class KafkaChannel:
             return EVENT_WRITE
         if self.state is ChannelState.HANDSHAKING:
             return self.channel.interest
-        return (0 if self.muted else EVENT_READ) | (EVENT_WRITE if self.is_sending else 0)
+        return (EVENT_READ if self._is_listened_to() else 0) | (EVENT_WRITE if self.is_sending else 0)
+
+    def set_muted(self, muted: bool) -> None:
+        self.muted = muted
+        self.overheard = False
+
+    def _is_listened_to(self) -> bool:
+        # A muted one is, as it was before, until it says something: mostly it is unmuted first, and the system need not be told
+        # twice for each request (a fifth of a broker's rate with 50 busy connections).
+        return not self.muted or (bool(self.events & EVENT_READ) and not self.overheard)
 
     def prepare(self) -> bool:
         """Go on towards READY; whether it has just been reached."""

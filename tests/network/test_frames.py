@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError, UsageError
 from spark_kafka_sink.network.channel import Buffer
-from spark_kafka_sink.network.frames import MAX_BUFFERS_PER_SEND, FrameReader, FrameWriter
+from spark_kafka_sink.network.frames import FIRST_PIECE, GROWTH, MAX_BUFFERS_PER_SEND, FrameReader, FrameWriter
 
 LIMIT = 100 * 1024 * 1024
 
@@ -35,6 +36,10 @@ class Stream:
         if len(piece) > len(taken):
             self._pieces.insert(0, piece[len(taken) :])
         return len(taken)
+
+    @property
+    def has_more(self) -> bool:
+        return bool(self._pieces) and self._pieces[0] is not None
 
 
 class Sink:
@@ -99,6 +104,7 @@ def test_frames_read_earlier_are_not_written_over_by_later_ones() -> None:
         (b"\x15\x03\x03\x00\x02\x02\x28", "a TLS listener answers there with an alert"),
         (b"\x16\x03\x01\x02\x00\x01", "the other end speaks TLS"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "an SSH server answers there"),
+        (b"GET / HTTP/1.1\r\n", "the other end speaks HTTP"),
     ],
 )
 def test_a_size_that_cannot_be_is_refused_before_memory_is_taken(start: bytes, says: str) -> None:
@@ -118,6 +124,62 @@ def test_a_size_that_cannot_be_is_refused_before_memory_is_taken(start: bytes, s
 
 def test_the_largest_size_that_is_allowed_is_taken() -> None:
     assert read_all(FrameReader(3, "broker:9092"), Stream(framed(b"abc")).recv_into, 1) == [b"abc"]
+
+
+@pytest.mark.parametrize("size", [FIRST_PIECE, FIRST_PIECE + 1, 4 * FIRST_PIECE, 4 * FIRST_PIECE + 1, 5_000_000])
+def test_a_frame_of_any_size_comes_out_whole(size: int) -> None:
+    message = random.Random(size).randbytes(size)
+    stream = framed(message)
+    pieces = [stream[at : at + 300_000] for at in range(0, len(stream), 300_000)]
+
+    assert read_all(FrameReader(LIMIT, "broker:9092"), Stream(*pieces).recv_into, 100) == [message]
+
+
+def test_a_frame_that_is_only_announced_takes_little_memory() -> None:
+    readers = [FrameReader(LIMIT, "broker:9092") for _ in range(100)]
+    tracemalloc.start()
+    try:
+        for reader in readers:
+            reader.read(Stream(struct.pack(">i", LIMIT), b"a beginning").recv_into)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert held < 100 * (FIRST_PIECE + 2_000)
+
+
+def test_memory_grows_with_the_bytes_that_come() -> None:
+    reader, came = FrameReader(LIMIT, "broker:9092"), bytes(1_000_000)
+    tracemalloc.start()
+    try:
+        stream = Stream(struct.pack(">i", LIMIT) + came)
+        for _ in range(10):
+            reader.read(stream.recv_into)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert reader.progress == "1,000,000 of a frame's 104,857,600 bytes"
+    assert held < GROWTH * len(came) + FIRST_PIECE
+
+
+def test_a_long_frame_leaves_others_their_turn_while_there_is_more_to_read() -> None:
+    message = bytes(10_000_000)
+    stream = Stream(framed(message))
+    reader = FrameReader(LIMIT, "broker:9092")
+
+    assert reader.read(stream.recv_into) is None
+    assert stream.has_more
+    assert read_all(reader, stream.recv_into, 10) == [message]
+
+
+def test_the_limit_can_be_changed_between_frames() -> None:
+    reader = FrameReader(3, "broker:9092")
+    stream = Stream(framed(b"abc") + framed(b"abcdef"))
+    first = read_all(reader, stream.recv_into, 1)
+    reader.max_size = 6
+
+    assert first + read_all(reader, stream.recv_into, 1) == [b"abc", b"abcdef"]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +241,14 @@ def test_no_call_gets_more_buffers_than_sendmsg_takes() -> None:
 
     assert [len(call) for call in sink.calls] == [MAX_BUFFERS_PER_SEND, MAX_BUFFERS_PER_SEND, 8]
     assert sink.data == framed(b"".join(buffers))
+
+
+def test_a_frame_can_announce_another_size_than_it_has() -> None:
+    sink = Sink()
+    writer = FrameWriter([b"abc"], announced=10)
+
+    assert writer.write(sink.send)
+    assert sink.data == struct.pack(">i", 10) + b"abc"
 
 
 def test_a_message_too_large_for_a_frame_is_refused() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
 import pytest
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.selector import PollResult
 from tests.network.ends import Ends, framed, received
 
@@ -74,6 +76,57 @@ def test_a_muted_connection_is_silent_until_it_is_unmuted(ends: Ends) -> None:
     assert ends.poll(50).received == []
     ends.selector.unmute(1)
     assert received(ends.until(lambda result: bool(result.received))) == [(1, b"later")]
+
+
+def test_what_a_muted_connection_says_wakes_no_poll_but_the_first(ends: Ends) -> None:
+    far = ends.connected()
+    ends.selector.mute(1)
+    far.sendall(framed(b"later"))
+    ends.poll(5_000)
+    began = time.monotonic()
+    assert ends.poll(50).received == []
+    assert time.monotonic() - began >= 0.045
+
+
+def test_a_connection_muted_again_and_again_says_all_it_has_to_say(ends: Ends) -> None:
+    far = ends.connected()
+    seen = []
+    for number in range(20):
+        ends.selector.mute(1)
+        far.sendall(framed(b"%d" % number))
+        if number % 2:
+            ends.poll(5)
+        ends.selector.unmute(1)
+        seen += received(ends.until(lambda result: bool(result.received)))
+    assert seen == [(1, b"%d" % number) for number in range(20)]
+
+
+def test_muting_a_connection_that_is_gone_does_nothing(ends: Ends) -> None:
+    ends.connected()
+    ends.selector.close_connection(1)
+    ends.selector.mute(1)
+    ends.selector.unmute(1)
+    ends.selector.limit_frames(1, 5)
+    assert ends.poll() == PollResult()
+
+
+def test_an_accepted_connection_is_served_like_one_that_was_made(ends: Ends) -> None:
+    near = socket.create_connection(ends.listener.getsockname())
+    ends.far[7], _ = ends.listener.accept()
+    ends.selector.register_accepted(7, PlainChannel(near, "client:1"))
+    ends.far[7].sendall(framed(b"request"))
+    ends.until(lambda result: result.connected == [7])
+    assert received(ends.until(lambda result: bool(result.received))) == [(7, b"request")]
+
+
+def test_a_connection_can_have_a_smaller_limit_than_the_others(ends: Ends) -> None:
+    far, other = ends.connected(1), ends.connected(2)
+    ends.selector.limit_frames(1, 3)
+    far.sendall(framed(b"four"))
+    other.sendall(framed(b"four"))
+    result = ends.until(lambda result: bool(result.disconnected))
+    assert "1 to 3 are possible" in result.disconnected[0].error.message
+    assert ends.selector.can_send(2)
 
 
 def test_a_muted_connection_still_sends(ends: Ends) -> None:

@@ -1,0 +1,86 @@
+"""A full request queue stops the reading of sockets, and stops nothing for good."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.protocol.api import ApiKey
+from tests.broker.network.client import Client, framed
+from tests.broker.network.held import Blocking, heartbeat_frame
+from tests.broker.network.servers import Server, eventually
+
+HANDLERS, QUEUE = 1, 2
+
+
+@pytest.fixture
+def handler() -> Iterator[Blocking]:
+    handler = Blocking()
+    yield handler
+    handler.release.set()
+
+
+def full(handler: Blocking) -> Server:
+    return Server({ApiKey.HEARTBEAT: handler}, num_network_threads=1, num_io_threads=HANDLERS, queued_max_requests=QUEUE)
+
+
+def fill(server: Server, handler: Blocking) -> list[Client]:
+    """One request in the handler, two in the queue, one with the Processor that waits for room."""
+    clients = [server.client() for _ in range(HANDLERS + QUEUE + 1)]
+    for number, client in enumerate(clients):
+        client.send(heartbeat_frame(number))
+        if number == 0:
+            assert handler.entered.acquire(timeout=10)
+    eventually(lambda: server.sockets.request_channel._waiting == 1)
+    return clients
+
+
+def test_the_queue_takes_no_more_than_it_may_and_sockets_are_not_read_meanwhile(handler: Blocking) -> None:
+    with full(handler) as server:
+        clients = fill(server, handler)
+        assert server.sockets.snapshot().request_queue_size == QUEUE
+        large = server.client()
+        assert not takes_all(large, 32 * 1024 * 1024)
+        handler.release.set()
+        for number, client in enumerate(clients):
+            assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == number
+
+
+def test_a_socket_that_is_read_takes_what_one_that_is_not_does_not(handler: Blocking) -> None:
+    handler.release.set()
+    with full(handler) as server:
+        assert takes_all(server.client(), 32 * 1024 * 1024)
+
+
+def takes_all(client: Client, size: int) -> bool:
+    """Whether a frame of `size` bytes goes out, however long that takes while anything goes."""
+    client.socket.setblocking(False)
+    left = memoryview(framed(bytes(size)))
+    while left:
+        if not select.select([], [client.socket], [], 0.5)[1]:
+            return False
+        left = left[client.socket.send(left) :]
+    return True
+
+
+def test_requests_that_waited_are_served_in_the_order_in_which_they_came(handler: Blocking) -> None:
+    with full(handler) as server:
+        clients = fill(server, handler)
+        handler.release.set()
+        for client in clients:
+            client.receive()
+
+    assert handler.numbers == list(range(len(clients)))
+
+
+def test_a_stop_does_not_wait_for_room_in_the_queue(handler: Blocking) -> None:
+    with full(handler) as server:
+        fill(server, handler)
+        began = time.monotonic()
+        assert server.sockets.stop()
+        assert time.monotonic() - began < 5
+        assert not server.pool.stop(timeout_s=0.05)
+        handler.release.set()

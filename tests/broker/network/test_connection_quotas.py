@@ -1,0 +1,121 @@
+"""As many connections as are allowed, from one address and in all; one too many is refused or waits, as Kafka has it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
+from tests.broker.network.client import Client, api_versions_frame
+from tests.broker.network.servers import Server, eventually
+
+
+def test_an_address_has_its_share_and_no_more() -> None:
+    quotas = ConnectionQuotas(max_connections_per_ip=2)
+    assert quotas.inc("10.0.0.1")
+    assert quotas.inc("10.0.0.1")
+    assert quotas.inc("10.0.0.2")
+    with pytest.raises(TooManyConnectionsError, match=r"10\.0\.0\.1 already has the configured maximum of 2"):
+        quotas.inc("10.0.0.1")
+    assert (quotas.count("10.0.0.1"), quotas.count()) == (2, 3)
+    quotas.dec("10.0.0.1")
+    assert quotas.inc("10.0.0.1")
+
+
+def test_an_override_is_for_its_address_only_and_may_be_a_name() -> None:
+    quotas = ConnectionQuotas(max_connections_per_ip=1, overrides={"localhost": 2, "10.0.0.9": 0})
+    assert quotas.inc("127.0.0.1")
+    assert quotas.inc("127.0.0.1")
+    for address in ("127.0.0.1", "10.0.0.9"):
+        with pytest.raises(TooManyConnectionsError):
+            quotas.inc(address)
+    assert quotas.inc("10.0.0.1")
+
+
+def test_one_too_many_in_all_waits_for_another_to_end() -> None:
+    quotas = ConnectionQuotas(max_connections=1)
+    quotas.inc("10.0.0.1")
+    counted: list[bool] = []
+    waiting = threading.Thread(target=lambda: counted.append(quotas.inc("10.0.0.2")))
+    waiting.start()
+    quotas.dec("10.0.0.1")
+    waiting.join(10)
+
+    assert counted == [True]
+    assert (quotas.count(), quotas.count("10.0.0.1"), quotas.count("10.0.0.2")) == (1, 0, 1)
+
+
+def test_nobody_waits_after_the_end() -> None:
+    quotas = ConnectionQuotas(max_connections=0)
+    counted: list[bool] = []
+    waiting = threading.Thread(target=lambda: counted.append(quotas.inc("10.0.0.2")))
+    waiting.start()
+    quotas.close()
+    waiting.join(10)
+
+    assert (counted, quotas.count()) == ([False], 0)
+
+
+# On sockets
+
+
+def test_a_connection_over_its_addresss_limit_is_closed_and_the_others_stay() -> None:
+    with Server(max_connections_per_ip=2) as server:
+        first, second = server.client(), server.client()
+        first.api_versions()
+        second.api_versions()
+        assert server.client().is_closed_by_broker()
+        first.close()
+        eventually(lambda: server.sockets.connection_quotas.count() == 1)
+        assert server.client().api_versions().error_code == 0
+        assert second.api_versions().error_code == 0
+
+
+def test_a_connection_over_the_limit_of_all_is_served_when_another_has_ended() -> None:
+    with Server(max_connections=1) as server:
+        first = server.client()
+        first.api_versions()
+        second = server.client()
+        second.send(api_versions_frame())
+        second.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            second.receive()
+        second.socket.settimeout(10)
+        first.close()
+        assert second.receive()
+
+
+def test_a_stop_does_not_wait_for_room_for_a_connection() -> None:
+    with Server(max_connections=1) as server:
+        server.client().api_versions()
+        waiting = server.client()
+        began = time.monotonic()
+        assert server.sockets.stop()
+        assert time.monotonic() - began < 5
+        assert waiting.is_closed_by_broker()
+
+
+def test_every_way_in_which_a_connection_ends_gives_its_place_back() -> None:
+    with Server(num_network_threads=1) as server:
+        with Client(server.port) as closed:
+            closed.api_versions()
+        refused = server.client()
+        refused.send(b"GET / HTTP/1.1\r\n\r\n")
+        assert refused.is_closed_by_broker()
+        unread = server.client()
+        unread.send(b"\0\0\0\1x")
+        assert unread.is_closed_by_broker()
+        eventually(lambda: server.sockets.connection_quotas.count() == 0)
+    assert server.sockets.connection_quotas.count() == 0
+
+
+def test_a_storm_of_connections_is_served_whole() -> None:
+    with Server() as server:
+        clients = [server.client() for _ in range(150)]
+        for client in clients:
+            client.send(api_versions_frame())
+        assert all(client.receive() for client in clients)
+        assert server.sockets.snapshot().connections == 150
+    assert server.sockets.connection_quotas.count() == 0

@@ -1,0 +1,145 @@
+"""A connection has one request at a time, from its arrival until its answer is out: that keeps the order of what it sent."""
+
+from __future__ import annotations
+
+import threading
+
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
+from spark_kafka_sink.protocol.produce import ProduceRequest
+from tests.broker.network.client import Client, request_frame
+from tests.broker.network.held import Held, heartbeat_frame, number_of
+from tests.broker.network.servers import Server, eventually
+
+
+def let_the_processor_turn(other: Client, turns: int = 20) -> None:
+    """So many requests of another connection of the same Processor: after them it has looked at every socket so often."""
+    for _ in range(turns):
+        other.api_versions()
+
+
+def test_pipelined_requests_come_to_the_handlers_one_after_another() -> None:
+    held = Held()
+    with Server({ApiKey.HEARTBEAT: held}, num_network_threads=1, num_io_threads=8) as server:
+        client, other = server.client(), server.client()
+        client.send(b"".join(map(heartbeat_frame, range(10))))
+        for index in range(10):
+            held.wait_for(index + 1)
+            let_the_processor_turn(other)
+            assert held.numbers == list(range(index + 1))
+            held.answer(index)
+        answers = [client.receive_response(ApiKey.HEARTBEAT, 4) for _ in range(10)]
+
+    assert [correlation_id for correlation_id, _ in answers] == list(range(10))
+
+
+def test_pipelined_requests_to_slow_handlers_are_answered_in_order() -> None:
+    threads: list[threading.Timer] = []
+
+    def answer_from_another_thread(_services: BrokerServices, request: Request) -> None:
+        # Later ones sooner: whatever lets two of them in at once gets them out of order.
+        timer = threading.Timer(0.02 * (5 - number_of(request)), request.answer, [HeartbeatResponse()])
+        threads.append(timer)
+        timer.start()
+
+    with Server({ApiKey.HEARTBEAT: answer_from_another_thread}, num_io_threads=8) as server:
+        client = server.client()
+        client.send(b"".join(map(heartbeat_frame, range(5))))
+        answers = [client.receive_response(ApiKey.HEARTBEAT, 4) for _ in range(5)]
+    for timer in threads:
+        timer.join()
+
+    assert [correlation_id for correlation_id, _ in answers] == list(range(5))
+
+
+def large_answer(_services: BrokerServices, _request: Request) -> Message:
+    records = bytes(16 * 1024 * 1024)
+    return FetchResponse(responses=(FetchableTopicResponse(partitions=(PartitionData(0, 0, 1, records=(records,)),)),))
+
+
+def test_the_next_request_waits_until_the_answer_is_out_whole() -> None:
+    held = Held()
+    with Server({ApiKey.FETCH: large_answer, ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
+        client, other = server.client(receive_buffer=50_000), server.client()
+        client.send(request_frame(ApiKey.FETCH, 16, FetchRequest(), correlation_id=1) + heartbeat_frame(2))
+        eventually(lambda: client.socket.recv(1, 2) != b"")  # 2: MSG_PEEK. Its beginning is out
+        let_the_processor_turn(other)
+        assert held.requests == []
+        assert client.receive_response(ApiKey.FETCH, 16)[0] == 1
+        held.wait_for(1)
+        held.answer(0)
+        assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == 2
+
+
+def test_a_request_without_an_answer_lets_the_next_one_in_when_it_is_done() -> None:
+    held = Held()
+    with Server({ApiKey.PRODUCE: held, ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
+        client, other = server.client(), server.client()
+        frames = [request_frame(ApiKey.PRODUCE, 9, ProduceRequest(acks=0), correlation_id=number) for number in range(3)]
+        client.send(b"".join(frames) + heartbeat_frame(3))
+        for index in range(3):
+            held.wait_for(index + 1)
+            let_the_processor_turn(other)
+            assert [request.header.correlation_id for request in held.requests] == list(range(index + 1))
+            held.requests[index].answer_nothing()
+        held.wait_for(4)
+        held.answer(3)
+        # The first thing that comes back at all.
+        assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == 3
+
+
+def test_what_was_sent_before_the_client_closed_is_served() -> None:
+    held = Held()
+    with Server({ApiKey.PRODUCE: held}) as server:
+        with Client(server.port) as client:
+            frames = [request_frame(ApiKey.PRODUCE, 9, ProduceRequest(acks=0), correlation_id=number) for number in range(5)]
+            client.send(b"".join(frames))
+        for index in range(5):
+            held.wait_for(index + 1)
+            held.requests[index].answer_nothing()
+        eventually(lambda: server.sockets.snapshot().connections == 0)
+
+    assert [request.header.correlation_id for request in held.requests] == list(range(5))
+
+
+def test_connections_do_not_wait_for_each_other() -> None:
+    held = Held()
+    with Server({ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
+        clients = [server.client() for _ in range(5)]
+        for number, client in enumerate(clients):
+            client.send(heartbeat_frame(number))
+        held.wait_for(5)
+        for index in reversed(range(5)):
+            held.answer(index)
+        for number, client in enumerate(clients):
+            assert client.receive_response(ApiKey.HEARTBEAT, 4)[0] == number
+
+
+def test_an_answer_to_a_connection_that_is_gone_goes_nowhere() -> None:
+    held = Held()
+    with Server({ApiKey.HEARTBEAT: held}, num_network_threads=1) as server:
+        with Client(server.port) as gone:
+            gone.send(heartbeat_frame(1) + heartbeat_frame(2))
+            held.wait_for(1)
+        other = server.client()
+        held.answer(0)
+        # Its second request, read before the end of the stream was, is served all the same.
+        held.wait_for(2)
+        held.answer(1)
+        assert other.api_versions().error_code == 0
+        eventually(lambda: server.sockets.snapshot().connections == 1)
+
+
+def test_close_connection_closes_it_and_no_other() -> None:
+    def close(_services: BrokerServices, request: Request) -> None:
+        request.close_connection()
+
+    with Server({ApiKey.HEARTBEAT: close}, num_network_threads=1) as server:
+        client, other = server.client(), server.client()
+        client.send(heartbeat_frame(1) + heartbeat_frame(2))
+        assert client.is_closed_by_broker()
+        assert other.api_versions().error_code == 0
