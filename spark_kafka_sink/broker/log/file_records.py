@@ -78,6 +78,12 @@ class FileRecords:
             with self.path.open("rb") as file:
                 os.fsync(file.fileno())
 
+    def rename(self, path: Path) -> None:
+        """Closed first; what was at `path` is gone."""
+        self.close()
+        self.path.replace(path)
+        self.path = path
+
     def set_inactive(self) -> None:
         self.close()
 

@@ -11,6 +11,8 @@ from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_segments import LogSegments
 from spark_kafka_sink.broker.log.log_types import AbortedTransaction
+from spark_kafka_sink.broker.log.swapped_segments import begin_swap, end_swap
+from spark_kafka_sink.broker.log.transaction_index import AbortedTxn
 from spark_kafka_sink.records.compression import Buffer
 
 
@@ -19,6 +21,15 @@ class LocalRead(NamedTuple):
 
     records: list[Buffer]
     upper_bound: int
+
+
+class CleanableLog(NamedTuple):
+    """What LogCleaner works on. `last_batches`: of each producer the last offset of its last data batch, -1 for none."""
+
+    folder: Path | None
+    segments: list[LogSegment]
+    aborted: list[AbortedTxn]
+    last_batches: dict[int, int]
 
 
 class LocalLog:
@@ -74,6 +85,23 @@ class LocalLog:
             if segment.txn_index.collect(offset, upper_bound, found):
                 break
         return found
+
+    def all_aborted(self) -> list[AbortedTxn]:
+        return [aborted for segment in self.segments for aborted in segment.txn_index.all()]
+
+    def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
+        """The files of `cleaned` take the names of those that the first of `old` had. A crash in between is finished by the
+        loader: see swapped_segments.py."""
+        if not all(segment in self.segments for segment in old):
+            return False
+        begin_swap(cleaned)
+        for segment in old:
+            self.segments.remove(segment)
+            segment.delete()
+        end_swap(cleaned)
+        self.segments.add(cleaned)
+        cleaned.become_inactive()
+        return True
 
     def delete_segments(self, unwanted: Iterable[LogSegment]) -> None:
         for segment in unwanted:

@@ -9,6 +9,7 @@ from spark_kafka_sink.records.compression import Codec
 
 INT64_MAX = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000
+_DEFAULT_LEVELS = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 
 class TimestampType(IntEnum):
@@ -44,3 +45,7 @@ class LogConfig:
     segment_bytes: int = 1024 * 1024 * 1024
     segment_index_bytes: int = 10 * 1024 * 1024
     segment_ms: int = 7 * _DAY_MS
+
+    def level_of(self, codec: Codec) -> int:
+        """To compress with: Kafka's default for the codec, unless the topic says another."""
+        return _DEFAULT_LEVELS[codec] if self.compression_level is None else self.compression_level

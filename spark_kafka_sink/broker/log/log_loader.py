@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +19,16 @@ from spark_kafka_sink.broker.log.partition_files import (
     CLEAN_SHUTDOWN,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    STRAY_FOLDER_SUFFIX,
     read_offset_checkpoint,
+    read_topic_id,
+    write_partition_metadata,
 )
 from spark_kafka_sink.broker.log.producer_snapshots import ProducerSnapshots
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
 from spark_kafka_sink.broker.log.replaced_file import TEMPORARY_SUFFIX
-from spark_kafka_sink.broker.log.replay import replay_batch
+from spark_kafka_sink.broker.log.replay import remember_batches, replay_batch
+from spark_kafka_sink.broker.log.swapped_segments import finish_swaps
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +45,16 @@ class LoadedLog:
     recovery_point: int
 
 
-def empty_log(state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
-    """One in memory."""
-    segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
-    return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), state, ProducerSnapshots(None), 0, 0)
-
-
-def load_log(folder: Path, state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
-    """From a folder that may be empty. OSError as the file system says it."""
+def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
+    """From a folder that may be empty or missing; None: an empty log in memory. OSError as the file system says it."""
+    if folder is None:
+        segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
+        return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), state, ProducerSnapshots(None), 0, 0)
+    if folder.exists() and read_topic_id(folder) not in (None, topic_id):
+        # Of a topic that had this name before: kept, but out of the way, as Kafka's stray logs are.
+        folder.rename(folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{STRAY_FOLDER_SUFFIX}"))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_partition_metadata(folder, topic_id)
     return _LogLoader(folder, state, config, now_ms).load()
 
 
@@ -67,6 +74,7 @@ class _LogLoader:
 
     def load(self) -> LoadedLog:
         _remove_temporary_files(self._folder)
+        finish_swaps(self._folder)
         segments = self._segments()
         log_end = self._recover(segments)
         if log_end < self._log_start:
@@ -80,6 +88,7 @@ class _LogLoader:
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(log_start)
         self._state.map_end_offset = log_end
+        remember_batches(self._state, segments)
         local = LocalLog(self._folder, LogSegments(segments), log_end)
         recovery_point = log_end if self._clean else min(self._recovery_point, log_end)
         return LoadedLog(local, self._epochs, self._state, self._snapshots, log_start, recovery_point)

@@ -45,11 +45,11 @@ class LogSegment:
         self._first_batch_timestamp: int | None = None
 
     @classmethod
-    def create(cls, folder: Path | None, base_offset: int, config: LogConfig, now_ms: int) -> LogSegment:
-        """An empty one; OSError with nothing left of it."""
+    def create(cls, folder: Path | None, base_offset: int, config: LogConfig, now_ms: int, suffix: str = "") -> LogSegment:
+        """An empty one; OSError with nothing left of it. suffix: of a file that is not the log's yet."""
         if folder is None:
             return cls(base_offset, MemoryRecords(), config, now_ms)
-        files = SegmentFiles(folder, base_offset)
+        files = SegmentFiles(folder, base_offset, suffix)
         return cls(base_offset, FileRecords.created(files.log), config, now_ms, files)
 
     @property

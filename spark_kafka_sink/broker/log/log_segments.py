@@ -20,6 +20,9 @@ class LogSegments:
     def __iter__(self) -> Iterator[LogSegment]:
         return iter(list(self._segments))
 
+    def __contains__(self, segment: object) -> bool:
+        return segment in self._segments
+
     @property
     def first(self) -> LogSegment:
         return self._segments[0]

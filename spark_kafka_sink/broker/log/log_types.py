@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -12,6 +14,28 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+
+
+class PartitionName(NamedTuple):
+    topic: str
+    partition: int
+    topic_id: uuid.UUID
+
+
+class Around(NamedTuple):
+    """What a log asks of others, and tells them."""
+
+    wall_ms: Callable[[], int]
+    on_advance: Callable[[], None]
+    disk_check: Callable[[int], None]
+
+
+def nothing() -> None:
+    """Nobody waits for the log to grow."""
+
+
+def any_size(size: int) -> None:
+    """The disk has room."""
 
 
 class AppendOrigin(Enum):

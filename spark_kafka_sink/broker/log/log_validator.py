@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, is_valid, read_header
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
-from spark_kafka_sink.broker.log.record_checks import check_records
+from spark_kafka_sink.broker.log.record_checks import CheckedRecords, check_records
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
@@ -47,9 +47,22 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
         # Kafka finds no CompressionType for it, and has no code for that.
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.codec_id}")
     codec = Codec(header.codec_id)
-    payload = batch[HEADER_SIZE:]
-    plain = _plain(codec, payload)
+    plain = _plain(codec, batch[HEADER_SIZE:])
     checked = check_records(plain, header, config, now_ms, topic_partition)
+    stored = _stored(header, batch, plain, checked, config, now_ms)
+    if stored.header.size > config.segment_bytes:
+        raise ApiException(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {stored.header.size} bytes in append to partition {topic_partition}, which exceeds the "
+            f"maximum configured segment size of {config.segment_bytes}",
+        )
+    return stored
+
+
+def _stored(
+    header: BatchHeader, batch: memoryview, plain: bytes, checked: CheckedRecords, config: LogConfig, now_ms: int
+) -> ValidBatch:
+    codec = Codec(header.codec_id)
     stamped = _stamped(header, checked.max_timestamp, config, now_ms)
     if not checked.in_order:
         plain = _in_order(plain, stamped)
@@ -58,7 +71,7 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
         return _compressed(stamped, plain, Codec(config.compression_type), config)
     if stamped == header:
         return ValidBatch(header, (batch[UNCHECKED.size :],))
-    return _sealed(stamped, payload)
+    return _sealed(stamped, batch[HEADER_SIZE:])
 
 
 def _only_batch(view: memoryview) -> memoryview:
@@ -161,18 +174,11 @@ def _in_order(plain: bytes, header: BatchHeader) -> bytes:
 
 def _compressed(header: BatchHeader, plain: bytes, codec: Codec, config: LogConfig) -> ValidBatch:
     """Written anew with the topic's codec."""
-    payload = compress(codec, _level(codec, config), [plain])
+    payload = compress(codec, config.level_of(codec), [plain])
     attributes = header.attributes & ~CODEC_MASK | codec
     sized = header._replace(attributes=attributes, size=HEADER_SIZE + len(payload))
     _check_size(sized.size, config, "the topic once compressed")
     return _sealed(sized, payload)
-
-
-_DEFAULT_LEVELS = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ4: 9, Codec.ZSTD: 3}
-
-
-def _level(codec: Codec, config: LogConfig) -> int:
-    return _DEFAULT_LEVELS[codec] if config.compression_level is None else config.compression_level
 
 
 def _sealed(header: BatchHeader, payload: Buffer) -> ValidBatch:

@@ -51,6 +51,11 @@ class OffsetIndex:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])
 
+    def position_before(self, position: int) -> int:
+        """Where a batch begins that is not behind this byte, as near as the index knows one."""
+        slot = bisect_right(self._positions, position) - 1
+        return self._positions[slot] if slot >= 0 else 0
+
     def first_at_or_behind(self, position: int) -> int | None:
         """The offset of the first entry at or behind a byte: Kafka's fetchUpperBoundOffset."""
         slot = bisect_right(self._positions, position - 1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from spark_kafka_sink.broker.log.leader_epoch_cache import LeaderEpochCache
+from spark_kafka_sink.broker.log.local_log import LocalLog
 from spark_kafka_sink.broker.log.log_segment import BatchPlace, LogSegment
 from spark_kafka_sink.broker.log.log_segments import LogSegments
-from spark_kafka_sink.broker.log.log_types import TimestampAndOffset
+from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP, TimestampAndOffset
 from spark_kafka_sink.broker.log.stored_records import records_at
 
 
@@ -18,6 +20,21 @@ class ListOffsetsTimestamp(IntEnum):
     MAX_TIMESTAMP = -3
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
+
+
+def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int, timestamp: int) -> TimestampAndOffset | None:
+    """UnifiedLog.fetchOffsetByTimestamp."""
+    if timestamp in (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL):
+        earliest = epochs.earliest_entry
+        epoch = earliest.epoch if earliest is not None and earliest.start_offset <= log_start_offset else -1
+        return TimestampAndOffset(NO_TIMESTAMP, log_start_offset, epoch)
+    if timestamp == ListOffsetsTimestamp.LATEST:
+        return TimestampAndOffset(NO_TIMESTAMP, local.log_end_offset, epochs.latest_epoch)
+    if timestamp == ListOffsetsTimestamp.LATEST_TIERED:
+        return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
+    if timestamp == ListOffsetsTimestamp.MAX_TIMESTAMP:
+        return offset_of_max_timestamp(local.segments)
+    return offset_by_timestamp(local.segments, timestamp, log_start_offset)
 
 
 def offset_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import uuid
 from pathlib import Path
 
@@ -14,6 +15,8 @@ PARTITION_METADATA = "partition.metadata"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETED_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
 
 
 def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:
@@ -47,9 +50,28 @@ def _uuid_of(text: str) -> uuid.UUID | None:
         return None
 
 
-def write_offset_checkpoint(path: Path, topic: str, partition: int, offset: int, *, sync: bool = False) -> None:
-    """Kafka's OffsetCheckpointFile with one entry."""
-    write_whole(path, f"0\n1\n{topic} {partition} {offset}\n".encode(), sync=sync)
+class Checkpoints:
+    """What is known of a log without a look into it, as Kafka's OffsetCheckpointFile with one entry. folder: None writes nothing.
+    OSError with the old content in place."""
+
+    def __init__(self, folder: Path | None, topic: str, partition: int) -> None:
+        self._folder = folder
+        self._name = f"{topic} {partition}"
+
+    def write_log_start(self, offset: int) -> None:
+        self._write(LOG_START_OFFSET_CHECKPOINT, offset, sync=False)
+
+    def write_recovery_point(self, offset: int) -> None:
+        """All before was flushed."""
+        self._write(RECOVERY_POINT_CHECKPOINT, offset, sync=True)
+
+    def mark_clean_shutdown(self) -> None:
+        if self._folder is not None:
+            (self._folder / CLEAN_SHUTDOWN).touch()
+
+    def _write(self, name: str, offset: int, *, sync: bool) -> None:
+        if self._folder is not None:
+            write_whole(self._folder / name, f"0\n1\n{self._name} {offset}\n".encode(), sync=sync)
 
 
 def read_offset_checkpoint(path: Path, otherwise: int) -> int:
@@ -58,3 +80,17 @@ def read_offset_checkpoint(path: Path, otherwise: int) -> int:
         return int(path.read_text("utf-8").splitlines()[2].split()[2])
     except (FileNotFoundError, IndexError, ValueError):
         return otherwise
+
+
+def delete_folder(folder: Path) -> None:
+    """Renamed first, as Kafka does: what a crash leaves of it is no log any more. Nothing where there is none."""
+    if folder.exists():
+        doomed = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}")
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
+
+
+def finish_deletions(data_dir: Path) -> None:
+    """What was left of deleted logs; to be called before the logs of a data folder are opened."""
+    for folder in data_dir.glob(f"*{DELETED_FOLDER_SUFFIX}"):
+        shutil.rmtree(folder)

@@ -42,6 +42,13 @@ class ProducerAppendInfo:
     def producer_id(self) -> int:
         return self.current.producer_id
 
+    def append(self, batch: BatchHeader, marker: EndTransactionMarker | None) -> CompletedTxn | None:
+        """`marker`: what a control batch holds."""
+        if marker is not None:
+            return self.append_marker(marker, batch.base_offset, batch.max_timestamp)
+        self.append_data(batch)
+        return None
+
     def append_data(self, batch: BatchHeader) -> None:
         offset = batch.base_offset
         self._check_epoch(batch.producer_epoch, offset)

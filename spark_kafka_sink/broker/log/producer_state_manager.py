@@ -16,14 +16,17 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 class ProducerStateManager:
     """Kafka's class of that name, without its files (producer_snapshots.py). Guarded by its log's lock.
 
-    map_end_offset: the state is that after the records before this offset. There is one replica, so what is written is
+    map_end_offset: the state is that after the records before this offset. first_unstable_offset: where the oldest open
+    transaction begins. There is one replica, so what is written is
     replicated: a transaction is stable with its marker, and Kafka's "unreplicated" ones do not exist.
     """
 
-    def __init__(self, topic_partition: str, expiration_ms: int) -> None:
+    def __init__(self, topic_partition: str, expiration_ms: int, *, verify_transactions: bool = False) -> None:
         self.map_end_offset = 0
+        self.first_unstable_offset: int | None = None
         self._topic_partition = topic_partition
         self._expiration_ms = expiration_ms
+        self._verify_transactions = verify_transactions
         self._producers: dict[int, ProducerStateEntry] = {}
         # first offset -> producer id; offsets only grow, so the order of insertion is that of the offsets
         self._ongoing: dict[int, int] = {}
@@ -36,6 +39,7 @@ class ProducerStateManager:
         begun = [(entry.current_txn_first_offset, entry.producer_id) for entry in live]
         self._ongoing = dict(sorted((first, producer_id) for first, producer_id in begun if first is not None))
         self.map_end_offset = end_offset
+        self._see_unstable()
 
     def entries(self) -> list[ProducerStateEntry]:
         return list(self._producers.values())
@@ -51,6 +55,15 @@ class ProducerStateManager:
         current = self._producers.get(producer_id) or ProducerStateEntry(producer_id)
         return ProducerAppendInfo(self._topic_partition, current, origin, self._verifications.get(producer_id))
 
+    def check_verified(self, batch: BatchHeader, guard: VerificationGuard | None) -> None:
+        """The first record of a transaction needs a guard, where they are asked for. Raises ApiException."""
+        if not self._verify_transactions or not batch.is_transactional or batch.is_control:
+            return
+        state = self._verifications.get(batch.producer_id)
+        verified = state is not None and state.guard is guard
+        if not verified and not self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
+            raise ApiException(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+
     def update(self, appended: ProducerAppendInfo) -> None:
         """The records are in the log."""
         producer_id = appended.producer_id
@@ -60,6 +73,7 @@ class ProducerStateManager:
             self._producers[producer_id] = appended.updated
         if appended.started_txn is not None:
             self._ongoing[appended.started_txn] = producer_id
+            self._see_unstable()
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
         """Once this transaction is complete."""
@@ -68,11 +82,10 @@ class ProducerStateManager:
 
     def complete_txn(self, completed: CompletedTxn) -> None:
         self._ongoing.pop(completed.first_offset, None)
+        self._see_unstable()
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
-        return next(iter(self._ongoing), None)
+    def _see_unstable(self) -> None:
+        self.first_unstable_offset = next(iter(self._ongoing), None)
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
         entry = self._producers.get(producer_id)
@@ -96,10 +109,6 @@ class ProducerStateManager:
         state = self._verifications.setdefault(producer_id, fresh)
         state.see(sequence, epoch)
         return state.guard
-
-    def is_verified(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        state = self._verifications.get(producer_id)
-        return state is not None and state.guard is guard
 
     def clear_verification(self, producer_id: int) -> None:
         """Its transaction has its first record here, or has ended."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.broker.log.producer_append_info import CompletedTxn, ProducerAppendInfo
+from spark_kafka_sink.broker.log.producer_state_entry import NUM_BATCHES_TO_RETAIN, BatchMetadata
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
 from spark_kafka_sink.broker.log.stored_records import marker_at
 from spark_kafka_sink.broker.log.transaction_index import AbortedTxn
+
+# Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.
+_TAIL = 8 * 1024 * 1024
 
 
 def replay_batch(
@@ -35,6 +41,31 @@ def complete(
         stable = state.last_stable_offset_after(completed)
         segment.txn_index.append(AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable))
     state.complete_txn(completed)
+
+
+def remember_batches(state: ProducerStateManager, segments: Sequence[LogSegment]) -> None:
+    """The last five batches of each producer, as far as they lie in the log's last few megabytes.
+
+    A snapshot has the last one only, and Kafka is content with that; then a producer that had more in flight when the broker
+    stopped finds those it sends again out of order.
+    """
+    known = {entry.producer_id: entry for entry in state.entries() if entry.batches}
+    earlier: dict[int, list[BatchMetadata]] = {producer_id: [] for producer_id in known}
+    for segment in segments[-2:] if known else ():
+        start = segment.offset_index.position_before(segment.size - _TAIL)
+        for _, header in segment.records.headers(start):
+            entry = known.get(header.producer_id)
+            if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch:
+                continue
+            if header.last_offset < entry.batches[0].first_offset:
+                earlier[header.producer_id].append(_metadata(header))
+    for producer_id, entry in known.items():
+        missing = NUM_BATCHES_TO_RETAIN - len(entry.batches)
+        entry.batches.extendleft(reversed(earlier[producer_id][-missing:] if missing else []))
+
+
+def _metadata(header: BatchHeader) -> BatchMetadata:
+    return BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
 
 
 def _appended(appended: ProducerAppendInfo, segment: LogSegment, position: int, header: BatchHeader) -> CompletedTxn | None:

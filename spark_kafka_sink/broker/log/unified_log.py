@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
 from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
-from spark_kafka_sink.broker.log.local_log import LocalRead
+from spark_kafka_sink.broker.log.local_log import CleanableLog, LocalRead
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
-from spark_kafka_sink.broker.log.log_loader import LoadedLog, empty_log, load_log
+from spark_kafka_sink.broker.log.log_loader import LoadedLog, load_log
 from spark_kafka_sink.broker.log.log_retention import deletable_segments
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
@@ -23,38 +22,25 @@ from spark_kafka_sink.broker.log.log_types import (
     AbortedTransaction,
     ActiveProducer,
     AppendOrigin,
+    Around,
     FetchDataInfo,
     IsolationLevel,
     LogAppendInfo,
+    PartitionName,
     TimestampAndOffset,
+    any_size,
+    nothing,
 )
 from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
-from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp, offset_by_timestamp, offset_of_max_timestamp
-from spark_kafka_sink.broker.log.partition_files import (
-    CLEAN_SHUTDOWN,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    write_offset_checkpoint,
-    write_partition_metadata,
-)
-from spark_kafka_sink.broker.log.producer_append_info import CompletedTxn, ProducerAppendInfo
-from spark_kafka_sink.broker.log.producer_state_entry import BatchMetadata
+from spark_kafka_sink.broker.log.offset_lookup import find_offset
+from spark_kafka_sink.broker.log.partition_files import Checkpoints, delete_folder
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
 from spark_kafka_sink.broker.log.replay import complete
+from spark_kafka_sink.broker.log.storage_errors import storage_errors
 from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Buffer
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
-
-DELETED_FOLDER_SUFFIX = "-delete"
-
-
-def _nothing() -> None:
-    pass
-
-
-def _any_size(size: int) -> None:
-    pass
 
 
 class UnifiedLog:
@@ -64,24 +50,10 @@ class UnifiedLog:
     There is one replica: the high watermark is the log's end.
     """
 
-    def __init__(  # see open
-        self,
-        folder: Path | None,
-        topic: str,
-        partition: int,
-        topic_id: uuid.UUID,
-        config: LogConfig,
-        loaded: LoadedLog,
-        *,
-        wall_ms: Callable[[], int],
-        on_advance: Callable[[], None],
-        disk_check: Callable[[int], None],
-        verify_transactions: bool,
-    ) -> None:
+    def __init__(self, folder: Path | None, name: PartitionName, config: LogConfig, loaded: LoadedLog, around: Around) -> None:
+        """See `open`."""
         self.folder = folder
-        self.topic = topic
-        self.partition = partition
-        self.topic_id = topic_id
+        self.topic, self.partition, self.topic_id = name
         self.config = config
         self._local = loaded.local
         self._epochs = loaded.epochs
@@ -89,10 +61,10 @@ class UnifiedLog:
         self._snapshots = loaded.snapshots
         self._log_start_offset = loaded.log_start_offset
         self._recovery_point = loaded.recovery_point
-        self._wall_ms = wall_ms
-        self._on_advance = on_advance
-        self._disk_check = disk_check
-        self._verify_transactions = verify_transactions
+        self._checkpoints = Checkpoints(folder, name.topic, name.partition)
+        self._wall_ms = around.wall_ms
+        self._on_advance = around.on_advance
+        self._disk_check = around.disk_check
         self._lock = threading.Lock()
         self._closed_with: ErrorCode | None = None
 
@@ -106,8 +78,8 @@ class UnifiedLog:
         config: LogConfig,
         *,
         wall_ms: Callable[[], int],
-        on_advance: Callable[[], None] = _nothing,
-        disk_check: Callable[[int], None] = _any_size,
+        on_advance: Callable[[], None] = nothing,
+        disk_check: Callable[[int], None] = any_size,
         producer_expiration_ms: int = 86_400_000,
         verify_transactions: bool = False,
     ) -> UnifiedLog:
@@ -116,26 +88,11 @@ class UnifiedLog:
         on_advance: called without the lock after each append. disk_check: called with the bytes of each append; an OSError from
         it is that append's, as a full disk's would be. verify_transactions: the first record of a transaction needs a guard.
         """
-        state = ProducerStateManager(f"{topic}-{partition}", producer_expiration_ms)
-        if folder is None:
-            loaded = empty_log(state, config, wall_ms())
-        else:
-            with _storage_errors(f"{topic}-{partition}"):
-                folder.mkdir(parents=True, exist_ok=True)
-                write_partition_metadata(folder, topic_id)
-                loaded = load_log(folder, state, config, wall_ms())
-        return cls(
-            folder,
-            topic,
-            partition,
-            topic_id,
-            config,
-            loaded,
-            wall_ms=wall_ms,
-            on_advance=on_advance,
-            disk_check=disk_check,
-            verify_transactions=verify_transactions,
-        )
+        name = PartitionName(topic, partition, topic_id)
+        state = ProducerStateManager(f"{topic}-{partition}", producer_expiration_ms, verify_transactions=verify_transactions)
+        with storage_errors(f"{topic}-{partition}"):
+            loaded = load_log(folder, topic_id, state, config, wall_ms())
+        return cls(folder, name, config, loaded, Around(wall_ms, on_advance, disk_check))
 
     def __repr__(self) -> str:
         return f"UnifiedLog({self.name}, {self._log_start_offset} to {self.log_end_offset})"
@@ -215,19 +172,15 @@ class UnifiedLog:
         guard: VerificationGuard | None,
     ) -> LogAppendInfo:
         batch = valid.at(self.log_end_offset, leader_epoch)
-        if batch.size > self.config.segment_bytes:
-            raise ApiException(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {batch.size} bytes in append to partition {self.name}, which exceeds the maximum "
-                f"configured segment size of {self.config.segment_bytes}",
-            )
         appended, completed = None, None
         if batch.has_producer_id:
             duplicate = self._state.find_duplicate(batch) if origin is AppendOrigin.CLIENT else None
             if duplicate is not None:
-                return self._duplicate_info(batch, duplicate)
-            appended = self._prepared(batch, origin, guard)
-            completed = self._validated(appended, batch, marker)
+                # Kafka answers the time of the batch that is there, whatever kind of time it is.
+                return self._info(batch, duplicate.first_offset, duplicate.timestamp, duplicate=True)
+            self._state.check_verified(batch, guard)
+            appended = self._state.prepare_update(batch.producer_id, origin)
+            completed = appended.append(batch, marker)
         self._disk_check(batch.size)
         self._epochs.assign(leader_epoch, batch.base_offset)
         self._maybe_roll(batch)
@@ -238,41 +191,12 @@ class UnifiedLog:
                 self._state.clear_verification(batch.producer_id)
         self._state.map_end_offset = batch.next_offset
         self._maybe_flush()
-        return self._append_info(batch)
+        stamped = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        return self._info(batch, batch.base_offset, batch.max_timestamp if stamped else NO_TIMESTAMP)
 
-    def _prepared(self, batch: BatchHeader, origin: AppendOrigin, guard: VerificationGuard | None) -> ProducerAppendInfo:
-        if (
-            self._verify_transactions
-            and batch.is_transactional
-            and not batch.is_control
-            and not self._state.has_ongoing_transaction(batch.producer_id, batch.producer_epoch)
-            and not self._state.is_verified(batch.producer_id, guard)
-        ):
-            raise ApiException(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
-        return self._state.prepare_update(batch.producer_id, origin)
-
-    @staticmethod
-    def _validated(appended: ProducerAppendInfo, batch: BatchHeader, marker: EndTransactionMarker | None) -> CompletedTxn | None:
-        if marker is not None:
-            return appended.append_marker(marker, batch.base_offset, batch.max_timestamp)
-        appended.append_data(batch)
-        return None
-
-    def _append_info(self, batch: BatchHeader) -> LogAppendInfo:
-        time = batch.max_timestamp if self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
-        return LogAppendInfo(batch.base_offset, batch.last_offset, time, self._log_start_offset, batch.record_count, batch.size)
-
-    def _duplicate_info(self, batch: BatchHeader, known: BatchMetadata) -> LogAppendInfo:
-        """Kafka answers the time of the batch that is there, whatever kind of time it is."""
-        return LogAppendInfo(
-            known.first_offset,
-            known.last_offset,
-            known.timestamp,
-            self._log_start_offset,
-            batch.record_count,
-            batch.size,
-            duplicate=True,
-        )
+    def _info(self, batch: BatchHeader, base_offset: int, time: int, *, duplicate: bool = False) -> LogAppendInfo:
+        last = base_offset + batch.last_offset_delta
+        return LogAppendInfo(base_offset, last, time, self._log_start_offset, batch.record_count, batch.size, duplicate)
 
     def _maybe_roll(self, batch: BatchHeader) -> None:
         if self._local.segments.active.should_roll(batch, self.config, self._wall_ms()):
@@ -292,11 +216,8 @@ class UnifiedLog:
         with self._locked():
             end = self.last_stable_offset if committed else self.high_watermark
             if not self._log_start_offset <= offset <= self.log_end_offset:
-                raise ApiException(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"Received request for offset {offset} for partition {self.name}, but we only have log segments in the range "
-                    f"{self._log_start_offset} to {self.log_end_offset}",
-                )
+                there = f"{self._log_start_offset} to {self.log_end_offset}"
+                raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset} for partition {self.name}, which has {there}")
             found = self._local.read(offset, max_bytes, end, min_one_batch)
             aborted = self._aborted(offset, found) if committed else None
             return FetchDataInfo(found.records, self.high_watermark, self.last_stable_offset, self._log_start_offset, aborted)
@@ -310,19 +231,7 @@ class UnifiedLog:
         LATEST is the log's end; how far a consumer may read is the caller's to say.
         """
         with self._locked():
-            if timestamp in (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL):
-                return TimestampAndOffset(NO_TIMESTAMP, self._log_start_offset, self._earliest_epoch())
-            if timestamp == ListOffsetsTimestamp.LATEST:
-                return TimestampAndOffset(NO_TIMESTAMP, self.log_end_offset, self._epochs.latest_epoch)
-            if timestamp == ListOffsetsTimestamp.LATEST_TIERED:
-                return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
-            if timestamp == ListOffsetsTimestamp.MAX_TIMESTAMP:
-                return offset_of_max_timestamp(self._local.segments)
-            return offset_by_timestamp(self._local.segments, timestamp, self._log_start_offset)
-
-    def _earliest_epoch(self) -> int:
-        earliest = self._epochs.earliest_entry
-        return earliest.epoch if earliest is not None and earliest.start_offset <= self._log_start_offset else -1
+            return find_offset(self._local, self._epochs, self._log_start_offset, timestamp)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry | None:
         """The last epoch that is not after `epoch`, and the offset where it ended; None where nothing is known of it."""
@@ -370,20 +279,33 @@ class UnifiedLog:
         with self._locked():
             wanted = self.high_watermark if offset == -1 else offset
             if not 0 <= wanted <= self.high_watermark:
-                raise ApiException(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"Cannot increment the log start offset to {offset} of partition {self.name} since it is larger than the "
-                    f"high watermark {self.high_watermark}",
-                )
+                text = f"Cannot move the log start of {self.name} to {offset}: the high watermark is {self.high_watermark}"
+                raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             self._move_start(wanted)
             self._enforce_retention(self._wall_ms())
             return self._log_start_offset
 
     def enforce_retention(self, now_ms: int) -> int:
-        """Drops whole segments by age and size, and forgets idle producers. Returns how many segments went."""
+        """To be called now and then: drops whole segments by age and size, forgets idle producers, and flushes what is written no
+        more. Returns how many segments went."""
         with self._locked():
             self._state.remove_expired(now_ms)
-            return self._enforce_retention(now_ms)
+            dropped = self._enforce_retention(now_ms)
+        self._flush_closed()
+        return dropped
+
+    def _flush_closed(self) -> None:
+        """Outside the lock, for it takes time: closed segments do not change, they are at most deleted."""
+        with self._locked():
+            active = self._local.segments.active
+            closed = [segment for segment in self._local.segments.from_offset(self._recovery_point) if segment is not active]
+        for segment in closed:
+            with storage_errors(self.name), suppress(FileNotFoundError):
+                segment.records.flush()
+        with self._locked():
+            if closed and self._recovery_point < active.base_offset:
+                self._recovery_point = active.base_offset
+                self._checkpoints.write_recovery_point(active.base_offset)
 
     def _enforce_retention(self, now_ms: int) -> int:
         segments = self._local.segments
@@ -398,9 +320,7 @@ class UnifiedLog:
 
     def _move_start(self, offset: int) -> None:
         if offset > self._log_start_offset:
-            if self.folder is not None:
-                path = self.folder / LOG_START_OFFSET_CHECKPOINT
-                write_offset_checkpoint(path, self.topic, self.partition, offset)
+            self._checkpoints.write_log_start(offset)
             self._log_start_offset = offset
             self._epochs.truncate_from_start(offset)
 
@@ -417,9 +337,22 @@ class UnifiedLog:
         for segment in self._local.segments.from_offset(self._recovery_point):
             segment.flush()
         self._recovery_point = self.log_end_offset
-        if self.folder is not None:
-            path = self.folder / RECOVERY_POINT_CHECKPOINT
-            write_offset_checkpoint(path, self.topic, self.partition, self._recovery_point, sync=True)
+        self._checkpoints.write_recovery_point(self._recovery_point)
+
+    # For LogCleaner
+
+    def cleanable(self) -> CleanableLog:
+        """Closed segments before every open transaction, and what was aborted."""
+        with self._locked():
+            end = min(self._local.segments.active.base_offset, self.last_stable_offset)
+            segments = [one for one in self._local.segments.closed if self._local.segments.end_of(one, end) <= end]
+            last_batches = {entry.producer_id: entry.last_data_offset for entry in self._state.entries()}
+            return CleanableLog(self.folder, segments, self._local.all_aborted(), last_batches)
+
+    def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
+        """`cleaned` for `old`; False where one of them is gone already."""
+        with self._locked():
+            return self._local.replace_segments(old, cleaned)
 
     def close(self) -> None:
         """So that the next start need not look at the records. Again is nothing."""
@@ -427,7 +360,7 @@ class UnifiedLog:
             if self._closed_with is not None:
                 return
             self._closed_with = ErrorCode.KAFKA_STORAGE_ERROR
-            with _storage_errors(self.name):
+            with storage_errors(self.name):
                 self._close()
 
     def _close(self) -> None:
@@ -436,8 +369,7 @@ class UnifiedLog:
             for segment in self._local.segments:
                 segment.prepare_close()
             self._flush()
-            if self.folder is not None:
-                (self.folder / CLEAN_SHUTDOWN).touch()
+            self._checkpoints.mark_clean_shutdown()
         finally:
             self.release()
 
@@ -448,30 +380,18 @@ class UnifiedLog:
             segment.records.close()
 
     def delete(self) -> None:
-        """The log and its folder; whoever still uses it is told that there is no such partition. The folder is renamed first:
-        what a crash leaves of it is no log any more."""
+        """The log and its folder; whoever still uses it is told that there is no such partition."""
         with self._lock:
             self._closed_with = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for segment in self._local.segments:
                 segment.records.close()
-            if self.folder is not None and self.folder.exists():
-                with _storage_errors(self.name):
-                    doomed = self.folder.with_name(f"{self.name}.{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}")
-                    self.folder.rename(doomed)
-                    shutil.rmtree(doomed)
+            if self.folder is not None:
+                with storage_errors(self.name):
+                    delete_folder(self.folder)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        with self._lock, _storage_errors(self.name):
+        with self._lock, storage_errors(self.name):
             if self._closed_with is not None:
                 raise ApiException(self._closed_with, f"The log of {self.name} is closed")
             yield
-
-
-@contextmanager
-def _storage_errors(name: str) -> Iterator[None]:
-    """A full disk, say: the client tries again."""
-    try:
-        yield
-    except OSError as error:
-        raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {name}: {error}") from error

@@ -1,0 +1,151 @@
+"""Compaction: of each key the last record stays. Kafka's LogCleaner, run when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from spark_kafka_sink.broker.log.batch import CODEC_MASK, BatchHeader
+from spark_kafka_sink.broker.log.local_log import CleanableLog
+from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX
+from spark_kafka_sink.broker.log.log_segment import LogSegment
+from spark_kafka_sink.broker.log.storage_errors import storage_errors
+from spark_kafka_sink.broker.log.transaction_index import AbortedTxn
+from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
+from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
+from spark_kafka_sink.records.decoder import MAX_DECOMPRESSED
+from spark_kafka_sink.records.record_reader import Record, read_record
+
+
+def compact(log: UnifiedLog, now_ms: int) -> int:
+    """Cleans the log's closed segments, where its topic is compacted; returns how many bytes that freed. Raises ApiException
+    KAFKA_STORAGE_ERROR, with the log as it was.
+
+    Offsets stay what they are. Gone: records whose key comes again in a closed segment, aborted ones, tombstones and markers of
+    which nothing is left once `delete.retention.ms` has passed since their own time. A producer's last batch stays, if need be
+    without records, for its sequence numbers. The log is locked only while segments are exchanged.
+    """
+    if not log.config.compact:
+        return 0
+    freed = 0
+    with storage_errors(log.name):
+        cleanable = log.cleanable()
+        cleaner = _Cleaner(cleanable, log.config, now_ms)
+        cleaner.read_keys()
+        for group in _groups(cleanable.segments, log.config):
+            before = sum(segment.size for segment in group)
+            cleaned = cleaner.clean(group)
+            if cleaned.size == before or not log.replace_segments(group, cleaned):
+                cleaned.delete()
+            else:
+                freed += before - cleaned.size
+    return freed
+
+
+def _groups(segments: list[LogSegment], config: LogConfig) -> Iterator[list[LogSegment]]:
+    """Small neighbours become one segment."""
+    group: list[LogSegment] = []
+    for segment in segments:
+        total = sum(one.size for one in group) + segment.size
+        if group and (total > config.segment_bytes or segment.next_offset() - group[0].base_offset >= 2**31):
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
+@dataclass(slots=True)
+class _Cleaner:
+    _log: CleanableLog
+    _config: LogConfig
+    _now_ms: int
+    _last_offsets: dict[bytes, int] = field(default_factory=dict)
+    _open_txns: set[int] = field(default_factory=set)  # producers with a batch that stays, whose marker must stay too
+
+    def read_keys(self) -> None:
+        """Where each key comes last."""
+        for segment in self._log.segments:
+            for position, header in segment.records.headers():
+                if not header.is_control and not self._is_aborted(header):
+                    for record, _ in _records(segment, position, header):
+                        if record.key is not None:
+                            self._last_offsets[record.key] = record.offset
+
+    def clean(self, group: list[LogSegment]) -> LogSegment:
+        """What stays of these segments."""
+        cleaned = LogSegment.create(self._log.folder, group[0].base_offset, self._config, group[0].created_ms, CLEANED_SUFFIX)
+        for segment in group:
+            for position, header in segment.records.headers():
+                if header.is_control:
+                    self._clean_marker(cleaned, segment, position, header)
+                else:
+                    self._clean_batch(cleaned, segment, position, header)
+        return cleaned
+
+    def _clean_batch(self, cleaned: LogSegment, segment: LogSegment, position: int, header: BatchHeader) -> None:
+        found = list(_records(segment, position, header))
+        aborted = self._is_aborted(header)
+        kept = [(record, data) for record, data in found if not aborted and self._stays(record)]
+        if not kept and self._log.last_batches.get(header.producer_id) != header.last_offset:
+            return
+        if header.is_transactional:
+            self._open_txns.add(header.producer_id)
+        if len(kept) == len(found):
+            cleaned.append(header, segment.records.read(position, header.size))
+            return
+        batch, payload = _with_records(header, kept, self._config)
+        cleaned.append(batch, [batch.unchecked_bytes(), batch.checked_bytes(), payload])
+
+    def _clean_marker(self, cleaned: LogSegment, segment: LogSegment, position: int, header: BatchHeader) -> None:
+        is_old = self._now_ms - header.max_timestamp > self._config.delete_retention_ms
+        if is_old and header.producer_id not in self._open_txns:
+            return
+        self._open_txns.discard(header.producer_id)
+        cleaned.append(header, segment.records.read(position, header.size))
+        for aborted in self._log.aborted:
+            if aborted.last_offset == header.base_offset:
+                cleaned.txn_index.append(aborted)
+
+    def _stays(self, record: Record) -> bool:
+        if record.key is None or record.offset < self._last_offsets.get(record.key, record.offset):
+            return False
+        return record.value is not None or self._now_ms - record.timestamp <= self._config.delete_retention_ms
+
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        return header.is_transactional and any(_covers(aborted, header) for aborted in self._log.aborted)
+
+
+def _covers(aborted: AbortedTxn, header: BatchHeader) -> bool:
+    return aborted.producer_id == header.producer_id and aborted.first_offset <= header.base_offset <= aborted.last_offset
+
+
+def _records(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[Record, bytes]]:
+    """Each record, and the bytes that it is."""
+    data = b"".join(segment.records.read(position, header.size))
+    plain = decompress(Codec(header.codec_id), memoryview(data)[HEADER_SIZE:], MAX_DECOMPRESSED)
+    stamp = header.max_timestamp if header.is_log_append_time else None
+    at = 0
+    for _ in range(header.record_count):
+        record, end = read_record(plain, at, header.base_offset, header.base_timestamp, stamp)
+        yield record, plain[at:end]
+        at = end
+
+
+def _with_records(header: BatchHeader, kept: list[tuple[Record, bytes]], config: LogConfig) -> tuple[BatchHeader, Buffer]:
+    """The batch with these records only: its offsets, and so the deltas in them, are what they were."""
+    plain = b"".join(data for _, data in kept)
+    codec = Codec(header.codec_id if kept else Codec.NONE)
+    payload = compress(codec, config.level_of(codec), [plain])
+    latest = max((record.timestamp for record, _ in kept), default=header.max_timestamp)
+    smaller = header._replace(
+        size=HEADER_SIZE + len(payload),
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        max_timestamp=latest,
+        record_count=len(kept),
+    )
+    return smaller._replace(crc=crc32c(payload, crc32c(smaller.checked_bytes()))), payload
