@@ -37,6 +37,15 @@ ERROR_CODES = [int(code) for code in ErrorCode if code is not ErrorCode.UNSUPPOR
 WHOLE_SECONDS_MS = st.integers(0, 4_000_000_000).map(lambda seconds: seconds * 1000)
 """kio takes times through a float of seconds, which only whole ones survive."""
 
+_KIO_CAN_CARRY = {
+    "error_code": st.sampled_from(ERROR_CODES),
+    "partition_error_code": st.sampled_from(ERROR_CODES),
+    "log_append_time_ms": st.just(-1) | WHOLE_SECONDS_MS,
+    "retention_time_ms": WHOLE_SECONDS_MS,
+    "session_lifetime_ms": WHOLE_SECONDS_MS,
+    "transaction_start_time_ms": WHOLE_SECONDS_MS,
+}
+
 
 def spoken_id(value: Any) -> str:
     return value.name if hasattr(value, "min_version") else str(value)
@@ -54,10 +63,8 @@ def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
 
 
 def _field(field: WireField, version: int) -> st.SearchStrategy[Any]:
-    if field.name == "error_code":
-        return st.sampled_from(ERROR_CODES)
-    if field.name == "log_append_time_ms":
-        return st.just(-1) | WHOLE_SECONDS_MS
+    if field.name in _KIO_CAN_CARRY:
+        return _KIO_CAN_CARRY[field.name]
     values = _values(field.wire.type, version)
     if version >= field.wire.nullable_since:
         return st.none() | values

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
+from spark_kafka_sink.protocol.heartbeat import HEARTBEAT, HeartbeatRequest
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
+from spark_kafka_sink.protocol.messages import APIS, decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
@@ -19,6 +24,7 @@ from spark_kafka_sink.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from spark_kafka_sink.protocol.wire_types import Buffer, Records
 
 
@@ -52,6 +58,17 @@ class TestRecords:
         assert partition.records == (b"abcd",)
         data[data.index(b"abcd")] = ord("z")
         assert partition.records == (b"zbcd",)
+
+    @pytest.mark.parametrize("version", [4, 18])
+    def test_of_an_answer_go_out_as_the_very_buffers_of_each_partition(self, version: int) -> None:
+        segments: list[Buffer] = [memoryview(bytearray(b"read")), memoryview(bytearray(b"of")), b"several files"]
+        partitions = [PartitionData(0, 0, 9, records=segments[:2]), PartitionData(1, 0, 9, records=segments[2:])]
+
+        buffers = encode_response(FETCH, version, 1, FetchResponse(responses=(FetchableTopicResponse(partitions=partitions),)))
+
+        assert [index for index, buffer in enumerate(buffers) if any(buffer is given for given in segments)] == [1, 2, 4]
+        _, read = decode_response(FETCH, version, b"".join(buffers))
+        assert [partition.records for partition in read.responses[0].partitions] == [(b"readof",), (b"several files",)]
 
     @pytest.mark.parametrize("version", [3, 9])
     def test_may_be_null(self, version: int) -> None:
@@ -107,6 +124,50 @@ class TestVersions:
             decode_request(data)
 
         assert raised.value.facts == {"api_key": key, "version": version, "correlation_id": 99}
+
+
+class TestServedApis:
+    def test_a_broker_reads_the_apis_it_names(self) -> None:
+        data = b"".join(encode_request(HEARTBEAT, 4, 7, "c", HeartbeatRequest("g", 1, "m")))
+
+        assert decode_request(data, {HEARTBEAT.key: HEARTBEAT})[1] == HeartbeatRequest("g", 1, "m")
+        with pytest.raises(UnsupportedVersionError, match="API 12 v4 is not spoken here"):
+            decode_request(data)
+
+    def test_a_limited_api_has_none_but_its_versions(self) -> None:
+        limited = HEARTBEAT.limited_to(2, 3)
+        spoken = [version for version in range(6) if limited.has_version(version)]
+
+        assert spoken == [2, 3]
+        data = b"".join(encode_request(HEARTBEAT, 4, 7, "c", HeartbeatRequest("g", 1, "m")))
+        with pytest.raises(UnsupportedVersionError, match="HEARTBEAT v4 is not spoken here") as raised:
+            decode_request(data, {limited.key: limited})
+        assert raised.value.facts == {"api_key": 12, "version": 4, "correlation_id": 7}
+
+    def test_a_limited_api_gets_no_versions_that_are_not_declared(self) -> None:
+        assert HEARTBEAT.limited_to(-1, 99) == HEARTBEAT
+
+    def test_the_table_of_all_has_the_producers_too(self) -> None:
+        assert APIS.items() <= ALL_APIS.items()
+
+
+class TestBytes:
+    def test_are_read_as_a_copy_that_outlives_the_message(self) -> None:
+        request = SaslAuthenticateRequest(b"token")
+        data = bytearray(b"".join(encode_request(SASL_AUTHENTICATE, 2, 1, "c", request)))
+
+        _, read = decode_request(data, ALL_APIS)
+        data[data.index(b"token")] = 0
+
+        assert read == request
+
+    def test_are_not_null_where_a_value_must_be(self) -> None:
+        nothing: Any = SaslAuthenticateRequest(None)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="auth_bytes: None where bytes must be"):
+            encode_request(SASL_AUTHENTICATE, 2, 1, "c", nothing)
+        data = b"".join(encode_request(SASL_AUTHENTICATE, 1, 1, "c", SaslAuthenticateRequest(b"")))
+        with pytest.raises(ProtocolError, match="auth_bytes: null where bytes must be"):
+            decode_request(data[:-4] + b"\xff\xff\xff\xff", ALL_APIS)
 
 
 class TestUnwritable:

@@ -50,6 +50,12 @@ def test_a_record_cut_anywhere_is_refused(golden: GoldenRecord) -> None:
             golden.record.decode(golden.data[:size])
 
 
+@pytest.mark.parametrize("golden", golden_records(), ids=str)
+def test_bytes_behind_a_record_are_refused(golden: GoldenRecord) -> None:
+    with pytest.raises(ProtocolError, match=rf"it ends at {len(golden.data)}"):
+        golden.record.decode(golden.data + b"\0")
+
+
 @pytest.mark.parametrize("type_", ControlRecordType)
 def test_markers_are_javas(type_: ControlRecordType) -> None:
     golden = golden_markers()

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.fetch import FETCH, FetchRequest
 from spark_kafka_sink.protocol.fields import RawTaggedField
-from spark_kafka_sink.protocol.messages import decode_response, encode_response
+from spark_kafka_sink.protocol.messages import decode_request, decode_response, encode_request, encode_response
 
 PREFIX = bytes.fromhex("0000000100000100000000")
 """Correlation id, error code, no API keys, throttle time: what stands before the tagged fields."""
@@ -70,3 +72,14 @@ def test_unknown_ones_survive_a_round_trip(raw: dict[int, bytes]) -> None:
 def test_a_malformed_one_is_refused(tagged_fields: str, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         read(tagged_fields)
+
+
+def test_a_nullable_one_may_say_null_and_is_not_sent_as_such() -> None:
+    """Java reads it so; cluster_id of Fetch is the one that can."""
+    data = b"".join(encode_request(FETCH, 18, 1, "c", FetchRequest()))
+    assert data.endswith(b"\1\0")
+
+    _, request = decode_request(data[:-1] + b"\1\0\1\0", ALL_APIS)
+
+    assert request == FetchRequest()
+    assert b"".join(encode_request(FETCH, 18, 1, "c", FetchRequest())) == data
