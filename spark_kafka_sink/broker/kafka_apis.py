@@ -9,6 +9,8 @@ from typing import Final, Protocol
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.api_version_manager import ApiVersionManager
 from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
+from spark_kafka_sink.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from spark_kafka_sink.broker.handlers.alter_configs import handle_alter_configs
 from spark_kafka_sink.broker.handlers.api_versions import api_versions_handler
 from spark_kafka_sink.broker.handlers.create_partitions import handle_create_partitions
@@ -18,11 +20,15 @@ from spark_kafka_sink.broker.handlers.delete_topics import handle_delete_topics
 from spark_kafka_sink.broker.handlers.describe_cluster import handle_describe_cluster
 from spark_kafka_sink.broker.handlers.describe_configs import handle_describe_configs
 from spark_kafka_sink.broker.handlers.describe_producers import handle_describe_producers
+from spark_kafka_sink.broker.handlers.describe_transactions import handle_describe_transactions
+from spark_kafka_sink.broker.handlers.end_txn import handle_end_txn
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch
 from spark_kafka_sink.broker.handlers.find_coordinator import handle_find_coordinator
 from spark_kafka_sink.broker.handlers.handler import Handler
 from spark_kafka_sink.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
+from spark_kafka_sink.broker.handlers.init_producer_id import handle_init_producer_id
 from spark_kafka_sink.broker.handlers.list_offsets import handle_list_offsets
+from spark_kafka_sink.broker.handlers.list_transactions import handle_list_transactions
 from spark_kafka_sink.broker.handlers.metadata import handle_metadata
 from spark_kafka_sink.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.handlers.produce import handle_produce
@@ -49,6 +55,12 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DELETE_RECORDS: handle_delete_records,
     ApiKey.DESCRIBE_PRODUCERS: handle_describe_producers,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
+    ApiKey.INIT_PRODUCER_ID: handle_init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: handle_add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: handle_add_offsets_to_txn,
+    ApiKey.END_TXN: handle_end_txn,
+    ApiKey.DESCRIBE_TRANSACTIONS: handle_describe_transactions,
+    ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
 }
 """The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
 

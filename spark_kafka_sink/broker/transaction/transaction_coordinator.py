@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import cast
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -13,7 +12,7 @@ from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.ending import ended
 from spark_kafka_sink.broker.transaction.initialization import initialized
-from spark_kafka_sink.broker.transaction.marker_sender import Executor, MarkerSender
+from spark_kafka_sink.broker.transaction.marker_sender import Executor
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import (
     TransactionMarkerChannelManager,
     WriteMarkers,
@@ -52,17 +51,16 @@ class TransactionCoordinator:
         write_markers: WriteMarkers,
         partition_exists: Callable[[str, int], bool],
         *,
-        executor: Executor | None = None,
+        executor: Executor,
         coordinator_epoch: Callable[[str], int] = lambda transactional_id: 0,
     ) -> None:
-        """executor: runs markers and timeouts; a thread of its own if none is given. coordinator_epoch: the leader epoch of the
-        id's partition of the transaction log, which markers carry."""
+        """executor: runs markers and timeouts. coordinator_epoch: the leader epoch of the id's partition of the transaction log,
+        which markers carry."""
         self._config = config
         self._timer = timer
         self._wall_ms = wall_ms
         self._next_producer_id = next_producer_id
-        self._own_thread = MarkerSender() if executor is None else None
-        self.executor: Executor = self._own_thread or cast(Executor, executor)
+        self.executor = executor
         self._states = TransactionStateManager(log, wall_ms, config.transaction_version, config.transactional_id_expiration_ms)
         self.markers = TransactionMarkerChannelManager(
             self._states, timer, self.executor, write_markers, partition_exists, coordinator_epoch
@@ -75,8 +73,6 @@ class TransactionCoordinator:
     def load(self) -> None:
         """What the log holds; transactions whose outcome was decided are completed, running ones time out. Before it,
         everybody is told COORDINATOR_LOAD_IN_PROGRESS."""
-        if self._own_thread is not None:
-            self._own_thread.start()
         self._states.load()
         self._is_loaded = True
         for metadata in self._states.every():
@@ -87,10 +83,8 @@ class TransactionCoordinator:
         self._repeat(config.transaction_remove_expired_transaction_cleanup_interval_ms, self._states.remove_expired)
 
     def stop(self) -> None:
-        """No further markers and timeouts. What was decided is in the log; the next coordinator's `load` goes on with it."""
+        """No further timeouts. What was decided is in the log; the next coordinator's `load` goes on with it."""
         self._is_stopped = True
-        if self._own_thread is not None:
-            self._own_thread.stop()
 
     def _repeat(self, interval_ms: float, run: Callable[[], None]) -> None:
         def again() -> None:
