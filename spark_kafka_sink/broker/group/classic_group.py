@@ -1,0 +1,174 @@
+"""A group: its members, its leader, its generation and the protocol they agree on (Kafka's ClassicGroup). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.group.group_member import GroupMember, Protocols
+from spark_kafka_sink.broker.group.group_state import VALID_PREVIOUS, GroupState
+from spark_kafka_sink.broker.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """Of this broker, for every group. Time in ms."""
+
+    initial_rebalance_delay_ms: int = 0
+    max_size: int = 2**31 - 1
+
+
+class ClassicGroup:
+    """Changed by the events in joining.py, syncing.py, leaving.py and rebalance.py, which hold it to the table of states.
+
+    pending_join: ids that were given out (KIP-394) to members who have not come back with them. pending_sync: members of this
+    generation who have not asked for their assignment. state_since_ms: in ms since 1970, None where the log did not say.
+    """
+
+    def __init__(self, group_id: str, wall_ms: Callable[[], int], rules: GroupRules) -> None:
+        self.group_id = group_id
+        self.rules = rules
+        self.wall_ms = wall_ms
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        self.state_since_ms: int | None = wall_ms()
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: dict[str, GroupMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_join: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.subscribed: frozenset[str] | None = None
+        self.new_member_added = False
+
+    def transition_to(self, state: GroupState) -> None:
+        if self.state not in VALID_PREVIOUS[state]:
+            raise RuntimeError(f"Group {self.group_id} cannot go from {self.state.value} to {state.value}")
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = self.wall_ms()
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in VALID_PREVIOUS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is GroupState.EMPTY
+
+    # Members
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader == member_id
+
+    def add(self, member: GroupMember) -> None:
+        """Its protocols were checked; a static one's instance is not here yet."""
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """One that may also be only pending, or unknown."""
+        removed = self.members.pop(member_id, None)
+        if removed is not None and removed.group_instance_id is not None:
+            self.static_members.pop(removed.group_instance_id, None)
+        if self.is_leader(member_id):
+            self.leader = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def swap(self, old: GroupMember, new: GroupMember) -> None:
+        """A static member under another id, in the same place (`ClassicGroup.replaceStaticMember`)."""
+        assert new.group_instance_id is not None
+        every = (new if member is old else member for member in self.members.values())
+        self.members = {member.member_id: member for member in every}
+        self.static_members[new.group_instance_id] = new.member_id
+        self.pending_sync.discard(old.member_id)
+        if self.is_leader(old.member_id):
+            self.leader = new.member_id
+
+    def member_of(self, member_id: str, group_instance_id: str | None) -> GroupMember:
+        """Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (`ClassicGroup.validateMember`)."""
+        if group_instance_id is not None:
+            existing = self.static_members.get(group_instance_id)
+            if existing is not None and existing != member_id:
+                raise ApiException(ErrorCode.FENCED_INSTANCE_ID)
+            if existing is None:
+                raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def awaiting_join(self) -> int:
+        return sum(member.awaits_join for member in self.members.values())
+
+    def has_all_members_joined(self) -> bool:
+        return not self.pending_join and all(member.awaits_join for member in self.members.values())
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """The leader stays, if it has joined; else it is one who has. False: nobody has."""
+        leader = None if self.leader is None else self.members[self.leader]
+        if leader is not None and not leader.awaits_join:
+            leader = next((member for member in self.members.values() if member.awaits_join), None)
+            self.leader = self.leader if leader is None else leader.member_id
+        return leader is not None
+
+    # Protocols
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether someone with these can be a member: one of them is known to all members."""
+        if self.is_empty:
+            return bool(protocol_type) and bool(protocols)
+        return self.protocol_type == protocol_type and any(map(self._is_common, protocols))
+
+    def select_protocol(self) -> str:
+        """Of those that all members support, the one that most like best; the first of several."""
+        candidates = self._candidates()
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
+
+    def _candidates(self) -> Collection[str]:
+        anyone = next(iter(self.members.values()))
+        return frozenset(filter(self._is_common, anyone.protocols))
+
+    def _is_common(self, protocol: str) -> bool:
+        return all(protocol in member.protocols for member in self.members.values())
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Consumers whose subscriptions cannot be read count as subscribed to everything."""
+        return self.uses_consumer_protocol if self.subscribed is None else topic in self.subscribed
+
+    def know_subscriptions(self) -> None:
+        """`ClassicGroup.computeSubscribedTopics`."""
+        if not self.uses_consumer_protocol:
+            self.subscribed = None
+        elif not self.members:
+            self.subscribed = frozenset()
+        else:
+            protocol = self.protocol_name or ""
+            self.subscribed = subscribed_topics(member.protocols.get(protocol, b"") for member in self.members.values())
+
+    def next_generation(self) -> None:
+        """Begins it with those who have joined (`ClassicGroup.initNextGeneration`)."""
+        self.generation += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.know_subscriptions()
+        self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY)
+        self.pending_sync.clear()

@@ -1,0 +1,225 @@
+"""The face of the groups: what handlers call, from any thread (Kafka's GroupCoordinatorService and GroupCoordinatorShard)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
+from spark_kafka_sink.broker.group import leaving, syncing
+from spark_kafka_sink.broker.group.classic_group import GroupRules
+from spark_kafka_sink.broker.group.effects import Answer, TimerKey
+from spark_kafka_sink.broker.group.group_descriptions import described, listed, passes
+from spark_kafka_sink.broker.group.group_log import GroupLog, Stored, StoredGroup, StoredOffset
+from spark_kafka_sink.broker.group.group_member import SyncReply
+from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
+from spark_kafka_sink.broker.group.joining import Joiner
+from spark_kafka_sink.broker.group.offset_metadata_manager import (
+    Codes,
+    Committer,
+    FetchedOffset,
+    OffsetMetadataManager,
+    Offsets,
+    TransactionalProducer,
+)
+from spark_kafka_sink.broker.group.offsets import TopicPartition
+from spark_kafka_sink.broker.timer import Timer, TimerTask
+from spark_kafka_sink.protocol.describe_groups import DescribedGroup
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
+from spark_kafka_sink.protocol.leave_group import MemberIdentity, MemberResponse
+from spark_kafka_sink.protocol.list_groups import ListedGroup
+from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
+
+logger = logging.getLogger(__name__)
+
+RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
+"""Kafka's `offsets.retention.check.interval.ms`."""
+
+
+class GroupCoordinator:
+    """One for all brokers of the process; each serves those groups whose partition of `__consumer_offsets` it leads.
+
+    One lock for all groups, as Kafka has one thread for all groups of a partition: a group's state and its log must change in
+    one order, a transaction's end touches many groups, and in one interpreter more locks would only let one wait for a disk
+    while another does not. The lock is held while a record is appended, never while an answer is given: answers are collected
+    and given when it is free. Events of a timer come on its thread. Who calls must not hold a lock that an append takes.
+    """
+
+    def __init__(self, log: CoordinatorLog, timer: Timer, config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
+        self._timer = timer
+        self._config = config
+        self._log = GroupLog(log)
+        self._lock = threading.Lock()
+        rules = GroupRules(config.group_initial_rebalance_delay_ms, config.group_max_size)
+        self._groups = GroupMetadataManager(self._log, timer, rules, wall_ms, self._timed_out)
+        self._offsets = OffsetMetadataManager(self._log, self._groups, config, wall_ms)
+        self._retention_check: TimerTask | None = None
+        self._is_active = True
+
+    @contextmanager
+    def _active(self) -> Iterator[None]:
+        """The lock. Raises COORDINATOR_NOT_AVAILABLE once it is closed."""
+        with self._locked():
+            if not self._is_active:
+                raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            yield
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        answers: list[Answer] = []
+        try:
+            with self._lock:
+                try:
+                    yield
+                finally:
+                    answers = self._groups.take_answers()
+        finally:
+            for answer in answers:
+                _give(answer)
+
+    # Membership
+
+    def join(self, group_id: str, joiner: Joiner) -> None:
+        """The answer goes to `joiner.reply`, now or when the group's rebalance is over. Raises ApiException."""
+        with self._active():
+            self._groups.join(group_id, joiner)
+
+    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+        """The answer goes to `reply`, now or when the leader has assigned. Raises ApiException."""
+        with self._active():
+            group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._groups.run(group, lambda group, effects: syncing.sync(group, request, reply, effects))
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        """NONE or REBALANCE_IN_PROGRESS. Raises ApiException."""
+        with self._active():
+            group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            return self._groups.run(group, lambda group, effects: syncing.heartbeat(group, request, effects))
+
+    def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
+        """In the order of `members`; of a group that is not known nobody is a member."""
+        with self._active():
+            group = self._groups.find(group_id)
+            if group is None:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+                return [MemberResponse(member.member_id, member.group_instance_id, code) for member in members]
+            return self._groups.run(group, lambda group, effects: leaving.leave(group, members, effects))
+
+    # Offsets
+
+    def commit_offsets(self, by: Committer, offsets: Offsets, version: int) -> Codes:
+        """NONE or OFFSET_METADATA_TOO_LARGE by partition. `version`: of OffsetCommit. Raises ApiException."""
+        with self._active():
+            return self._offsets.commit(by, offsets, version)
+
+    def commit_transactional_offsets(self, by: Committer, producer: TransactionalProducer, offsets: Offsets) -> Codes:
+        """They count once `complete_transaction` says so. That the transaction is open was checked, as for a Produce.
+
+        Raises ApiException: INVALID_PRODUCER_EPOCH for a producer that was fenced, and those of `commit_offsets`.
+        """
+        with self._active():
+            return self._offsets.commit_transactional(by, producer, offsets)
+
+    def complete_transaction(self, producer_id: int, partitions: Collection[int], committed: bool) -> None:
+        """Partitions of `__consumer_offsets` have got the producer's marker, and its next transaction has not begun."""
+        with self._active():
+            self._offsets.end_transaction(producer_id, partitions, committed=committed)
+
+    def fetch_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """`partitions` None: all that the group has an offset of."""
+        with self._active():
+            return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    def delete_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> Codes:
+        """NONE or GROUP_SUBSCRIBED_TO_TOPIC by partition. Raises ApiException."""
+        with self._active():
+            return self._offsets.delete(group_id, partitions)
+
+    def delete_topics(self, names: Collection[str]) -> None:
+        """These are gone: nobody has an offset in them."""
+        with self._active():
+            self._offsets.delete_topics(names)
+
+    # Administration
+
+    def describe_group(self, group_id: str) -> DescribedGroup | None:
+        with self._active():
+            group = self._groups.find(group_id)
+            return None if group is None else described(group)
+
+    def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
+        """Of all brokers."""
+        with self._active():
+            return [listed(group) for group in self._groups.every() if passes(group, states, types)]
+
+    def delete_group(self, group_id: str) -> None:
+        """With its offsets. Raises ApiException: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        with self._active():
+            self._offsets.delete_group(group_id)
+
+    # Life
+
+    def load(self) -> None:
+        """Read the topic back, once, before the first request. Members are as they were, their sessions begin now."""
+        with self._active():
+            for stored in self._log.replay():
+                self._replay(stored)
+            self._groups.loaded()
+            self._check_retention_later()
+
+    def _replay(self, stored: Stored) -> None:
+        if isinstance(stored, StoredGroup):
+            self._groups.replay(stored.group_id, stored.value)
+        elif isinstance(stored, StoredOffset):
+            self._offsets.replay(stored)
+        else:
+            self._offsets.end_transaction(stored.producer_id, {stored.partition}, committed=stored.committed)
+
+    def move(self, partitions: Collection[int]) -> None:
+        """These partitions of `__consumer_offsets` have another leader.
+
+        It knows of their groups what is in the log; who waits at the old one is told to look for it.
+        """
+        with self._active():
+            for group in self._groups.every():
+                if self._log.partition_of(group.group_id) in partitions:
+                    self._groups.unload(group.group_id)
+                    self._groups.reload(group.group_id)
+
+    def close(self) -> None:
+        """Who waits is sent away (NOT_COORDINATOR); no timer is left."""
+        with self._active():
+            for group in self._groups.every():
+                self._groups.unload(group.group_id)
+            if self._retention_check is not None:
+                self._retention_check.cancel()
+            self._is_active = False
+
+    def _timed_out(self, group_id: str, key: TimerKey) -> None:
+        with self._locked():
+            self._groups.time_out(group_id, key)
+
+    def _check_retention_later(self) -> None:
+        self._retention_check = self._timer.after(RETENTION_CHECK_INTERVAL_MS, self._check_retention)
+
+    def _check_retention(self) -> None:
+        with self._locked():
+            if self._is_active:
+                self._check_retention_later()
+                self._offsets.expire()
+
+
+def _give(answer: Answer) -> None:
+    try:
+        answer()
+    except Exception:
+        # The others wait for theirs.
+        logger.exception("An answer could not be given")

@@ -1,0 +1,247 @@
+"""JoinGroup in a group: who may come in, and what that means for the others (Kafka's `classicGroupJoin`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup
+from spark_kafka_sink.broker.group.effects import Effects, Store
+from spark_kafka_sink.broker.group.group_member import GroupMember, JoinReply, Protocols
+from spark_kafka_sink.broker.group.group_metadata import metadata_of
+from spark_kafka_sink.broker.group.group_state import GroupState
+from spark_kafka_sink.broker.group.rebalance import (
+    answer_join,
+    answer_sync,
+    complete_if_all_joined,
+    current_generation,
+    prepare_rebalance,
+    rebalance_or_complete,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.join_group import JoinGroupResponse
+from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+
+UNKNOWN_MEMBER_ID: Final = ""
+"""In a request: the member has no id yet."""
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+"""How long a new member may wait for its first generation (`CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """Who asks to join. `new_member_id`: what it will be called if it has no id. Timeouts in ms.
+
+    requires_known_member_id: from v4 on (KIP-394). may_skip_assignment: from v9 on (KIP-814).
+    """
+
+    member_id: str
+    new_member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool
+    may_skip_assignment: bool
+    reason: str
+    reply: JoinReply
+
+
+def join(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
+    if not _has_room(group, joiner.member_id):
+        _refuse(joiner, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, UNKNOWN_MEMBER_ID)
+        group.remove(joiner.member_id)
+        effects.end_session(joiner.member_id)
+        complete_if_all_joined(group, effects)
+    elif not group.supports(joiner.protocol_type, joiner.protocols):
+        _refuse(joiner, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects)
+    elif joiner.member_id == UNKNOWN_MEMBER_ID:
+        _join_without_id(group, joiner, effects)
+    else:
+        _join_with_id(group, joiner, effects)
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """While members join, those who have joined count: of too many the last to come must go (`acceptJoiningMember`)."""
+    if group.is_empty:
+        return True
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return (member is not None and member.awaits_join) or group.awaiting_join() < group.rules.max_size
+    return member is not None or len(group.members) < group.rules.max_size
+
+
+def _refuse(joiner: Joiner, code: ErrorCode, effects: Effects, member_id: str | None = None) -> None:
+    body = JoinGroupResponse(error_code=code, member_id=joiner.member_id if member_id is None else member_id)
+    effects.answer(joiner.reply, body)
+
+
+# Without a member id
+
+
+def _join_without_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
+    if joiner.group_instance_id is not None:
+        existing = group.static_members.get(joiner.group_instance_id)
+        if existing is None:
+            _add(group, joiner, joiner.new_member_id, effects)
+        else:
+            _replace_static(group, joiner, group.members[existing], effects)
+    elif joiner.requires_known_member_id:
+        group.pending_join.add(joiner.new_member_id)
+        effects.expect_within(joiner.new_member_id, joiner.session_timeout_ms)
+        _refuse(joiner, ErrorCode.MEMBER_ID_REQUIRED, effects, joiner.new_member_id)
+    else:
+        _add(group, joiner, joiner.new_member_id, effects)
+
+
+def _add(group: ClassicGroup, joiner: Joiner, member_id: str, effects: Effects) -> None:
+    member = GroupMember(
+        member_id=member_id,
+        group_instance_id=joiner.group_instance_id,
+        client_id=joiner.client_id,
+        client_host=joiner.client_host,
+        rebalance_timeout_ms=joiner.rebalance_timeout_ms,
+        session_timeout_ms=joiner.session_timeout_ms,
+        protocol_type=joiner.protocol_type,
+        protocols=joiner.protocols,
+        is_new=True,
+        join_reply=joiner.reply,
+    )
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    group.add(member)
+    # A connection that waits for this answer is muted, so that its end is not seen; without a limit a client that times out
+    # and comes back as another member would leave dead ones behind.
+    effects.expect_within(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(group, effects, f"adding new member {member_id}; client reason: {joiner.reason}")
+
+
+# With a member id
+
+
+def _join_with_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
+    if joiner.member_id in group.pending_join:
+        # Only dynamic members are ever asked to come back; Kafka raises an IllegalStateException here.
+        if joiner.group_instance_id is not None:
+            _refuse(joiner, ErrorCode.UNKNOWN_SERVER_ERROR, effects)
+        else:
+            _add(group, joiner, joiner.member_id, effects)
+        return
+    try:
+        member = group.member_of(joiner.member_id, joiner.group_instance_id)
+    except ApiException as error:
+        _refuse(joiner, error.code, effects)
+        return
+    _REJOIN[group.state](group, joiner, member, effects)
+
+
+def _take_part(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
+    _update(member, joiner, effects)
+    reason = f"member {member.member_id} is joining during {group.state.value}; client reason: {joiner.reason}"
+    rebalance_or_complete(group, effects, reason)
+
+
+def _take_part_if_changed(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
+    """It has missed the answer to its join, perhaps: it gets that again."""
+    if member.matches(joiner.protocols):
+        effects.answer(joiner.reply, current_generation(group, member))
+    else:
+        _take_part(group, joiner, member, effects)
+
+
+def _take_part_if_leading(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
+    """A leader that joins again wants to assign anew, because of new partitions for example."""
+    if group.is_leader(member.member_id):
+        _take_part(group, joiner, member, effects)
+    else:
+        _take_part_if_changed(group, joiner, member, effects)
+
+
+# An empty group has no members: `member_of` has refused who says that he is one.
+_REJOIN: Final[Mapping[GroupState, Callable[[ClassicGroup, Joiner, GroupMember, Effects], None]]] = {
+    GroupState.PREPARING_REBALANCE: _take_part,
+    GroupState.COMPLETING_REBALANCE: _take_part_if_changed,
+    GroupState.STABLE: _take_part_if_leading,
+}
+
+
+def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
+    # The answer it waited for before: the client has given that up, most likely, but if not it must not wait for ever.
+    again = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+    answer_join(member, again, effects)
+    member.protocols = joiner.protocols
+    member.rebalance_timeout_ms = joiner.rebalance_timeout_ms
+    member.session_timeout_ms = joiner.session_timeout_ms
+    member.join_reply = joiner.reply
+
+
+# Static members that were started again
+
+
+def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effects: Effects) -> None:
+    """Whoever still waits under its old id is fenced."""
+    code = ErrorCode.FENCED_INSTANCE_ID
+    answer_join(old, JoinGroupResponse(error_code=code, protocol_name=None, member_id=old.member_id), effects)
+    answer_sync(old, SyncGroupResponse(error_code=code), effects)
+    leader_before = group.leader
+    member = replace(old, member_id=joiner.new_member_id, is_new=False)
+    group.swap(old, member)
+    effects.end_session(old.member_id)
+    effects.expect_heartbeat(member)
+    _update(member, joiner, effects)
+    reason = f"static member {joiner.group_instance_id} is now {member.member_id}; client reason: {joiner.reason}"
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+        _keep_assignment(group, joiner, _Replaced(old, member, leader_before), effects)
+    elif group.state is GroupState.PREPARING_REBALANCE:
+        complete_if_all_joined(group, effects)
+    else:
+        # After the join phase the leader may be assigning to the old id already.
+        prepare_rebalance(group, effects, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    old: GroupMember
+    member: GroupMember
+    leader_before: str | None
+
+
+def _keep_assignment(group: ClassicGroup, joiner: Joiner, replaced: _Replaced, effects: Effects) -> None:
+    """No rebalance: the member has what it had, once the log knows its new id."""
+    effects.store = Store(metadata_of(group), lambda error: _id_stored(group, joiner, replaced, error, effects))
+
+
+def _id_stored(group: ClassicGroup, joiner: Joiner, replaced: _Replaced, error: ErrorCode, effects: Effects) -> None:
+    member = replaced.member
+    leads = group.is_leader(member.member_id)
+    if error is not ErrorCode.NONE:
+        group.swap(member, replaced.old)
+        effects.end_session(member.member_id)
+        effects.expect_heartbeat(replaced.old)
+        body = _without_members(group, UNKNOWN_MEMBER_ID, replaced.leader_before, error)
+    elif joiner.may_skip_assignment:
+        body = current_generation(group, member)
+        body.skip_assignment = leads
+    else:
+        # The old leader's id, so that a member that led does not take itself for the leader and assign.
+        body = _without_members(group, member.member_id, replaced.leader_before)
+    answer_join(member, body, effects)
+
+
+def _without_members(
+    group: ClassicGroup, member_id: str, leader: str | None, error: ErrorCode = ErrorCode.NONE
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader or "",
+        member_id=member_id,
+    )

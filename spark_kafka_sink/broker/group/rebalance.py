@@ -1,0 +1,168 @@
+"""From one generation to the next: members are waited for, then get their answers (Kafka's GroupMetadataManager). Pure."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup
+from spark_kafka_sink.broker.group.effects import (
+    JOIN_TIMER,
+    SYNC_TIMER,
+    Effects,
+    InitialDelay,
+    JoinTimeout,
+    Store,
+    SyncTimeout,
+)
+from spark_kafka_sink.broker.group.group_member import NO_ASSIGNMENT, GroupMember
+from spark_kafka_sink.broker.group.group_metadata import metadata_of
+from spark_kafka_sink.broker.group.group_state import GroupState
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
+from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+
+def rebalance_or_complete(group: ClassicGroup, effects: Effects, reason: str) -> None:
+    """Kafka's `maybePrepareRebalanceOrCompleteJoin`: someone came, changed or left."""
+    if group.can_rebalance:
+        prepare_rebalance(group, effects, reason)
+    else:
+        complete_if_all_joined(group, effects)
+
+
+def prepare_rebalance(group: ClassicGroup, effects: Effects, reason: str) -> None:
+    """All must join again. Who waits for an assignment is told so."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        propagate_error(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    effects.cancel_timer(SYNC_TIMER)
+    is_initial = group.is_empty
+    group.transition_to(GroupState.PREPARING_REBALANCE)
+    logger.info("Preparing to rebalance group %s with old generation %d (reason: %s)", group.group_id, group.generation, reason)
+    if is_initial:
+        delay = group.rules.initial_rebalance_delay_ms
+        remaining = max(group.rebalance_timeout_ms() - delay, 0)
+        effects.set_timer(JOIN_TIMER, delay, InitialDelay(delay, remaining))
+    elif group.has_all_members_joined():
+        complete_join(group, effects)
+    else:
+        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms(), JoinTimeout())
+
+
+def complete_if_all_joined(group: ClassicGroup, effects: Effects) -> None:
+    """The first rebalance of a group is not cut short: it ends with its delay."""
+    if (
+        group.state is GroupState.PREPARING_REBALANCE
+        and group.previous_state is not GroupState.EMPTY
+        and group.has_all_members_joined()
+    ):
+        complete_join(group, effects)
+
+
+def initial_delay_over(group: ClassicGroup, over: InitialDelay, effects: Effects) -> None:
+    if not group.new_member_added or over.remaining_ms == 0:
+        complete_join(group, effects)
+        return
+    group.new_member_added = False
+    delay = min(group.rules.initial_rebalance_delay_ms, over.remaining_ms)
+    effects.set_timer(JOIN_TIMER, delay, InitialDelay(delay, max(over.remaining_ms - over.delay_ms, 0)))
+
+
+def join_timed_out(group: ClassicGroup, _: JoinTimeout, effects: Effects) -> None:
+    complete_join(group, effects)
+
+
+def complete_join(group: ClassicGroup, effects: Effects) -> None:
+    """A new generation of those who have joined, and of static members, who may take the length of their session."""
+    effects.cancel_timer(JOIN_TIMER)
+    for member in list(group.members.values()):
+        if not member.awaits_join and not member.is_static:
+            logger.info("Group %s removed member %s, who has not joined", group.group_id, member.member_id)
+            group.remove(member.member_id)
+            effects.end_session(member.member_id)
+    if group.members and not group.elect_joined_leader():
+        # Nobody has joined. Their sessions will end, one after the other, or someone comes: wait for that.
+        logger.info("Group %s could not complete its rebalance because no member rejoined", group.group_id)
+        effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms(), JoinTimeout())
+        return
+    group.next_generation()
+    if group.is_empty:
+        _store_empty(group, effects)
+    else:
+        _tell_generation(group, effects)
+
+
+def _store_empty(group: ClassicGroup, effects: Effects) -> None:
+    logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
+    # If it cannot be stored, a restart finds the members of the generation before, whose sessions end: nothing is lost.
+    effects.store = Store(metadata_of(group), lambda error: None)
+
+
+def _tell_generation(group: ClassicGroup, effects: Effects) -> None:
+    logger.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
+    for member in group.members.values():
+        answer_join(member, current_generation(group, member), effects)
+        effects.expect_heartbeat(member)
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+    effects.set_timer(SYNC_TIMER, group.rebalance_timeout_ms(), SyncTimeout())
+
+
+def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupResponse:
+    """What a member is told of the generation it is in; its leader all who are in it."""
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader or "",
+        member_id=member.member_id,
+        members=_all_members(group) if group.is_leader(member.member_id) else (),
+    )
+
+
+def _all_members(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
+    protocol = group.protocol_name or ""
+    return tuple(
+        JoinGroupResponseMember(member.member_id, member.group_instance_id, member.protocols.get(protocol, b""))
+        for member in group.members.values()
+    )
+
+
+def sync_timed_out(group: ClassicGroup, _: SyncTimeout, effects: Effects) -> None:
+    """Members of this generation have not asked for their assignment: go on without them (KAFKA-13435)."""
+    overdue = list(group.pending_sync)
+    if not overdue:  # those who were waited for have gone
+        return
+    for member_id in overdue:
+        group.remove(member_id)
+        effects.end_session(member_id)
+    prepare_rebalance(group, effects, f"removing {', '.join(overdue)} on pending sync request expiration")
+
+
+def answer_join(member: GroupMember, body: JoinGroupResponse, effects: Effects) -> None:
+    if member.join_reply is not None:
+        effects.answer(member.join_reply, body)
+        member.join_reply = None
+
+
+def answer_sync(member: GroupMember, body: SyncGroupResponse, effects: Effects) -> bool:
+    """Whether it waited for that."""
+    if member.sync_reply is None:
+        return False
+    effects.answer(member.sync_reply, body)
+    member.sync_reply = None
+    return True
+
+
+def current_assignment(group: ClassicGroup, member: GroupMember) -> SyncGroupResponse:
+    return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment)
+
+
+def propagate_error(group: ClassicGroup, effects: Effects, code: ErrorCode) -> None:
+    """To all who wait for an assignment; nobody has one any more. Their sessions begin anew: while waiting they had none."""
+    for member in group.members.values():
+        member.assignment = NO_ASSIGNMENT
+        if answer_sync(member, SyncGroupResponse(error_code=code), effects):
+            effects.expect_heartbeat(member)

@@ -1,0 +1,125 @@
+"""What a coordinator finds in its log is what the one before it knew, and who waits when it goes is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.coordinator_log import ReplayedRecord
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.group_records import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, GroupMetadataKey
+from tests.broker.group.world import GROUP, SESSION_MS, MemoryLog, World
+
+
+def test_a_stable_group_is_loaded_as_it_was() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    world.timer.advance(1)
+    after = world.restarted()
+
+    assert after.described() == world.described()
+    assert after.heartbeat(leader, 1) is after.heartbeat(follower, 1) is ErrorCode.NONE
+    assert after.sync(follower, 1).answer.assignment == follower.encode()
+    assert after.join(leader).waits
+
+
+def test_sessions_begin_anew_when_a_group_is_loaded() -> None:
+    world = World()
+    world.stable(2)
+    world.coordinator.close()
+    world.timer.advance(10 * SESSION_MS)
+    after = world.restarted()
+    world.timer.advance(SESSION_MS - 1)
+    assert after.state() == "Stable"
+    world.timer.advance(1)
+    assert after.state() == "Empty"
+
+
+def test_a_group_is_loaded_as_of_its_last_generation() -> None:
+    world = World()
+    leader, _ = world.stable(2)
+    world.leave(leader)
+    (other,) = [member.member_id for member in world.described().members]
+    world.join(other)
+    world.sync(other, 2, {other: b"all"})
+    after = world.restarted()
+
+    assert after.heartbeat(other, 2) is ErrorCode.NONE
+    assert after.heartbeat(leader, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_records_that_cannot_be_read_are_left_out() -> None:
+    log = MemoryLog()
+    world = World(log=log)
+    world.stable()
+    key = GROUP_METADATA_KEY.encode(GroupMetadataKey(GROUP))
+    for bad_key, bad_value in [(b"\x00\x09", b""), (key, b"\x00"), (key, b"\x00\x63"), (b"", b"")]:
+        log.items.append(ReplayedRecord(0, 0, 0, bad_key, bad_value, -1, -1))
+
+    assert world.restarted().described() == world.described()
+
+
+def test_the_format_of_the_records_is_that_of_kafka_41() -> None:
+    world = World()
+    (member,) = world.stable()
+    record = world.log.items[-1]
+    assert isinstance(record, ReplayedRecord)
+    assert record.key == b"\x00\x02\x00\x07readers"
+    assert record.value is not None
+    value = GROUP_METADATA_VALUE.decode(record.value)
+    assert record.value[:2] == b"\x00\x03"
+    assert (value.generation, value.protocol, value.leader, value.members[0].assignment) == (1, "range", member, member.encode())
+
+
+def test_who_waits_to_join_when_the_coordinator_moves_looks_for_it() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    joining = world.join(leader)
+    world.coordinator.move({world.log.partition_for(GROUP)})
+
+    assert joining.error is ErrorCode.NOT_COORDINATOR
+    assert world.state() == "Stable"
+    assert world.heartbeat(leader, 1) is world.heartbeat(follower, 1) is ErrorCode.NONE
+
+
+def test_who_waits_to_sync_when_the_coordinator_moves_looks_for_it() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    joined = [world.join(member) for member in (leader, follower)]
+    assert {each.answer.generation_id for each in joined} == {2}
+    syncing = world.sync(follower, 2)
+    world.coordinator.move({world.log.partition_for(GROUP)})
+
+    assert syncing.error is ErrorCode.NOT_COORDINATOR
+    assert world.heartbeat(leader, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert world.heartbeat(leader, 1) is ErrorCode.NONE
+
+
+def test_groups_of_other_partitions_stay_where_they_are() -> None:
+    world = World()
+    leader, _ = world.stable(2)
+    joining = world.join(leader)
+    world.coordinator.move({(world.log.partition_for(GROUP) + 1) % 4})
+    assert joining.waits
+
+
+def test_a_group_that_never_had_a_generation_is_empty_after_a_move() -> None:
+    world = World()
+    _, joining = world.joining()
+    world.coordinator.move(range(4))
+    world.timer.advance(0)
+
+    assert joining.error is ErrorCode.NOT_COORDINATOR
+    assert world.state() == "Empty"
+
+
+def test_a_coordinator_that_is_closed_sends_everybody_away_and_leaves_no_timer() -> None:
+    world = World()
+    leader, _ = world.stable(2)
+    joining = world.join(leader)
+    world.coordinator.close()
+
+    assert joining.error is ErrorCode.NOT_COORDINATOR
+    assert world.timer.pending() == 0
+    with pytest.raises(ApiException, match="COORDINATOR_NOT_AVAILABLE"):
+        world.join()
