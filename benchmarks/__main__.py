@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import cells, report
-from benchmarks.cells import CELLS, FULL, QUICK, Cell, Plan
+from benchmarks.cells import CELLS, FULL, QUICK, Brokers, Cell, Plan
+from benchmarks.embedded import embedded_broker
 from benchmarks.environment import CHECKOUT, Topics, broker
 from benchmarks.producers import processes
 from benchmarks.report import LABELS
@@ -25,8 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [cell for cell in CELLS if not asked.only or cell.name in asked.only]
     results: dict[str, Runs] = {}
     try:
-        with broker() as topics:
-            for cell, runs in _measure(chosen, _plan(asked), topics):
+        with broker() as topics, embedded_broker() as embedded:
+            brokers = Brokers(topics, Topics(embedded.kafka, embedded.folder), embedded.rss)
+            for cell, runs in _measure(chosen, _plan(asked), brokers):
                 results[cell.name] = runs
     finally:  # what was measured before a failure or a Ctrl-C is worth keeping
         if results:
@@ -34,15 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if all(them for runs in results.values() for them in runs.values()) else 1
 
 
-def _measure(chosen: Sequence[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
-    by_kind = {kind: [cell for cell in chosen if cell.kind == kind] for kind in ("throughput", "producer", "memory")}
+def _measure(chosen: Sequence[Cell], plan: Plan, brokers: Brokers) -> Iterator[tuple[Cell, Runs]]:
+    by_kind = {
+        kind: [cell for cell in chosen if cell.kind == kind] for kind in ("throughput", "producer", "memory", "connections")
+    }
     if by_kind["throughput"]:
-        yield from cells.throughput(by_kind["throughput"], plan, topics)
+        yield from cells.throughput(by_kind["throughput"], plan, brokers)
     with processes() as warm:
         for cell in by_kind["producer"]:
-            yield cell, cells.producer(cell, plan, topics, warm)
+            yield cell, cells.producer(cell, plan, brokers.kafka, warm)
     for cell in by_kind["memory"]:
-        yield cell, cells.memory(cell, plan, topics)
+        yield cell, cells.memory(cell, plan, brokers.kafka)
+    for cell in by_kind["connections"]:
+        yield cell, cells.connections(cell, plan, brokers)
 
 
 def _tell(results: Results, folder: Path) -> None:

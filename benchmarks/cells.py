@@ -11,12 +11,25 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import contenders
+from benchmarks.connections import answers_by_connection
 from benchmarks.contenders import Target
 from benchmarks.data import KEY_BYTES, cached, records, repeated
 from benchmarks.environment import SHORT_RETENTION, Topics, spark_session
 from benchmarks.measure import MemorySampler, timed
 from benchmarks.producers import ProducerProcesses
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, SEND, SINK, Run, Runs
+from benchmarks.results import (
+    BUSY_CONNECTION,
+    CEILING,
+    CONFLUENT,
+    EMBEDDED,
+    JVM,
+    JVM_TUNED,
+    KAFKA_PYTHON,
+    SEND,
+    SINK,
+    Run,
+    Runs,
+)
 
 # Spark's compiler needs 3 to 4 runs of a contender until its figures stand; later cells find it warm but for their own codec.
 FIRST_WARM_UPS, WARM_UPS = 4, 1
@@ -27,7 +40,7 @@ RECORD_OVERHEAD = 16  # bytes a record takes beside its key and value, batch hea
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of the table. `kind`: throughput, producer or memory."""
+    """One row of the table. `kind`: throughput, producer, memory or connections."""
 
     kind: str
     name: str
@@ -72,11 +85,13 @@ CELLS: Sequence[Cell] = (
     *(Cell("throughput", f"100B-{codec}-8", 100, codec, 8, 5_000_000, 1_000_000, _SPARK_AND_CONFLUENT) for codec in _CODECS),
     Cell("throughput", "100B-none-200", 100, "none", 200, 5_000_000, 1_000_000, _SPARK),
     Cell("throughput", "100B-none-1000", 100, "none", 1000, 5_000_000, 1_000_000, _SPARK),
+    Cell("throughput", "embedded", 100, "lz4", 8, 5_000_000, 1_000_000, (SINK, EMBEDDED)),
     *(Cell("throughput", f"1KB-{codec}-8", 1024, codec, 8, 750_000, 150_000, _SPARK) for codec in _CODECS),
     *(Cell("producer", f"producer-{count}", 100, "none", count, 5_000_000, 1_000_000, (SINK, CONFLUENT)) for count in (8, 1000)),
     Cell("producer", "send-8", 100, "none", 8, 500_000, 100_000, (SEND, CONFLUENT, KAFKA_PYTHON)),
     Cell("memory", "memory-100B", 100, "none", 8, 50_000_000, 5_000_000, (CEILING, SINK)),
     Cell("memory", "memory-100KB", 100 * 1024, "none", 8, 25_000, 5_000, (CEILING, SINK)),
+    Cell("connections", "connections", 1024, "none", 8, 200_000, 30_000, (BUSY_CONNECTION,)),
 )
 
 RunOnce = Callable[[str], Run]
@@ -117,14 +132,26 @@ def _say(cell: Cell, turn: str, name: str, run: Run) -> None:
     print(line + (f" {run.peak_rss / 2**20:6,.0f} MB" if run.peak_rss else ""), file=sys.stderr, flush=True)
 
 
-def throughput(cells: Iterable[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
+@dataclass(frozen=True, slots=True)
+class Brokers:
+    """Real Kafka and the embedded broker; `embedded_rss`: bytes that the latter has in memory."""
+
+    kafka: Topics
+    embedded: Topics
+    embedded_rss: Callable[[], int]
+
+    def of(self, contender: str) -> Topics:
+        return self.embedded if contender == EMBEDDED else self.kafka
+
+
+def throughput(cells: Iterable[Cell], plan: Plan, brokers: Brokers) -> Iterator[tuple[Cell, Runs]]:
     """Measures the cells under one Spark session, as each is asked for."""
     warm_ups = FIRST_WARM_UPS
     with spark_session() as spark:
         contenders.prepare(spark)
         for cell in cells:
             with _frames(spark, cell, plan) as frames:
-                yield cell, take_turns(cell, plan, warm_ups, _spark_run(cell, frames, topics))
+                yield cell, take_turns(cell, plan, warm_ups, _spark_run(cell, frames, brokers))
             warm_ups = WARM_UPS
 
 
@@ -141,12 +168,13 @@ def _frames(spark: SparkSession, cell: Cell, plan: Plan) -> Iterator[dict[str, t
         first_of_them.unpersist(blocking=True)
 
 
-def _spark_run(cell: Cell, frames: dict[str, tuple[DataFrame, int]], topics: Topics) -> RunOnce:
+def _spark_run(cell: Cell, frames: dict[str, tuple[DataFrame, int]], brokers: Brokers) -> RunOnce:
     def run(name: str) -> Run:
         frame, rows = frames[name]
         contender = contenders.CONTENDERS[name]
         if name == CEILING:
             return timed(rows, lambda: contender(frame, Target("", "", cell.codec, cell.partitions)))
+        topics = brokers.of(name)
         with topics.fresh(cell.partitions, rows * cell.record_bytes) as topic:
             target = Target(topics.kafka.bootstrap_servers, topic, cell.codec, cell.partitions)
             one = timed(rows, lambda: contender(frame, target))
@@ -166,6 +194,16 @@ def producer(cell: Cell, plan: Plan, topics: Topics, processes: ProducerProcesse
         return one
 
     return take_turns(cell, plan, WARM_UPS, run)
+
+
+def connections(cell: Cell, plan: Plan, brokers: Brokers) -> Runs:
+    """Requests that each busy connection to the embedded broker was answered, while many others are open and silent."""
+    kafka = brokers.embedded.kafka
+    with brokers.embedded.fresh(cell.partitions, 2**30, SHORT_RETENTION) as topic:
+        answers, seconds = answers_by_connection(kafka.bootstrap_servers, topic, cell.partitions, plan.rows(cell))
+        peak = brokers.embedded_rss()
+    print(f"{cell.name:15} {sum(answers) / seconds:12,.0f} requests/s {peak / 2**20:6,.0f} MB", file=sys.stderr, flush=True)
+    return {BUSY_CONNECTION: [Run(answered, seconds, 0.0, peak) for answered in answers]}
 
 
 def memory(cell: Cell, plan: Plan, topics: Topics) -> Runs:

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import spark_kafka_sink as sks
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK
+from benchmarks.results import CEILING, CONFLUENT, EMBEDDED, JVM, JVM_TUNED, SINK
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
@@ -144,4 +144,5 @@ CONTENDERS: Mapping[str, Contender] = {
     JVM_TUNED: jvm_sink_tuned,
     CONFLUENT: confluent,
     CEILING: ceiling,
+    EMBEDDED: sink,
 }

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.kafka.cluster import FULL_SPEED, KafkaCluster
 from tests.kafka.jars import jars
+from tests.kafka.kafka import Kafka
 
 CONNECTOR_POM = Path(__file__).with_name("pom.xml")
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -46,7 +47,8 @@ class RecordsLostError(RuntimeError):
 class Topics:
     """Makes a topic for one run and removes it."""
 
-    kafka: KafkaCluster
+    kafka: Kafka
+    folder: Path
 
     @contextmanager
     def fresh(self, partitions: int, space: int, config: Mapping[str, str] | None = None) -> Iterator[str]:
@@ -76,12 +78,11 @@ class Topics:
         self.kafka.wait_for(lambda: self._written(topic) == 0, f"every partition of {topic} served", 60)
 
     def _wait_for_space(self, space: int) -> None:
-        folder = self.kafka.log_dir(1)
         wanted = space + 512 * 2**20
         deadline = time.monotonic() + 60
-        while shutil.disk_usage(folder).free < wanted:
+        while shutil.disk_usage(self.folder).free < wanted:
             if time.monotonic() > deadline:
-                raise NotEnoughSpaceError(f"{folder} has less than the {wanted >> 20:,} MB free that the next run may write")
+                raise NotEnoughSpaceError(f"{self.folder} has less than the {wanted >> 20:,} MB free that the next run may write")
             time.sleep(0.2)
 
 
@@ -89,7 +90,7 @@ class Topics:
 def broker() -> Iterator[Topics]:
     """A single real broker, its log on tmpfs where there is room."""
     with KafkaCluster(1, BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB, java_options=FULL_SPEED) as kafka:
-        yield Topics(kafka)
+        yield Topics(kafka, kafka.log_dir(1))
 
 
 @contextmanager

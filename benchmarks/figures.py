@@ -6,7 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, SEND, SINK, Results, Run, Runs
+from benchmarks.results import (
+    BUSY_CONNECTION,
+    CEILING,
+    CONFLUENT,
+    EMBEDDED,
+    JVM,
+    JVM_TUNED,
+    KAFKA_PYTHON,
+    SEND,
+    SINK,
+    Results,
+    Run,
+    Runs,
+)
 
 # Over what a worker that drops its input takes: buffer.memory, 32 MB by default, and 100 MB.
 MEMORY_MB = 32 + 100
@@ -84,6 +97,21 @@ def _producer_cpu_of_many(results: Results) -> Spread:
     return ratio(many[:rounds], few[:rounds])
 
 
+def _embedded(results: Results) -> Spread:
+    return ratio(rows_per_s(results["embedded"][EMBEDDED]), rows_per_s(results["embedded"][SINK]))
+
+
+def _slowest_connection(results: Results) -> Spread:
+    """The rate of the slowest busy connection, of the median one's."""
+    rates = rows_per_s(results["connections"][BUSY_CONNECTION])
+    slowest = min(rates) / median(rates)
+    return Spread(slowest, slowest, slowest)
+
+
+def _broker_memory(results: Results) -> Spread:
+    return spread([run.peak_rss / 2**20 for run in results["connections"][BUSY_CONNECTION]])
+
+
 def _memory(cell: str) -> Figure:
     """MB that the sink's worker takes over one that drops its input."""
 
@@ -108,6 +136,9 @@ GOALS: Sequence[Goal] = (
     Goal("producer, 1,000 partitions: CPU per row of that at 8", _producer_cpu_of_many, 2.0, at_least=False),
     Goal("send(), one record at a time: rows/s against kafka-python", _faster_than("send-8", KAFKA_PYTHON, SEND), 5.0),
     Goal("send(), one record at a time: rows/s against confluent-kafka", _faster_than("send-8", CONFLUENT, SEND), 0.25),
+    Goal("embedded broker, 100 B, lz4, 8 partitions: rows/s of this sink into it, of real Kafka's", _embedded, 0.5),
+    Goal("embedded broker, 500 idle and 50 busy connections: slowest of the median rate", _slowest_connection, 0.25),
+    Goal("embedded broker, 500 idle and 50 busy connections: MB", _broker_memory, 300, at_least=False),
     Goal("memory, 100 B: MB over a worker that drops its input", _memory("memory-100B"), MEMORY_MB, at_least=False),
     Goal("memory, 100 KB: MB over a worker that drops its input", _memory("memory-100KB"), MEMORY_MB, at_least=False),
 )

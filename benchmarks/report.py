@@ -12,7 +12,19 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.figures import Goal, Spread, cpu_per_million, reached, rows_per_s, spread
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, KAFKA_PYTHON, SEND, SINK, Results, Run
+from benchmarks.results import (
+    BUSY_CONNECTION,
+    CEILING,
+    CONFLUENT,
+    EMBEDDED,
+    JVM,
+    JVM_TUNED,
+    KAFKA_PYTHON,
+    SEND,
+    SINK,
+    Results,
+    Run,
+)
 
 LABELS = {
     SINK: "this sink",
@@ -22,6 +34,8 @@ LABELS = {
     CEILING: "Arrow into Python, dropped",
     SEND: "this producer's send()",
     KAFKA_PYTHON: "kafka-python's send()",
+    EMBEDDED: "this sink, embedded broker",
+    BUSY_CONNECTION: "a busy connection, requests",
 }
 COLORS = {
     SINK: "#d55e00",
@@ -31,6 +45,8 @@ COLORS = {
     CEILING: "#bbbbbb",
     SEND: "#e69f00",
     KAFKA_PYTHON: "#cc79a7",
+    EMBEDDED: "#f0e442",
+    BUSY_CONNECTION: "#000000",
 }
 
 
@@ -89,7 +105,7 @@ def write(results: Results, folder: Path) -> list[str]:
     (folder / "report.md").write_text(markdown(results))
     raw = {cell: {name: [asdict(run) for run in them] for name, them in runs.items()} for cell, runs in results.items()}
     (folder / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
-    drawn = {cell: runs for cell, runs in results.items() if not cell.startswith("memory")}
+    drawn = {cell: runs for cell, runs in results.items() if not cell.startswith(("memory", "connections"))}
     if not drawn:
         return ["report.md", "results.json"]
     _plot(drawn, folder / "throughput.png")

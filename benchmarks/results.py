@@ -7,11 +7,15 @@ from dataclasses import dataclass
 
 SINK, JVM, JVM_TUNED, CONFLUENT, CEILING = "sink", "jvm", "jvm tuned", "confluent", "ceiling"
 SEND, KAFKA_PYTHON = "send", "kafka-python"
+EMBEDDED, BUSY_CONNECTION = "embedded", "connection"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One contender once. `cpu_s`: of all Python workers; `peak_rss`: bytes of the largest one, 0 where it was not sampled."""
+    """One contender once. `cpu_s`: of all Python workers; `peak_rss`: bytes of the largest one, 0 where it was not sampled.
+
+    Of a BUSY_CONNECTION there is a run for each connection, with requests for rows and the broker's memory.
+    """
 
     rows: int
     seconds: float
