@@ -1,0 +1,219 @@
+"""A Fetch waits until there is enough, or its time is over, or something is wrong."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.broker.handlers.fetch import handle_fetch
+from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.records.decoder import decode_batches
+from tests.broker.rig import Asked, Rig, batch
+
+NAMED, BY_ID = 12, 17
+
+
+def fetch(rig: Rig, *offsets: int, topic: str = "t", max_wait_ms: int = 500, broker: int = 1, **fields: Any) -> Asked:
+    """From each partition of the topic at its offset."""
+    each = fields.pop("partition_max_bytes", 1 << 20)
+    epoch = fields.pop("current_leader_epoch", -1)
+    asked = [
+        FetchPartition(number, epoch, fetch_offset=offset, partition_max_bytes=each) for number, offset in enumerate(offsets)
+    ]
+    body = FetchRequest(max_wait_ms=max_wait_ms, topics=[FetchTopic(topic, partitions=asked)], **{"min_bytes": 1, **fields})
+    return rig.ask(handle_fetch, body, ApiKey.FETCH, NAMED, broker=broker)
+
+
+def values(asked: Asked, partition: int = 0) -> list[bytes | None]:
+    data = b"".join(asked.answer.responses[0].partitions[partition].records)
+    return [record.value for stored in decode_batches(data, cut_off=True) for record in stored.records()]
+
+
+def error(asked: Asked) -> int:
+    code: int = asked.answer.responses[0].partitions[0].error_code
+    return code
+
+
+def test_what_is_there_is_answered_at_once() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        rig.log("t").append_as_leader(batch(b"a", b"b"), 0)
+
+        asked = fetch(rig, 0)
+
+        assert values(asked) == [b"a", b"b"]
+        partition = asked.answer.responses[0].partitions[0]
+        assert (partition.high_watermark, partition.log_start_offset, partition.aborted_transactions) == (2, 0, None)
+
+
+def test_an_empty_log_is_waited_for_and_the_first_record_is_answered() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        asked = fetch(rig, 0)
+        waited = not asked.is_answered
+
+        rig.log("t").append_as_leader(batch(b"a"), 0)
+
+        assert waited
+        assert values(asked) == [b"a"]
+        assert rig.shared.fetch_purgatory.watched() == 0
+
+
+def test_it_waits_for_min_bytes_over_all_partitions() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t", 2)
+        one = batch(b"a")
+        asked = fetch(rig, 0, 0, min_bytes=2 * len(one))
+
+        rig.log("t", 0).append_as_leader(one, 0)
+        after_one = asked.is_answered
+        rig.log("t", 1).append_as_leader(batch(b"b"), 0)
+
+        assert not after_one
+        assert (values(asked, 0), values(asked, 1)) == ([b"a"], [b"b"])
+
+
+def test_when_its_time_is_over_it_answers_what_there_is() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        asked = fetch(rig, 0, min_bytes=10_000, max_wait_ms=300)
+        rig.log("t").append_as_leader(batch(b"a"), 0)
+
+        rig.timer.advance(299)
+        before = asked.is_answered
+        rig.timer.advance(1)
+
+        assert not before
+        assert values(asked) == [b"a"]
+
+
+def test_without_a_wait_nothing_is_answered_with_nothing() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        assert values(fetch(rig, 0, max_wait_ms=0)) == []
+
+
+def test_a_leader_that_moves_ends_the_wait_with_the_new_one() -> None:
+    with Rig(brokers=2) as rig:
+        rig.cluster.create_topic("t", assignments=[(0, [1, 2])])
+        asked = fetch(rig, 0)
+
+        rig.cluster.move_leader("t", 0, 2)
+        rig.timer.advance(0)
+
+        assert error(asked) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leader = asked.answer.responses[0].partitions[0].current_leader
+        assert (leader.leader_id, leader.leader_epoch) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"offset": 3}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"offset": -1}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({"offset": 0, "topic": "other"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"offset": 0, "broker": 2}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"offset": 0, "current_leader_epoch": 7}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_what_is_wrong_is_answered_at_once(asked: dict[str, Any], code: ErrorCode) -> None:
+    with Rig(brokers=2) as rig:
+        rig.cluster.create_topic("t", assignments=[(0, [1])])
+        rig.log("t").append_as_leader(batch(b"a"), 0)
+
+        assert error(fetch(rig, asked.pop("offset"), **asked)) == code
+
+
+def test_a_fenced_epoch_is_told_the_leader_of_now() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        rig.cluster.move_leader("t", 0, 1)
+
+        asked = fetch(rig, 0, current_leader_epoch=0)
+
+        assert error(asked) == ErrorCode.FENCED_LEADER_EPOCH
+        assert asked.answer.responses[0].partitions[0].current_leader.leader_epoch == 1
+
+
+def test_the_first_batch_comes_whole_and_the_next_partition_gets_what_is_left() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t", 2)
+        for partition in (0, 1):
+            rig.log("t", partition).append_as_leader(batch(b"x" * 1000), 0)
+
+        asked = fetch(rig, 0, 0, partition_max_bytes=1)
+
+        assert (values(asked, 0), values(asked, 1)) == ([b"x" * 1000], [])
+
+
+def test_the_answer_as_a_whole_keeps_to_its_bound() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t", 3)
+        size = len(batch(b"x" * 1000))
+        for partition in range(3):
+            rig.log("t", partition).append_as_leader(batch(b"x" * 1000), 0)
+
+        asked = fetch(rig, 0, 0, 0, max_bytes=2 * size)
+
+        assert [len(values(asked, partition)) for partition in range(3)] == [1, 1, 0]
+
+
+def test_committed_reading_ends_where_a_transaction_is_open_and_names_what_was_aborted() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        log = rig.log("t")
+        marks = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        guard = log.maybe_start_transaction_verification(5, 0, 0, supports_epoch_bump=True)
+        log.append_as_leader(batch(b"a", **marks), 0, guard=guard)
+        asked = fetch(rig, 0, isolation_level=1)
+        while_open = asked.is_answered
+
+        log.append_control(EndTransactionMarker(5, 0, committed=False, coordinator_epoch=0), 0)
+
+        assert not while_open
+        (aborted,) = asked.answer.responses[0].partitions[0].aborted_transactions
+        assert (aborted.producer_id, aborted.first_offset) == (5, 0)
+        assert asked.answer.responses[0].partitions[0].last_stable_offset == 2
+
+
+def test_a_topic_is_found_by_its_id_and_an_unknown_id_is_told_apart() -> None:
+    with Rig() as rig:
+        topic = rig.cluster.create_topic("t")
+        rig.log("t").append_as_leader(batch(b"a"), 0)
+        topics = [
+            FetchTopic(topic_id=each, partitions=[FetchPartition(0, partition_max_bytes=1000)])
+            for each in (topic.topic_id, uuid.uuid4())
+        ]
+
+        answer = rig.ask(handle_fetch, FetchRequest(max_wait_ms=500, topics=topics), ApiKey.FETCH, BY_ID).answer
+
+        assert [each.topic_id for each in answer.responses] == [each.topic_id for each in topics]
+        assert [each.partitions[0].error_code for each in answer.responses] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "code"),
+    [
+        (0, -1, ErrorCode.NONE),
+        (0, 0, ErrorCode.NONE),
+        (0, 1, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (9, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
+)
+def test_nobody_gets_a_session(session_id: int, epoch: int, code: ErrorCode) -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        answer = fetch(rig, 0, max_wait_ms=0, session_id=session_id, session_epoch=epoch).answer
+        assert (answer.error_code, answer.session_id) == (code, 0)
+
+
+def test_the_end_of_the_broker_ends_every_wait() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        asked = fetch(rig, 0)
+    assert asked.is_answered

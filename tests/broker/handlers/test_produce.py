@@ -1,0 +1,180 @@
+"""Each partition's batch goes into its log, or is refused for a reason of its own."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.broker.handlers.produce import handle_produce
+from spark_kafka_sink.broker.log.log_types import IsolationLevel
+from spark_kafka_sink.broker.network.response import ResponseAction
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.records.decoder import decode_batches
+from tests.broker.rig import Asked, Rig, batch
+
+NAMED, BY_ID = 12, 13
+
+
+def produce(rig: Rig, *batches: bytes, topic: str = "t", version: int = NAMED, broker: int = 1, **fields: Any) -> Asked:
+    """One batch for each partition from 0 on."""
+    options = {name: fields.pop(name) for name in ("client_id",) if name in fields}
+    data = [PartitionProduceData(number, [each] if each else None) for number, each in enumerate(batches)]
+    body = ProduceRequest(topic_data=[TopicProduceData(topic, partition_data=data)], **fields)
+    return rig.ask(handle_produce, body, ApiKey.PRODUCE, version, broker=broker, **options)
+
+
+def partition(asked: Asked, number: int = 0) -> Any:
+    return asked.answer.responses[0].partition_responses[number]
+
+
+def stored(rig: Rig, number: int = 0) -> list[bytes | None]:
+    read = rig.log("t", number).read(0, 1 << 20, IsolationLevel.READ_UNCOMMITTED)
+    return [record.value for each in decode_batches(b"".join(read.records)) for record in each.records()]
+
+
+def test_batches_are_stored_and_told_their_offsets() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t", 2)
+        produce(rig, batch(b"a"), batch(b"b"))
+
+        asked = produce(rig, batch(b"c", b"d"))
+
+        assert (partition(asked).error_code, partition(asked).base_offset, partition(asked).log_start_offset) == (0, 1, 0)
+        assert (stored(rig, 0), stored(rig, 1)) == ([b"a", b"c", b"d"], [b"b"])
+
+
+def test_one_partition_s_trouble_is_no_other_s() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t", 1)
+        asked = produce(rig, batch(b"a"), batch(b"b"))
+        assert [partition(asked, number).error_code for number in (0, 1)] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_broker_that_does_not_lead_says_who_does_and_where() -> None:
+    with Rig(brokers=2) as rig:
+        rig.cluster.create_topic("t", assignments=[(0, [1])])
+
+        asked = produce(rig, batch(b"a"), broker=2)
+
+        assert partition(asked).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (partition(asked).current_leader.leader_id, partition(asked).current_leader.leader_epoch) == (1, 0)
+        assert [(node.node_id, node.port) for node in asked.answer.node_endpoints] == [(1, 9001)]
+        assert stored(rig) == []
+
+
+def test_topics_go_by_id_from_version_13_on() -> None:
+    with Rig() as rig:
+        topic = rig.cluster.create_topic("t")
+        data = [
+            TopicProduceData(topic_id=each, partition_data=[PartitionProduceData(0, [batch(b"a")])])
+            for each in (topic.topic_id, uuid.uuid4())
+        ]
+
+        answer = rig.ask(handle_produce, ProduceRequest(topic_data=data), ApiKey.PRODUCE, BY_ID).answer
+
+        codes = [each.partition_responses[0].error_code for each in answer.responses]
+        assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
+        assert stored(rig) == [b"a"]
+
+
+@pytest.mark.parametrize(("topic", "action"), [("t", ResponseAction.NO_OP), ("other", ResponseAction.CLOSE_CONNECTION)])
+def test_without_acks_there_is_no_answer_and_a_failure_closes_the_connection(topic: str, action: ResponseAction) -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        asked = produce(rig, batch(b"a"), topic=topic, acks=0)
+        assert asked.action is action
+        assert stored(rig) == ([b"a"] if topic == "t" else [])
+
+
+@pytest.mark.parametrize(
+    ("data", "fields", "code"),
+    [
+        (batch(b"a"), {"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
+        (b"", {}, ErrorCode.INVALID_RECORD),
+        (b"\0" * 20, {}, ErrorCode.INVALID_RECORD),
+        (batch(b"a") + batch(b"b"), {}, ErrorCode.INVALID_RECORD),
+        (batch(b"a")[:-1] + b"!", {}, ErrorCode.CORRUPT_MESSAGE),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(data: bytes, fields: dict[str, Any], code: ErrorCode) -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        assert partition(produce(rig, data, **fields)).error_code == code
+        assert stored(rig) == []
+
+
+def test_internal_topics_are_for_the_broker_s_own_tools() -> None:
+    with Rig() as rig:
+        topic = rig.cluster.internal_topic("__consumer_offsets").name
+        assert partition(produce(rig, batch(b"a"), topic=topic)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all_only() -> None:
+    with Rig(brokers=2) as rig:
+        rig.cluster.create_topic("t", assignments=[(0, [1, 2])], configs={"min.insync.replicas": "2"})
+        rig.cluster.broker_down(2)
+
+        codes = [partition(produce(rig, batch(b"a"), acks=acks)).error_code for acks in (-1, 1)]
+
+        assert codes == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+
+
+def test_a_duplicate_is_told_where_it_is() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        numbered = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+
+        offsets = [partition(produce(rig, numbered)).base_offset for _ in range(2)]
+
+        assert offsets == [0, 0]
+        assert stored(rig) == [b"a"]
+
+
+def transactional(value: bytes, producer_id: int, epoch: int, sequence: int = 0) -> bytes:
+    return batch(value, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+
+
+def test_a_producer_of_version_2_adds_partitions_by_writing_to_them() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        coordinator = rig.shared.transaction_coordinator
+        identity = coordinator.init_producer_id("tx", 60_000)
+
+        asked = produce(rig, transactional(b"a", *identity), transactional_id="tx")
+
+        assert partition(asked).error_code == ErrorCode.NONE
+        assert rig.log("t").last_stable_offset == 0
+
+
+def test_a_producer_of_version_1_that_added_nothing_is_refused() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        identity = rig.shared.transaction_coordinator.init_producer_id("tx", 60_000)
+
+        asked = produce(rig, transactional(b"a", *identity), transactional_id="tx", version=11)
+
+        assert partition(asked).error_code == ErrorCode.TRANSACTION_ABORTABLE
+        assert stored(rig) == []
+
+
+def test_a_fenced_producer_stores_nothing() -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        coordinator = rig.shared.transaction_coordinator
+        zombie = coordinator.init_producer_id("tx", 60_000)
+        coordinator.init_producer_id("tx", 60_000)
+
+        asked = produce(rig, transactional(b"a", *zombie), transactional_id="tx")
+
+        assert partition(asked).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert stored(rig) == []
+
+
+def test_transactional_records_need_their_transactional_id() -> None:
+    with Rig() as rig, pytest.raises(Exception, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        rig.cluster.create_topic("t")
+        produce(rig, transactional(b"a", 5, 0))
