@@ -9,6 +9,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.purgatory import DelayedOperationPurgatory
 from spark_kafka_sink.broker.replica_manager import ReplicaManager
+from spark_kafka_sink.broker.sasl.credentials import Credentials
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
@@ -28,5 +29,6 @@ class BrokerServices:
     transaction_coordinator: TransactionCoordinator
     add_partitions_to_txn_manager: AddPartitionsToTxnManager
     fetch_purgatory: DelayedOperationPurgatory
+    credentials: Credentials
     timer: Timer
     wall_ms: Callable[[], int]

@@ -32,7 +32,10 @@ from spark_kafka_sink.broker.handlers.list_transactions import handle_list_trans
 from spark_kafka_sink.broker.handlers.metadata import handle_metadata
 from spark_kafka_sink.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.handlers.produce import handle_produce
+from spark_kafka_sink.broker.handlers.sasl_authenticate import handle_sasl_authenticate
+from spark_kafka_sink.broker.handlers.sasl_handshake import handle_sasl_handshake
 from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.sasl.login import is_admitted
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
@@ -45,6 +48,8 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_OFFSETS: handle_list_offsets,
     ApiKey.METADATA: handle_metadata,
     ApiKey.FIND_COORDINATOR: handle_find_coordinator,
+    ApiKey.SASL_HANDSHAKE: handle_sasl_handshake,
+    ApiKey.SASL_AUTHENTICATE: handle_sasl_authenticate,
     ApiKey.CREATE_TOPICS: handle_create_topics,
     ApiKey.DELETE_TOPICS: handle_delete_topics,
     ApiKey.CREATE_PARTITIONS: handle_create_partitions,
@@ -63,9 +68,6 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
 }
 """The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
-
-BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
-"""What is served on a listener with SASL to who has not logged in."""
 
 
 class Faults(Protocol):
@@ -103,11 +105,9 @@ class KafkaApis:
 
     def handle(self, request: Request) -> None:
         """Raises nothing. A request without a handler, or before a login that it needs, closes its connection."""
-        if _needs_login(request):
-            logger.warning("%s is not served before authentication: the connection is closed", request)
-            request.close_connection()
-            return
         try:
+            if not is_admitted(self._services, request):
+                return
             if not self._faults.before(request):
                 request.on_answer = self._faults.after
                 self._serve(request)
@@ -121,10 +121,6 @@ class KafkaApis:
         body = self._handlers[request.api.key](self._services, request)
         if body is not None:
             request.answer(body)
-
-
-def _needs_login(request: Request) -> bool:
-    return request.listener.is_sasl and not request.session.is_authenticated and request.api.key not in BEFORE_LOGIN
 
 
 def _answer_error(request: Request, code: ErrorCode, message: str | None) -> None:

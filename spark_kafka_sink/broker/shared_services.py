@@ -17,6 +17,7 @@ from spark_kafka_sink.broker.internal_topic_log import InternalTopicLog
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.purgatory import DelayedOperationPurgatory
 from spark_kafka_sink.broker.replica_manager import ReplicaManager
+from spark_kafka_sink.broker.sasl.credentials import Credentials
 from spark_kafka_sink.broker.timer import RunnableTimer, SystemTimer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from spark_kafka_sink.broker.transaction.marker_sender import MarkerSender
@@ -44,6 +45,7 @@ class SharedServices:
             self._closing.callback(_locked(config.data_dir).close)
         self.timer = SystemTimer() if timer is None else timer
         self.cluster = Cluster(config)
+        self._credentials = Credentials(config.sasl_users)
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
         self.logs = LogManager(self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced)
 
@@ -89,6 +91,7 @@ class SharedServices:
             transaction_coordinator=self.transaction_coordinator,
             add_partitions_to_txn_manager=self._add_partitions_to_txn_manager,
             fetch_purgatory=self.fetch_purgatory,
+            credentials=self._credentials,
             timer=self.timer,
             wall_ms=wall_ms,
         )

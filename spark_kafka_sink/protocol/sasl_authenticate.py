@@ -11,6 +11,10 @@ from spark_kafka_sink.protocol.wire_types import BYTES, INT16, INT64, STRING
 class SaslAuthenticateRequest(Message):
     auth_bytes: bytes = wire(BYTES)
 
+    def __repr__(self) -> str:
+        # With PLAIN they are a password.
+        return f"SaslAuthenticateRequest({len(self.auth_bytes)} bytes)"
+
 
 @message
 class SaslAuthenticateResponse(Message):

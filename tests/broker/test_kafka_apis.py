@@ -15,6 +15,8 @@ from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.response import ResponseAction
 from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.sasl.credentials import Credentials
+from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAuthenticator
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
@@ -176,7 +178,10 @@ def test_before_a_login_only_what_a_login_needs_is_served(body: Message, key: Ap
 
 def test_after_a_login_everything_is_served() -> None:
     responses = Responses()
-    session = Session("127.0.0.1", 1, is_authenticated=True)
+    authenticator = SaslServerAuthenticator(Credentials({"alice": "secret"}), ["PLAIN"])
+    authenticator.handshake("PLAIN", 0)
+    authenticator.authenticate(b"\0alice\0secret", 0)
+    session = Session("127.0.0.1", 1, sasl_state=authenticator)
     apis(answered).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses, listener=SASL, session=session))
 
     assert responses.actions == [ResponseAction.SEND]

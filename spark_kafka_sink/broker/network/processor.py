@@ -20,7 +20,7 @@ from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.muting import MutedBy
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
-from spark_kafka_sink.broker.network.request_decoding import decode
+from spark_kafka_sink.broker.network.request_decoding import bare_sasl_token, decode
 from spark_kafka_sink.broker.network.request_metrics import RequestMetrics
 from spark_kafka_sink.broker.network.response import Response, ResponseAction
 from spark_kafka_sink.broker.network.session import Session
@@ -248,7 +248,7 @@ class Processor:
         self._close(connection)
 
     def _request(self, connection: _Connection, frame: memoryview) -> Request:
-        decoded = decode(frame, self._parts.served)
+        decoded = bare_sasl_token(frame) if connection.session.has_bare_sasl_tokens else decode(frame, self._parts.served)
         return Request(
             header=decoded.header,
             body=decoded.body,

@@ -93,6 +93,20 @@ class Request:
         if self._is_first("answer") and not self._is_intercepted(body):
             self.deliver(body)
 
+    def answer_bare(self, token: bytes) -> None:
+        """As `answer`, without Kafka's header, for a client that sent none (`Session.has_bare_sasl_tokens`)."""
+        if self._is_first("answer_bare"):
+            self._respond(Response(self, ResponseAction.SEND, [token]))
+
+    def answer_last(self, body: Message) -> None:
+        """As `answer`, and the connection is closed behind it."""
+        if self._is_first("answer_last") and not self._is_intercepted(body):
+            buffers = self._encoded(body, None)
+            if buffers is None:
+                self.drop()
+            else:
+                self._respond(Response(self, ResponseAction.SEND, buffers, announced=sum(map(len, buffers))))
+
     def answer_error(self, code: ErrorCode, message: str | None = None) -> None:
         """That response of this API which says `code` of all that was asked; without one the connection is closed."""
         body = error_response(self.api, self.version, self.body, code, message)

@@ -11,6 +11,7 @@ from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequ
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.messages import decode_request
+from spark_kafka_sink.protocol.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class DecodedRequest:
     body: Message
     api: AnyApi
     version: int
+
+
+def bare_sasl_token(frame: memoryview) -> DecodedRequest:
+    """What comes after a SaslHandshake v0 has no header; it is served as a SaslAuthenticate."""
+    return DecodedRequest(
+        RequestHeader(SASL_AUTHENTICATE.key, 0, 0, None), SaslAuthenticateRequest(bytes(frame)), SASL_AUTHENTICATE, 0
+    )
 
 
 def decode(frame: memoryview, served: Mapping[int, AnyApi]) -> DecodedRequest:

@@ -14,6 +14,7 @@ class Session:
 
     client_software_name, client_software_version: as its ApiVersions told (KIP-511). is_authenticated: set with `principal` by
     who served the last step of a login; counts on listeners with SASL only. sasl_state: that one's own, between the steps.
+    has_bare_sasl_tokens: after a SaslHandshake v0 the frames are tokens, without Kafka's headers, until the login is complete.
     """
 
     client_host: str
@@ -23,3 +24,4 @@ class Session:
     client_software_version: str = "unknown"
     is_authenticated: bool = False
     sasl_state: Any = None
+    has_bare_sasl_tokens: bool = False

@@ -1,0 +1,1 @@
+"""Logins: the server's side of SASL, without sockets."""

@@ -1,0 +1,142 @@
+"""How far the login of a connection has come, and what may be asked meanwhile (Kafka's SaslServerAuthenticator)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.sasl.credentials import SCRAM_HASHES, Credentials
+from spark_kafka_sink.broker.sasl.plain_sasl_server import PLAIN, PlainSaslServer
+from spark_kafka_sink.broker.sasl.sasl_server import SaslAuthenticationError, SaslError, SaslServer
+from spark_kafka_sink.broker.sasl.scram_sasl_server import ScramSaslServer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
+"""All that there are."""
+
+MIN_REAUTH_INTERVAL_MS: Final = 1000
+"""`KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
+
+
+class SaslState(Enum):
+    """BAD_MECHANISM: a re-authentication by another mechanism than the first, which ends with the next request."""
+
+    HANDSHAKE = auto()
+    AUTHENTICATE = auto()
+    BAD_MECHANISM = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+class Admission(Enum):
+    """What is to be done with a request, before anybody looks into it."""
+
+    SERVE = auto()
+    CLOSE = auto()
+    ILLEGAL_STATE = auto()
+    """It is answered with ILLEGAL_SASL_STATE, and the connection closed."""
+
+
+_ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
+    SaslState.HANDSHAKE: frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}),
+    SaslState.AUTHENTICATE: frozenset({ApiKey.SASL_AUTHENTICATE}),
+    SaslState.BAD_MECHANISM: frozenset(),
+    SaslState.FAILED: frozenset(),
+}
+"""Until the login is complete."""
+
+
+class SaslServerAuthenticator:
+    """One for each connection, asked by one thread at a time, as its requests come. Times are monotonic, in ms.
+
+    Every method that raises ApiException has ended the login: its error is the last answer on the connection.
+    """
+
+    def __init__(self, credentials: Credentials, mechanisms: Sequence[str], max_reauth_ms: int = 0) -> None:
+        """`max_reauth_ms`: for how long a login counts (KIP-368); 0: as long as the connection."""
+        self._credentials = credentials
+        self.mechanisms = tuple(mechanisms)
+        self._max_reauth_ms = max_reauth_ms
+        self.state = SaslState.HANDSHAKE
+        self.user: str | None = None
+        self._mechanism = ""
+        self._server: SaslServer | None = None
+        self._expires_ms: float | None = None
+        self._reauthentication_began_ms: float | None = None
+
+    def is_complete(self) -> bool:
+        """Whether the client is logged in; no longer so while it logs in again."""
+        return self.state is SaslState.COMPLETE
+
+    def admission(self, key: ApiKey, now_ms: float) -> Admission:
+        if self.state is SaslState.COMPLETE:
+            expired = self._expires_ms is not None and now_ms > self._expires_ms
+            return Admission.CLOSE if expired and key is not ApiKey.SASL_HANDSHAKE else Admission.SERVE
+        if key in _ADMITTED[self.state]:
+            return Admission.SERVE
+        # Only there has Kafka an answer ready; before the handshake the client may not speak its protocol at all.
+        return Admission.ILLEGAL_STATE if self.state is SaslState.AUTHENTICATE else Admission.CLOSE
+
+    def may_reauthenticate(self, now_ms: float) -> bool:
+        """Whether a handshake begins a login, after one that is complete (`KafkaChannel.maybeBeginServerReauthentication`)."""
+        if self._expires_ms is None:
+            return False
+        began = self._reauthentication_began_ms
+        return began is None or now_ms - began >= MIN_REAUTH_INTERVAL_MS
+
+    def handshake(self, mechanism: str, now_ms: float) -> None:
+        """Raises UNSUPPORTED_SASL_MECHANISM."""
+        if self.state is SaslState.COMPLETE:
+            self._reauthentication_began_ms = now_ms
+        if mechanism not in self.mechanisms:
+            self.state = SaslState.FAILED
+            raise ApiException(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"Unsupported SASL mechanism {mechanism}")
+        if self.user is not None and mechanism != self._mechanism:
+            self.state = SaslState.BAD_MECHANISM
+            return
+        self._mechanism = mechanism
+        self._server = PlainSaslServer(self._credentials) if mechanism == PLAIN else ScramSaslServer(mechanism, self._credentials)
+        self.state = SaslState.AUTHENTICATE
+
+    def authenticate(self, response: bytes, now_ms: float) -> bytes:
+        """One step. Raises SASL_AUTHENTICATION_FAILED, in words that do not tell a wrong user from a wrong password."""
+        server = self._server
+        assert server is not None
+        try:
+            answer = server.evaluate_response(response)
+            self._check_user(server.authorization_id)
+        except SaslError as error:
+            self.state = SaslState.FAILED
+            logger.info("Failed %s by %s: %s", self._what(), self._mechanism, error)
+            raise ApiException(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(error)) from None
+        if server.authorization_id is not None:
+            self._complete(server.authorization_id, now_ms)
+        return answer
+
+    def session_lifetime_ms(self) -> int:
+        """For the answer to the last step; 0: no end."""
+        return self._max_reauth_ms if self.state is SaslState.COMPLETE else 0
+
+    def _complete(self, user: str, now_ms: float) -> None:
+        self.user = user
+        self._server = None
+        self._expires_ms = now_ms + self._max_reauth_ms if self._max_reauth_ms else None
+        self.state = SaslState.COMPLETE
+
+    def _check_user(self, user: str | None) -> None:
+        if None not in (user, self.user) and user != self.user:
+            raise SaslAuthenticationError(f"Cannot change principals during re-authentication from User.{self.user}: User.{user}")
+
+    def _told(self, error: SaslError) -> str:
+        if isinstance(error, SaslAuthenticationError):
+            return str(error)
+        return f"Authentication failed during {self._what()} due to invalid credentials with SASL mechanism {self._mechanism}"
+
+    def _what(self) -> str:
+        return "authentication" if self.user is None else "re-authentication"
