@@ -1,0 +1,175 @@
+"""Brokers in this process: where they are, what survives them, what a killed one does, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import UsageError
+
+QUIET = {"log_level": 0}
+
+
+def write(servers: str, topic: str, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, "acks": "all", "reconnect.backoff.max.ms": 200, **QUIET})
+    errors: list[object] = []
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(30) == 0
+    assert errors == [None] * len(values)
+
+
+def read(servers: str, topic: str, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False, **QUIET})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return [(message.value() or b"").decode() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def three() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(3) as brokers:
+        yield brokers
+
+
+def test_it_listens_on_loopback_alone_unless_told_otherwise() -> None:
+    with EmbeddedBroker() as broker:
+        assert broker.bootstrap_servers.startswith("127.0.0.1:")
+        with socket.socket() as other, pytest.raises(OSError, match=r"(?i)refused|unreachable"):
+            other.settimeout(5)
+            other.connect(("127.0.0.2", int(broker.bootstrap_servers.rpartition(":")[2])))
+
+
+def test_what_was_written_is_read_back() -> None:
+    with EmbeddedBroker() as broker:
+        broker.create_topic("t")
+        write(broker.bootstrap_servers, "t", "a", "b")
+        assert read(broker.bootstrap_servers, "t", 2) == ["a", "b"]
+
+
+def test_a_folder_keeps_topics_and_records_over_a_restart(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path)
+    with EmbeddedBroker(config=config) as broker:
+        broker.create_topic("t", 2, configs={"max.message.bytes": "2000"})
+        write(broker.bootstrap_servers, "t", "a")
+        before = broker.cluster.image.topics["t"]
+
+    with EmbeddedBroker(config=config) as broker:
+        after = broker.cluster.image.topics["t"]
+        write(broker.bootstrap_servers, "t", "b")
+
+        assert (after.topic_id, after.configs, len(after.partitions)) == (before.topic_id, before.configs, 2)
+        assert read(broker.bootstrap_servers, "t", 2) == ["a", "b"]
+
+
+def test_without_a_folder_nothing_is_kept() -> None:
+    broker = EmbeddedBroker()
+    with broker:
+        broker.create_topic("t")
+    with broker:
+        assert not broker.cluster.image.topics
+
+
+def test_two_brokers_do_not_share_a_folder(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path)
+    with EmbeddedBroker(config=config), pytest.raises(UsageError, match="in use by another broker"):
+        EmbeddedBroker(config=config).start()
+    with EmbeddedBroker(config=config):  # the first let go of it
+        pass
+
+
+def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_behind() -> None:
+    threads = set(threading.enumerate())
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="in use"):
+            EmbeddedBroker(port=taken.getsockname()[1]).start()
+    assert set(threading.enumerate()) == threads
+
+
+def test_its_end_leaves_no_thread_and_frees_its_ports() -> None:
+    threads = set(threading.enumerate())
+    with EmbeddedBroker(3) as brokers:
+        addresses = [brokers.address(node) for node in brokers.broker_ids]
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind((host, int(port)))
+    assert set(threading.enumerate()) == threads
+
+
+def test_before_its_start_and_after_its_end_it_says_so() -> None:
+    broker = EmbeddedBroker()
+    with pytest.raises(UsageError, match="not started"):
+        broker.create_topic("t")
+    with broker:
+        pass
+    with pytest.raises(UsageError, match="not started"):
+        broker.create_topic("t")
+
+
+def test_leaders_are_spread(three: EmbeddedBroker) -> None:
+    three.create_topic("t", 6, 2)
+    assert sorted(three.leader("t", index) for index in range(6)) == [1, 1, 2, 2, 3, 3]
+
+
+def test_leaders_are_spread_after_a_restart_too(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path)
+    with EmbeddedBroker(3, config=config) as brokers:
+        brokers.create_topic("t", 3, 3)
+    with EmbeddedBroker(3, config=config) as brokers:
+        assert {brokers.leader("t", index) for index in range(3)} == {1, 2, 3}
+
+
+def test_clients_see_every_broker(three: EmbeddedBroker) -> None:
+    seen = AdminClient({"bootstrap.servers": three.address(2), **QUIET}).list_topics(timeout=10).brokers
+    assert {node: f"{broker.host}:{broker.port}" for node, broker in seen.items()} == {
+        node: three.address(node) for node in (1, 2, 3)
+    }
+
+
+def test_a_killed_leader_s_partition_goes_on_at_another_and_comes_back_to_the_same_address(three: EmbeddedBroker) -> None:
+    three.create_topic("t", 1, 3)
+    write(three.bootstrap_servers, "t", "a")
+    killed = three.leader("t")
+    address = three.address(killed)
+
+    three.kill(killed)
+    assert three.leader("t") not in (killed, -1)
+    write(three.bootstrap_servers, "t", "b")
+    three.restart(killed)
+    three.move_leader("t", 0, killed)
+
+    write(three.bootstrap_servers, "t", "c")
+    assert three.address(killed) == address
+    assert read(three.bootstrap_servers, "t", 3) == ["a", "b", "c"]
+
+
+def test_the_only_replica_s_broker_takes_its_partition_with_it(three: EmbeddedBroker) -> None:
+    three.create_topic("t", 3, 1)
+    index = next(number for number in range(3) if three.leader("t", number) == 2)
+
+    three.kill(2)
+    while_dead = three.leader("t", index)
+    three.restart(2)
+
+    assert (while_dead, three.leader("t", index)) == (-1, 2)
+
+
+def test_clients_are_told_the_advertised_address() -> None:
+    with EmbeddedBroker(advertised={1: ("localhost", 12345)}) as broker:
+        assert broker.bootstrap_servers == "localhost:12345"
+        seen = AdminClient({"bootstrap.servers": broker.address(1), **QUIET}).list_topics(timeout=10).brokers[1]
+        assert f"{seen.host}:{seen.port}" == "localhost:12345"
