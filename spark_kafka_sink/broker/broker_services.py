@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.purgatory import DelayedOperationPurgatory
 from spark_kafka_sink.broker.replica_manager import ReplicaManager
 from spark_kafka_sink.broker.sasl.credentials import Credentials
@@ -26,6 +27,7 @@ class BrokerServices:
     config: BrokerConfig
     cluster: Cluster
     replica_manager: ReplicaManager
+    group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
     add_partitions_to_txn_manager: AddPartitionsToTxnManager
     fetch_purgatory: DelayedOperationPurgatory

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 """A null value is a tombstone: the key is gone."""
 
@@ -44,8 +46,17 @@ class CoordinatorLog(Protocol):
         """Java's: `Utils.abs(key.hashCode()) % partitions`."""
         ...
 
-    def append(self, partition: int, records: Sequence[KeyValue], *, producer_id: int = -1, producer_epoch: int = -1) -> int:
-        """One batch, durable as the broker's logs are; its first offset. With a producer id it is part of that one's transaction.
+    def append(
+        self,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        guard: VerificationGuard | None = None,
+    ) -> int:
+        """One batch, durable as the broker's logs are; its first offset. With a producer id it is part of that one's transaction,
+        and `guard` lets its first records in.
 
         Raises ApiException as an append of a client does, such as KAFKA_STORAGE_ERROR for a full disk.
         """

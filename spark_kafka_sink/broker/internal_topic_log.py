@@ -11,6 +11,7 @@ from spark_kafka_sink.broker.log.control_record import parse_marker
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.log.log_types import AppendOrigin, IsolationLevel
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
@@ -30,7 +31,15 @@ class InternalTopicLog:
     def partition_for(self, key: str) -> int:
         return partition_for(key, len(self._cluster.internal_topic(self.topic).partitions))
 
-    def append(self, partition: int, records: Sequence[KeyValue], *, producer_id: int = -1, producer_epoch: int = -1) -> int:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        guard: VerificationGuard | None = None,
+    ) -> int:
         log = self._log(partition)
         if log is None:
             raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic}-{partition} is not there")
@@ -43,7 +52,7 @@ class InternalTopicLog:
         )
         state = self._cluster.image.partition(self.topic, partition)
         epoch = 0 if state is None else state.leader_epoch
-        return log.append_as_leader(batch, epoch, origin=AppendOrigin.COORDINATOR).base_offset
+        return log.append_as_leader(batch, epoch, origin=AppendOrigin.COORDINATOR, guard=guard).base_offset
 
     def _log(self, partition: int) -> UnifiedLog | None:
         self._cluster.internal_topic(self.topic)

@@ -15,25 +15,36 @@ from spark_kafka_sink.broker.handlers.alter_configs import handle_alter_configs
 from spark_kafka_sink.broker.handlers.api_versions import api_versions_handler
 from spark_kafka_sink.broker.handlers.create_partitions import handle_create_partitions
 from spark_kafka_sink.broker.handlers.create_topics import handle_create_topics
+from spark_kafka_sink.broker.handlers.delete_groups import handle_delete_groups
 from spark_kafka_sink.broker.handlers.delete_records import handle_delete_records
 from spark_kafka_sink.broker.handlers.delete_topics import handle_delete_topics
 from spark_kafka_sink.broker.handlers.describe_cluster import handle_describe_cluster
 from spark_kafka_sink.broker.handlers.describe_configs import handle_describe_configs
+from spark_kafka_sink.broker.handlers.describe_groups import handle_describe_groups
 from spark_kafka_sink.broker.handlers.describe_producers import handle_describe_producers
 from spark_kafka_sink.broker.handlers.describe_transactions import handle_describe_transactions
 from spark_kafka_sink.broker.handlers.end_txn import handle_end_txn
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch
 from spark_kafka_sink.broker.handlers.find_coordinator import handle_find_coordinator
 from spark_kafka_sink.broker.handlers.handler import Handler
+from spark_kafka_sink.broker.handlers.heartbeat import handle_heartbeat
 from spark_kafka_sink.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
 from spark_kafka_sink.broker.handlers.init_producer_id import handle_init_producer_id
+from spark_kafka_sink.broker.handlers.join_group import handle_join_group
+from spark_kafka_sink.broker.handlers.leave_group import handle_leave_group
+from spark_kafka_sink.broker.handlers.list_groups import handle_list_groups
 from spark_kafka_sink.broker.handlers.list_offsets import handle_list_offsets
 from spark_kafka_sink.broker.handlers.list_transactions import handle_list_transactions
 from spark_kafka_sink.broker.handlers.metadata import handle_metadata
+from spark_kafka_sink.broker.handlers.offset_commit import handle_offset_commit
+from spark_kafka_sink.broker.handlers.offset_delete import handle_offset_delete
+from spark_kafka_sink.broker.handlers.offset_fetch import handle_offset_fetch
 from spark_kafka_sink.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from spark_kafka_sink.broker.handlers.produce import handle_produce
 from spark_kafka_sink.broker.handlers.sasl_authenticate import handle_sasl_authenticate
 from spark_kafka_sink.broker.handlers.sasl_handshake import handle_sasl_handshake
+from spark_kafka_sink.broker.handlers.sync_group import handle_sync_group
+from spark_kafka_sink.broker.handlers.txn_offset_commit import handle_txn_offset_commit
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl.login import is_admitted
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
@@ -66,6 +77,17 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.END_TXN: handle_end_txn,
     ApiKey.DESCRIBE_TRANSACTIONS: handle_describe_transactions,
     ApiKey.LIST_TRANSACTIONS: handle_list_transactions,
+    ApiKey.JOIN_GROUP: handle_join_group,
+    ApiKey.SYNC_GROUP: handle_sync_group,
+    ApiKey.HEARTBEAT: handle_heartbeat,
+    ApiKey.LEAVE_GROUP: handle_leave_group,
+    ApiKey.OFFSET_COMMIT: handle_offset_commit,
+    ApiKey.OFFSET_FETCH: handle_offset_fetch,
+    ApiKey.TXN_OFFSET_COMMIT: handle_txn_offset_commit,
+    ApiKey.DESCRIBE_GROUPS: handle_describe_groups,
+    ApiKey.LIST_GROUPS: handle_list_groups,
+    ApiKey.DELETE_GROUPS: handle_delete_groups,
+    ApiKey.OFFSET_DELETE: handle_offset_delete,
 }
 """The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
 

@@ -11,8 +11,10 @@ from typing import TextIO
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
-from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, TRANSACTION_STATE_TOPIC
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
 from spark_kafka_sink.broker.coordinator_log import partition_for
+from spark_kafka_sink.broker.group.cluster_listener import follow
+from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.internal_topic_log import InternalTopicLog
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.purgatory import DelayedOperationPurgatory
@@ -49,6 +51,9 @@ class SharedServices:
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
         self.logs = LogManager(self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced)
 
+        self.group_coordinator = GroupCoordinator(
+            InternalTopicLog(GROUP_METADATA_TOPIC, self.cluster, self.logs, wall_ms), self.timer, config, wall_ms
+        )
         self.marker_sender = MarkerSender()
         self.transaction_coordinator = TransactionCoordinator(
             InternalTopicLog(TRANSACTION_STATE_TOPIC, self.cluster, self.logs, wall_ms),
@@ -56,7 +61,7 @@ class SharedServices:
             config,
             wall_ms,
             next_producer_id=self.cluster.next_producer_id,
-            write_markers=TransactionMarkers(self.cluster, self.logs).write,
+            write_markers=TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write,
             partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
             executor=self.marker_sender,
             coordinator_epoch=self._coordinator_epoch,
@@ -69,6 +74,8 @@ class SharedServices:
         """Before any request is served."""
         self.timer.start()
         self.logs.start()
+        self.group_coordinator.load()
+        follow(self.cluster, self.group_coordinator, self.timer)
         self.marker_sender.start()
         self.transaction_coordinator.load()
 
@@ -76,6 +83,7 @@ class SharedServices:
         """After the last request was served."""
         self.transaction_coordinator.stop()
         self.marker_sender.stop()
+        self.group_coordinator.close()
         self.timer.stop()
         self.fetch_purgatory.complete_all()
         self.logs.stop()
@@ -88,6 +96,7 @@ class SharedServices:
             config=self._config,
             cluster=self.cluster,
             replica_manager=ReplicaManager(node_id, self.cluster, self.logs),
+            group_coordinator=self.group_coordinator,
             transaction_coordinator=self.transaction_coordinator,
             add_partitions_to_txn_manager=self._add_partitions_to_txn_manager,
             fetch_purgatory=self.fetch_purgatory,

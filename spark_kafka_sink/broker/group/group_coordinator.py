@@ -144,9 +144,10 @@ class GroupCoordinator:
             return self._offsets.delete(group_id, partitions)
 
     def delete_topics(self, names: Collection[str]) -> None:
-        """These are gone: nobody has an offset in them."""
-        with self._active():
-            self._offsets.delete_topics(names)
+        """These are gone: nobody has an offset in them. Nothing once it is closed."""
+        with self._locked():
+            if self._is_active:
+                self._offsets.delete_topics(names)
 
     # Administration
 
@@ -186,22 +187,24 @@ class GroupCoordinator:
     def move(self, partitions: Collection[int]) -> None:
         """These partitions of `__consumer_offsets` have another leader.
 
-        It knows of their groups what is in the log; who waits at the old one is told to look for it.
+        It knows of their groups what is in the log; who waits at the old one is told to look for it. Nothing once it is closed.
         """
-        with self._active():
-            for group in self._groups.every():
+        with self._locked():
+            for group in self._groups.every() if self._is_active else ():
                 if self._log.partition_of(group.group_id) in partitions:
                     self._groups.unload(group.group_id)
                     self._groups.reload(group.group_id)
 
     def close(self) -> None:
         """Who waits is sent away (NOT_COORDINATOR); no timer is left."""
-        with self._active():
+        with self._locked():
+            if not self._is_active:
+                return
+            self._is_active = False
             for group in self._groups.every():
                 self._groups.unload(group.group_id)
             if self._retention_check is not None:
                 self._retention_check.cancel()
-            self._is_active = False
 
     def _timed_out(self, group_id: str, key: TimerKey) -> None:
         with self._locked():

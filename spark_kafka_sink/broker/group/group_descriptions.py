@@ -52,11 +52,11 @@ def _described_member(member: GroupMember, protocol: str) -> DescribedGroupMembe
     )
 
 
-def unknown(group_id: str) -> DescribedGroup:
-    """Before v6 a group that does not exist is one that is dead; v6 says so (KIP-1043), in Kafka's words."""
+def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
+    """A group that does not exist is dead; with `has_code` (v6, KIP-1043) the answer says what that means, in Kafka's words."""
     return DescribedGroup(
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND if has_code else ErrorCode.NONE,
+        error_message=f"Group {group_id} not found." if has_code else None,
         group_id=group_id,
         group_state=GroupState.DEAD.value,
     )

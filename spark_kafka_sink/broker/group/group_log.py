@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition, offset_of
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.group_records import (
     GROUP_METADATA_KEY,
@@ -89,10 +90,13 @@ class GroupLog:
         *,
         producer_id: int = NO_PRODUCER,
         producer_epoch: int = -1,
+        guard: VerificationGuard | None = None,
     ) -> int:
         """One batch; the offset of its first record."""
         records = [offset_record(group_id, partition, offset) for partition, offset in offsets.items()]
-        return self._log.append(self.partition_of(group_id), records, producer_id=producer_id, producer_epoch=producer_epoch)
+        return self._log.append(
+            self.partition_of(group_id), records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard
+        )
 
     def forget(self, group_id: str, partitions: list[TopicPartition], *, whole_group: bool = False) -> None:
         """Tombstones; with `whole_group` also the group's own."""

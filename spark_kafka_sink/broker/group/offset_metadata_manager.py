@@ -21,6 +21,7 @@ from spark_kafka_sink.broker.group.offset_rules import (
     note_commit,
 )
 from spark_kafka_sink.broker.group.offsets import NO_EPOCH, OffsetAndMetadata, OffsetStore, TopicPartition
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -41,8 +42,11 @@ class Committer:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalProducer:
+    """`guard`: with it the log takes the first offsets of the transaction."""
+
     producer_id: int
     producer_epoch: int
+    guard: VerificationGuard | None = None
 
 
 class FetchedOffset(NamedTuple):
@@ -109,7 +113,9 @@ class OffsetMetadataManager:
             return -1
         by = producer or TransactionalProducer(NO_PRODUCER, -1)
         try:
-            first = self._log.store_offsets(group_id, offsets, producer_id=by.producer_id, producer_epoch=by.producer_epoch)
+            first = self._log.store_offsets(
+                group_id, offsets, producer_id=by.producer_id, producer_epoch=by.producer_epoch, guard=by.guard
+            )
         except ApiException as error:
             raise ApiException(client_code(error.code), error.message) from error
         self._groups.ensure(group_id)

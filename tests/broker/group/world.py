@@ -11,6 +11,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedMarker, ReplayedRecord, partition_for
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.group.joining import Joiner
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.describe_groups import DescribedGroup
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
@@ -38,7 +39,15 @@ class MemoryLog:
     def partition_for(self, key: str) -> int:
         return partition_for(key, self._partitions)
 
-    def append(self, partition: int, records: Sequence[KeyValue], *, producer_id: int = -1, producer_epoch: int = -1) -> int:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        guard: VerificationGuard | None = None,
+    ) -> int:
         if self.refusals:
             raise ApiException(self.refusals.pop(0))
         first = len(self.items)

@@ -9,6 +9,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedRecord, partition_for
 from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_log import key_of, value_of
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
@@ -32,7 +33,15 @@ class MemoryCoordinatorLog:
     def partition_for(self, key: str) -> int:
         return partition_for(key, self._partitions)
 
-    def append(self, partition: int, records: Sequence[KeyValue], *, producer_id: int = -1, producer_epoch: int = -1) -> int:
+    def append(
+        self,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        guard: VerificationGuard | None = None,
+    ) -> int:
         if self.refusals:
             raise ApiException(self.refusals.pop(0))
         first = len(self.records)
