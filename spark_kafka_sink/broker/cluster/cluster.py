@@ -48,6 +48,10 @@ PRODUCER_ID_BLOCK = 1000
 ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
+# As Kafka makes them (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted.
+_INTERNAL_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+
+
 class CoordinatorType(Enum):
     """What a FindCoordinator asks for; the value is the internal topic whose leaders they are."""
 
@@ -225,7 +229,7 @@ class Cluster:
                 TRANSACTION_STATE_TOPIC: self.config.transaction_state_log_num_partitions,
             }[name]
             replication = min(3, len(up))
-            return self.create_topic(name, count, replication, configs={"cleanup.policy": "compact"})
+            return self.create_topic(name, count, replication, configs=_INTERNAL_CONFIGS)
 
     # Producer ids
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.log_configs import log_config
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
+from spark_kafka_sink.broker.log.log_cleaner import compact
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer
 
@@ -24,7 +26,7 @@ class LogManager:
     """Kafka's LogManager, over one folder or none.
 
     The cluster's changes come one at a time, under its lock; `_logs` is replaced whole, so that it is read without a lock.
-    Retention runs on a thread of its own (`_retention`), because it waits for the disk.
+    Retention and compaction run on a thread of their own (`_keeper`), because they wait for the disk.
     """
 
     def __init__(
@@ -43,18 +45,18 @@ class LogManager:
         self._on_advance = on_advance
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._stopped = threading.Event()
-        self._retention = threading.Thread(target=self._enforce_retention, name="log-retention", daemon=True)
+        self._keeper = threading.Thread(target=self._keep, name="kafka-log-retention", daemon=True)
 
     def start(self) -> None:
         self._logs = {key: self._opened(topic, key[1]) for topic, key in _keys(self._cluster.image)}
         self._cluster.on_change(self._changed)
-        self._retention.start()
+        self._keeper.start()
 
     def stop(self) -> None:
         """Everything is on the disk afterwards, with a mark that nothing needs recovery."""
         self._stopped.set()
-        if self._retention.is_alive():
-            self._retention.join(10.0)
+        if self._keeper.is_alive():
+            self._keeper.join(10.0)
         logs, self._logs = self._logs, {}
         for log in logs.values():
             log.close()
@@ -98,12 +100,18 @@ class LogManager:
         for moved in _moved(before, after):
             self._timer.after(0, partial(self._on_advance, *moved))
 
-    def _enforce_retention(self) -> None:
+    def _keep(self) -> None:
         while not self._stopped.wait(self._config.log_retention_check_interval_ms / 1000):
             for log in self.logs():
+                if self._stopped.is_set():
+                    return
                 try:
                     log.enforce_retention(self._wall_ms())
-                except Exception:  # one log's trouble must not keep the others from being cut
+                    compact(log, self._wall_ms())
+                except ApiException as error:
+                    # It was deleted meanwhile, or has no room now: it is looked at again, and the others are not to wait for it.
+                    logger.info("%s was not looked through: %s", log, error)
+                except Exception:
                     logger.exception("Retention of %s failed", log)
 
 
