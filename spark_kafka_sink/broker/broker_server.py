@@ -30,7 +30,7 @@ class BrokerServer:
         self._advertised = advertised
         self._running: tuple[SocketServer, KafkaRequestHandlerPool] | None = None
         self.port = port
-        self.apis = KafkaApis(shared.of_broker(node_id))
+        self.apis = KafkaApis(shared.of_broker(node_id), faults=shared.faults.of_broker(node_id))
 
     @property
     def is_running(self) -> bool:
@@ -57,13 +57,24 @@ class BrokerServer:
 
     def stop(self) -> None:
         """Its connections end; what it led goes to the others. What is being served is finished first, for 10 s at most."""
+        self._shared.cluster.broker_down(self.node_id)
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """As `stop`, but the cluster does not notice: it goes on to lead what it leads, and nobody reaches it."""
         if self._running is None:
             return
         sockets, handlers = self._running
         self._running = None
-        self._shared.cluster.broker_down(self.node_id)
         sockets.stop()
         handlers.stop()
+
+    def reconnect(self) -> None:
+        """After `disconnect`. One that was stopped meanwhile stays so."""
+        known = self._shared.cluster.image.brokers.get(self.node_id)
+        if self._running is None and known is not None and known.is_up:
+            self.bind()
+            self.serve()
 
     def snapshot(self) -> NetworkSnapshot | None:
         """What its sockets and queues do now; None where it is stopped."""

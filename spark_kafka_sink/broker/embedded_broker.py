@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer
-from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER
+from spark_kafka_sink.broker.coordinator_log import partition_for
+from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Surroundings
 from spark_kafka_sink.broker.shared_services import SharedServices
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import OptionError, UsageError
 
 _DEFAULTS = BrokerConfig()
 
@@ -41,6 +44,7 @@ class EmbeddedBroker:
         self._servers: dict[int, BrokerServer] = {}
         self._ports = {node: port and port + node - 1 for node in range(1, brokers + 1)}
         self._advertised = dict(advertised or {})
+        self._faults = FaultInjection(list(self._ports))
 
     def __enter__(self) -> Self:
         self.start()
@@ -53,7 +57,7 @@ class EmbeddedBroker:
         """Returns when clients can connect. Raises OSError for a port that is taken, UsageError for a folder that is in use."""
         if self._shared is not None:
             return
-        self._shared = SharedServices(self._config)
+        self._shared = SharedServices(self._config, faults=self._faults)
         try:
             self._start(self._shared)
         except BaseException:
@@ -66,6 +70,15 @@ class EmbeddedBroker:
             for node, port in self._ports.items()
         }
         shared.start()
+        self._faults.attach(
+            Surroundings(
+                timer=shared.timer,
+                image=lambda: shared.cluster.image,
+                disconnect=lambda node: self._servers[node].disconnect(),
+                reconnect=lambda node: self._servers[node].reconnect(),
+                delay_markers=partial(setattr, shared.transaction_coordinator.markers, "delay_ms"),
+            )
+        )
         self._serve(shared, *self._servers.values())
 
     def _serve(self, shared: SharedServices, *servers: BrokerServer) -> None:
@@ -79,6 +92,7 @@ class EmbeddedBroker:
         shared, self._shared = self._shared, None
         if shared is None:
             return
+        self._faults.detach()
         for server in self._servers.values():
             server.stop()
         shared.stop()
@@ -125,6 +139,11 @@ class EmbeddedBroker:
 
     # What happens to brokers
 
+    @property
+    def faults(self) -> FaultInjection:
+        """Errors, delays, cuts and the like, for tests. They may be set before the start, and end with the broker."""
+        return self._faults
+
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads it now; -1 where none does."""
         state = self.cluster.image.partition(topic, partition)
@@ -133,6 +152,16 @@ class EmbeddedBroker:
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
         """To a broker that runs; the old one answers NOT_LEADER_OR_FOLLOWER from now on."""
         self.cluster.move_leader(topic, partition, broker_id)
+
+    def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+        """The broker that coordinates a group or a transactional id, -1 where none does."""
+        return self.cluster.coordinator(_coordinator_type(kind), key)
+
+    def move_coordinator(self, kind: Literal["group", "transaction"], key: str, broker_id: int) -> None:
+        """To a broker that runs, of all groups or ids that share the partition of the internal topic with `key`; the old one
+        answers NOT_COORDINATOR from now on."""
+        topic = self.cluster.internal_topic(_coordinator_type(kind).value)
+        self.cluster.move_leader(topic.name, partition_for(key, len(topic.partitions)), broker_id)
 
     def kill(self, broker_id: int) -> None:
         """Its connections break and nobody answers at its address; what it led goes to replicas on others, if there are any."""
@@ -144,3 +173,10 @@ class EmbeddedBroker:
         shared, server = self._started(), self._servers[broker_id]
         server.stop()
         self._serve(shared, server)
+
+
+def _coordinator_type(kind: str) -> CoordinatorType:
+    try:
+        return CoordinatorType[kind.upper()]
+    except KeyError:
+        raise OptionError(f"kind {kind!r}: must be 'group' or 'transaction'", option="kind") from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.api_version_manager import ApiVersionManager
@@ -49,7 +49,6 @@ from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl.login import is_admitted
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
 
 logger = logging.getLogger(__name__)
 
@@ -92,25 +91,16 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
 """The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
 
 
+Serve: TypeAlias = Callable[[Request], None]
+
+
 class Faults(Protocol):
-    """What tests let go wrong. Both are asked for each request that is served, from many threads."""
+    """What tests let go wrong, asked by many threads."""
 
-    def before(self, request: Request) -> bool:
-        """Before the handler. True: there is to be no handler, because the request is answered, or will be, from here."""
+    def handle(self, request: Request, serve: Serve) -> None:
+        """In the place of `serve(request)`, which raises nothing: to be called now, later, from another thread, or not at all
+        where the request is answered from here. What becomes of its answer can be decided in `request.on_answer`."""
         ...
-
-    def after(self, request: Request, body: Message | None) -> bool:
-        """With the answer (None: there is none, acks=0), on the thread that gives it. True: what goes out, if anything, and when,
-        is decided from here, with the request's `deliver`, `deliver_part` or `drop`."""
-        ...
-
-
-class NoFaults:
-    def before(self, request: Request) -> bool:
-        return False
-
-    def after(self, request: Request, body: Message | None) -> bool:
-        return False
 
 
 class KafkaApis:
@@ -120,29 +110,30 @@ class KafkaApis:
         self, services: BrokerServices, *, handlers: Mapping[ApiKey, Handler] = HANDLERS, faults: Faults | None = None
     ) -> None:
         self._services = services
-        self._faults: Faults = NoFaults() if faults is None else faults
+        self._faults = faults
         versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.transaction_version)
         self._handlers = {**handlers, ApiKey.API_VERSIONS: api_versions_handler(versions)}
         self.served: Mapping[int, AnyApi] = versions.served
 
     def handle(self, request: Request) -> None:
         """Raises nothing. A request without a handler, or before a login that it needs, closes its connection."""
+        if self._faults is None:
+            self._serve(request)
+        else:
+            self._faults.handle(request, self._serve)
+
+    def _serve(self, request: Request) -> None:
         try:
             if not is_admitted(self._services, request):
                 return
-            if not self._faults.before(request):
-                request.on_answer = self._faults.after
-                self._serve(request)
+            body = self._handlers[request.api.key](self._services, request)
+            if body is not None:
+                request.answer(body)
         except ApiException as refused:
             _answer_error(request, refused.code, refused.message)
         except Exception:
             logger.exception("Unexpected error handling %s", request)
             _answer_error(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
-    def _serve(self, request: Request) -> None:
-        body = self._handlers[request.api.key](self._services, request)
-        if body is not None:
-            request.answer(body)
 
 
 def _answer_error(request: Request, code: ErrorCode, message: str | None) -> None:

@@ -13,6 +13,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
 from spark_kafka_sink.broker.coordinator_log import partition_for
+from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.group.cluster_listener import follow
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.internal_topic_log import InternalTopicLog
@@ -38,9 +39,10 @@ def wall_ms() -> int:
 class SharedServices:
     """Made, it holds its folder's lock; started, all that was stored is there again. One thread makes, starts and stops it."""
 
-    def __init__(self, config: BrokerConfig, timer: RunnableTimer | None = None) -> None:
+    def __init__(self, config: BrokerConfig, timer: RunnableTimer | None = None, faults: FaultInjection | None = None) -> None:
         """Raises UsageError where another process uses the folder."""
         self._config = config
+        self.faults = FaultInjection(()) if faults is None else faults
         self._closing = ExitStack()
         if config.data_dir is not None:
             config.data_dir.mkdir(parents=True, exist_ok=True)
@@ -49,7 +51,9 @@ class SharedServices:
         self.cluster = Cluster(config)
         self._credentials = Credentials(config.sasl_users)
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
-        self.logs = LogManager(self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced)
+        self.logs = LogManager(
+            self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced, check_disk=self.faults.storage.check_disk
+        )
 
         self.group_coordinator = GroupCoordinator(
             InternalTopicLog(GROUP_METADATA_TOPIC, self.cluster, self.logs, wall_ms), self.timer, config, wall_ms
@@ -61,7 +65,9 @@ class SharedServices:
             config,
             wall_ms,
             next_producer_id=self.cluster.next_producer_id,
-            write_markers=TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write,
+            write_markers=self.faults.storage.holding(
+                TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write
+            ),
             partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
             executor=self.marker_sender,
             coordinator_epoch=self._coordinator_epoch,

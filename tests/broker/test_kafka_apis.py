@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.handler import Handler
-from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
+from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis, Serve
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.response import ResponseAction
@@ -191,63 +191,64 @@ def test_after_a_login_everything_is_served() -> None:
 
 
 class Script:
-    """Faults that keep what they were asked and take over as a test says."""
+    """Faults that keep what they were asked, and serve it or not as a test says."""
 
-    def __init__(self, *, before: bool = False, after: bool = False) -> None:
-        self.takes = (before, after)
-        self.asked: list[tuple[str, Request, Message | None]] = []
+    def __init__(self, *, serves: bool, takes_answers: bool = False) -> None:
+        self.serves = serves
+        self.takes_answers = takes_answers
+        self.asked: list[tuple[Request, Serve]] = []
+        self.answers: list[Message | None] = []
 
-    def before(self, request: Request) -> bool:
-        self.asked.append(("before", request, None))
-        return self.takes[0]
+    def handle(self, request: Request, serve: Serve) -> None:
+        self.asked.append((request, serve))
+        request.on_answer = self.answered
+        if self.serves:
+            serve(request)
 
-    def after(self, request: Request, body: Message | None) -> bool:
-        self.asked.append(("after", request, body))
-        return self.takes[1]
+    def answered(self, request: Request, answer: Message | None) -> bool:
+        self.answers.append(answer)
+        return self.takes_answers
 
 
-def test_faults_are_asked_before_the_handler_and_after_its_answer() -> None:
-    faults, responses = Script(), Responses()
+def test_faults_are_asked_before_the_handler_and_told_its_answer() -> None:
+    faults, responses = Script(serves=True), Responses()
     apis(answered, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
 
-    assert [(when, body) for when, _, body in faults.asked] == [
-        ("before", None),
-        ("after", HeartbeatResponse(throttle_time_ms=5)),
-    ]
+    assert faults.answers == [HeartbeatResponse(throttle_time_ms=5)]
     assert responses.actions == [ResponseAction.SEND]
 
 
-def test_faults_can_keep_a_request_from_its_handler() -> None:
+def test_faults_can_keep_a_request_from_its_handler_until_they_serve_it() -> None:
     served: list[Request] = []
-    faults, responses = Script(before=True), Responses()
+    faults, responses = Script(serves=False), Responses()
 
     def handler(_services: BrokerServices, asked: Request) -> Message:
         served.append(asked)
-        return HeartbeatResponse()
+        raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
 
     apis(handler, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
     assert (served, responses.sent) == ([], [])
-    faults.asked[0][1].close_connection()
+    ((asked, serve),) = faults.asked
+    serve(asked)
 
-    assert responses.actions == [ResponseAction.CLOSE_CONNECTION]
+    assert responses.answer() == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def test_faults_can_hold_an_answer_and_give_it_another_correlation_id() -> None:
-    faults, responses = Script(after=True), Responses()
+    faults, responses = Script(serves=True, takes_answers=True), Responses()
     apis(answered, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
     assert responses.sent == []
-    _, asked, body = faults.asked[-1]
-    asked.deliver(body, correlation_id=8)
+    faults.asked[0][0].deliver(faults.answers[0], correlation_id=8)
 
     assert responses.answers() == [(8, HeartbeatResponse(throttle_time_ms=5))]
 
 
 def test_faults_can_cut_an_answer() -> None:
-    faults, responses = Script(after=True), Responses()
+    faults, responses = Script(serves=True, takes_answers=True), Responses()
     apis(answered, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
-    _, asked, body = faults.asked[-1]
+    (body,) = faults.answers
     assert body is not None
-    asked.deliver_part(body, 3)
+    faults.asked[0][0].deliver_part(body, 3)
     (cut,) = responses.sent
 
     assert (b"".join(cut.buffers), cut.announced) == (b"\0\0\0", 12)

@@ -36,13 +36,16 @@ class LogManager:
         *,
         wall_ms: Callable[[], int],
         on_advance: Callable[[str, int], None],
+        check_disk: Callable[[str, int, int], None],
     ) -> None:
-        """`on_advance`: told, without a lock held, when a partition has more to read or another leader."""
+        """`on_advance`: told, without a lock held, when a partition has more to read or another leader. `check_disk`: asked
+        before each append of so many bytes to a partition; raises OSError where the disk is to be full."""
         self._config: BrokerConfig = cluster.config
         self._cluster = cluster
         self._timer = timer
         self._wall_ms = wall_ms
         self._on_advance = on_advance
+        self._check_disk = check_disk
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._stopped = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="kafka-log-retention", daemon=True)
@@ -76,6 +79,7 @@ class LogManager:
             log_config(self._config, self._cluster.image, topic),
             wall_ms=self._wall_ms,
             on_advance=lambda: self._on_advance(topic.name, index),
+            disk_check=lambda size: self._check_disk(topic.name, index, size),
             producer_expiration_ms=self._config.producer_id_expiration_ms,
             verify_transactions=True,
         )

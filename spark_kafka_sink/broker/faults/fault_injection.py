@@ -1,0 +1,292 @@
+"""`broker.faults`: what goes wrong, where and how often."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final, TypedDict, Unpack
+
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.faults import effects
+from spark_kafka_sink.broker.faults.effects import Change, Effect
+from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.broker.faults.request_faults import BrokerFaults, RequestFaults
+from spark_kafka_sink.broker.faults.scope import Scope
+from spark_kafka_sink.broker.faults.storage_faults import StorageFaults
+from spark_kafka_sink.broker.timer import Timer
+from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+INT16: Final = range(-(2**15), 2**15)
+
+
+class Where(TypedDict, total=False):
+    """Which requests are hit, and how many of them: `FaultInjection` says what each is. Without `times` it is one."""
+
+    times: int | None
+    broker: int | None
+    topic: str | None
+    partition: int | None
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A broker that runs, as faults need it. `disconnect` and `reconnect` take a broker's id."""
+
+    timer: Timer
+    image: Callable[[], MetadataImage]
+    disconnect: Callable[[int], None]
+    reconnect: Callable[[int], None]
+    delay_markers: Callable[[float], None]
+
+
+class FaultInjection:
+    """Lets things go wrong, for tests of clients. All methods may be called from any thread, while the broker runs.
+
+    The next `times` requests (None: all, until it is removed) of an API are hit; `broker`, `topic`, `partition` and `client_id`
+    narrow that to those of one broker, to those that ask for a topic or a partition of it, and to those of one client. A request
+    is hit by one fault, by the oldest that is about it, when a handler takes it up. Each method gives back a `Fault`: its `hits`,
+    `wait()` for them, and its `remove()`, which the end of a `with` calls. What cannot be raises OptionError.
+    """
+
+    def __init__(self, brokers: Collection[int]) -> None:
+        """`brokers`: the ids of all there are."""
+        self._brokers = brokers
+        self._around: Surroundings | None = None
+        self._changed = threading.Condition()
+        self._faults: list[Fault] = []
+        self._delays_ms: dict[Fault, float] = {}
+        self._requests = RequestFaults(self._changed, self._image)
+        self.storage = StorageFaults(self._changed, self._image)
+
+    # Answers
+
+    def fail(
+        self,
+        api: ApiKey,
+        error: ErrorCode | int,
+        *,
+        message: str | None = None,
+        applied: bool = False,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """The answer has the `error`, any number that is not 0, and the `message` where it has a field for one.
+
+        Where an API has partitions each of them has it, and of those in one request only the ones that `topic` and `partition`
+        name: the others are served. applied: what was asked is done all the same, as if the broker had failed after that;
+        otherwise it is not. A Metadata answer has it beside the topics and tells of the brokers as ever.
+        """
+        if not error or error not in INT16:
+            raise OptionError(f"{error} is no code of an error", option="error")
+        effect = effects.Fail(int(error), message, applied)
+        named = ErrorCode(error).name if error in {int(code) for code in ErrorCode} else str(int(error))
+        return self._on_requests(f"{named} for", effect, api, where)
+
+    def alter(
+        self,
+        api: ApiKey,
+        change: Change,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """The answer is what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
+        return self._on_requests("an altered answer to", effects.Alter(change), api, where)
+
+    def delay(
+        self,
+        api: ApiKey,
+        ms: float,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """What was asked is done at once, and answered `ms` milliseconds later than it would be."""
+        effect = effects.Delay(lambda: self._started().timer, _not_negative("ms", ms))
+        return self._on_requests(f"{ms} ms of delay of", effect, api, where)
+
+    def hold(
+        self,
+        api: ApiKey,
+        *,
+        applied: bool = False,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """The request waits until the fault is removed, and is served then. `applied`: it is served now, and its answer waits."""
+        hold = effects.Hold(applied=applied)
+        return self._on_requests("a hold of", hold, api, where, undo=hold.release)
+
+    def watch(
+        self,
+        api: ApiKey,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """Nothing goes wrong: requests are counted, so that a test can wait for them."""
+        return self._on_requests("a watch of", None, api, where)
+
+    def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
+        """How many requests of the API there were since the start, over all brokers or at one."""
+        return self._requests.seen(api, broker)
+
+    # Connections
+
+    def cut_before(
+        self,
+        api: ApiKey,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """The connection is closed, and what was asked is not done."""
+        return self._on_requests("a cut before", effects.cut_before, api, where)
+
+    def cut_after(
+        self,
+        api: ApiKey,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """What was asked is done, and the connection closed instead of an answer."""
+        return self._on_requests("a cut after", effects.cut_after, api, where)
+
+    def truncate(
+        self,
+        api: ApiKey,
+        *,
+        keep: int = 6,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """The answer's frame ends too early, after its size and `keep` bytes, and with it the connection."""
+        effect = effects.Truncate(int(_not_negative("keep", keep)))
+        return self._on_requests("a truncated answer to", effect, api, where)
+
+    def wrong_correlation_id(
+        self,
+        api: ApiKey,
+        **where: Unpack[Where],
+    ) -> Fault:
+        """The answer has a correlation id that no request had."""
+        effect = effects.wrong_correlation_id
+        return self._on_requests("a wrong correlation id for", effect, api, where)
+
+    def unreachable(self, broker: int, *, black_hole: bool = False) -> Fault:
+        """Until it is removed nobody reaches the `broker`, and the cluster does not notice: it goes on to lead what it leads.
+
+        Its connections are closed and new ones refused. black_hole: they are accepted, and nothing is answered; what was asked
+        meanwhile is served when it is over.
+        """
+        scope = Scope(broker=broker)
+        scope.check(self._brokers.__contains__)
+        around = self._started()
+        if black_hole:
+            return self._black_hole(broker)
+        fault = self._new(f"broker {broker} is unreachable")
+        around.disconnect(broker)
+        fault.undo = lambda: around.reconnect(broker)
+        return fault
+
+    def _black_hole(self, broker: int) -> Fault:
+        fault = self._new(f"broker {broker} answers nothing")
+        hold = effects.Hold(on_keep=fault.hit)
+        self._requests.silence(broker, hold)
+
+        def undo() -> None:
+            self._requests.end_silence(hold)
+            hold.release()
+
+        fault.undo = undo
+        return fault
+
+    # Storage
+
+    def disk_full(self, *, broker: int | None = None, topic: str | None = None) -> Fault:
+        """Appends end with KAFKA_STORAGE_ERROR until it is removed: all, those to what a `broker` leads, those to a `topic`.
+        Internal topics are topics as well."""
+        scope = Scope(broker=broker, topic=topic)
+        scope.check(self._brokers.__contains__)
+        fault = self._new(f"a full disk of {scope}")
+        self.storage.fill(scope, fault)
+        return fault
+
+    def hold_markers(self) -> Fault:
+        """The outcome of a transaction is decided, but does not reach the partitions until it is removed (and up to 0.1 s
+        longer): its producer is answered CONCURRENT_TRANSACTIONS, and readers of committed records wait."""
+        fault = self._new("transaction markers are held")
+        self.storage.hold_markers(fault)
+        return fault
+
+    def delay_markers(self, ms: float) -> Fault:
+        """As `hold_markers`, for `ms` milliseconds after each outcome. It counts no hits."""
+        fault = self._new(f"transaction markers come {ms} ms later")
+        self._delays_ms[fault] = _not_negative("ms", ms)
+        fault.undo = self._apply_delay
+        self._apply_delay()
+        return fault
+
+    def clear(self) -> None:
+        """Everything is as it should be again."""
+        for fault in self._active():
+            fault.remove()
+
+    # The broker's own
+
+    def attach(self, around: Surroundings) -> None:
+        """The broker starts."""
+        self._around = around
+        self._apply_delay()
+
+    def detach(self) -> None:
+        """The broker stops, and faults with it."""
+        for fault in self._active():
+            fault.forget()
+        self._around = None
+
+    def of_broker(self, broker: int) -> BrokerFaults:
+        return BrokerFaults(self._requests, broker)
+
+    def _image(self) -> MetadataImage:
+        return MetadataImage() if self._around is None else self._around.image()
+
+    def _started(self) -> Surroundings:
+        if self._around is None:
+            raise UsageError("the broker is not started: call start(), or use it in a `with`")
+        return self._around
+
+    def _active(self) -> list[Fault]:
+        with self._changed:
+            return list(self._faults)
+
+    def _on_requests(
+        self, what: str, effect: Effect | None, api: ApiKey, where: Where, undo: Callable[[], None] | None = None
+    ) -> Fault:
+        scope = Scope(api, where.get("broker"), where.get("topic"), where.get("partition"), where.get("client_id"))
+        scope.check(self._brokers.__contains__)
+        times = where.get("times", None if effect is None else 1)
+        if times is not None and times < 1:
+            raise OptionError(f"times={times}: a fault happens once at least, or without end (None)", option="times")
+        fault = self._new(f"{what} {scope}", times)
+        if undo is not None:
+            fault.undo = undo
+        self._requests.add(scope, effect, fault)
+        return fault
+
+    def _new(self, what: str, times: int | None = None) -> Fault:
+        fault = Fault(what, self._changed, times=times, on_remove=self._forget)
+        with self._changed:
+            self._faults.append(fault)
+        return fault
+
+    def _forget(self, fault: Fault) -> None:
+        with self._changed:
+            self._faults.remove(fault)
+            self._delays_ms.pop(fault, None)
+        self._requests.remove(fault)
+        self.storage.remove(fault)
+
+    def _apply_delay(self) -> None:
+        with self._changed:
+            longest = max(self._delays_ms.values(), default=0.0)
+        if self._around is not None:
+            self._around.delay_markers(longest)
+
+
+def _not_negative(name: str, value: float) -> float:
+    if value < 0:
+        raise OptionError(f"{name}={value}: it must not be negative", option=name)
+    return value
