@@ -131,15 +131,15 @@ class _LogLoader:
     def _rebuild(self, segment: LogSegment) -> int:
         """LogSegment.recover. Returns how many bytes were cut off."""
         segment.clear_indexes()
-        end = 0
+        end, following = 0, segment.base_offset
         for position, header in segment.records.headers():
-            if not self._fits(segment, position, header):
+            if header.base_offset < following or not self._fits(segment, position, header):
                 break
             segment.index(position, header)
             if header.leader_epoch > self._epochs.latest_epoch:
                 self._epochs.assign(header.leader_epoch, header.base_offset)
             replay_batch(self._state, segment, position, header, into_index=True)
-            end = position + header.size
+            end, following = position + header.size, header.next_offset
         lost = segment.size - end
         if lost:
             _log.warning(
@@ -154,7 +154,7 @@ class _LogLoader:
         return lost
 
     def _fits(self, segment: LogSegment, position: int, header: BatchHeader) -> bool:
-        if not segment.offset_index.can_hold(header.last_offset) or header.base_offset < segment.base_offset:
+        if header.last_offset_delta < 0 or not segment.offset_index.can_hold(header.last_offset):
             return False
         return is_valid(header, b"".join(segment.records.read(position, header.size)))
 

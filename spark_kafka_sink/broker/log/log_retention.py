@@ -12,13 +12,18 @@ from spark_kafka_sink.broker.log.log_segments import LogSegments
 def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offset: int, now_ms: int) -> list[LogSegment]:
     """UnifiedLog.deleteOldSegments: what lies before the log start always, by size and time where the topic deletes. The active
     segment too, unless it is empty."""
-    left = list(segments)
-    doomed = _take(left, lambda segment: segment is not segments.active and segments.end_of(segment, -1) <= log_start_offset)
+    doomed = segments_before(segments, log_start_offset)
+    left = list(segments)[len(doomed) :]
     if config.delete and config.retention_bytes >= 0:
         doomed += _take(left, _over_size(sum(segment.size for segment in left) - config.retention_bytes))
     if config.delete and config.retention_ms >= 0:
         doomed += _take(left, lambda segment: now_ms - segment.largest_timestamp > config.retention_ms)
     return doomed
+
+
+def segments_before(segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
+    """Those of which no record may be read any more."""
+    return [segment for segment in segments.closed if segments.end_of(segment, -1) <= log_start_offset]
 
 
 def _take(left: list[LogSegment], rule: Callable[[LogSegment], bool]) -> list[LogSegment]:

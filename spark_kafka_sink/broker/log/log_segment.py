@@ -151,7 +151,8 @@ class LogSegment:
             and self.txn_index.load(transactions)
         )
         self.max_timestamp = self.time_index.last_entry
-        return loaded
+        # Every closed segment with records has an entry, unless they have no timestamps, which is rare enough to look again.
+        return loaded and (len(self.time_index) > 0 or self.size == 0)
 
     def clear_indexes(self) -> None:
         """Before they are made again."""

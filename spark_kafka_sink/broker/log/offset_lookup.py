@@ -38,10 +38,12 @@ def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int
 
 
 def offset_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
-    """The first record that is not earlier than `timestamp` (UnifiedLog.searchOffsetInLocalLog)."""
+    """The first record that is not earlier than `timestamp` (UnifiedLog.searchOffsetInLocalLog, which gives up when the first
+    segment that qualifies has it before the log start)."""
     for segment in segments:
-        if segment.largest_timestamp >= timestamp:
-            return _in_segment(segment, timestamp, log_start_offset)
+        found = _in_segment(segment, timestamp, log_start_offset) if segment.largest_timestamp >= timestamp else None
+        if found is not None:
+            return found
     return None
 
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
 from spark_kafka_sink.broker.log.local_log import CleanableLog, LocalRead
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_loader import LoadedLog, load_log
-from spark_kafka_sink.broker.log.log_retention import deletable_segments
+from spark_kafka_sink.broker.log.log_retention import deletable_segments, segments_before
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
     NO_TIMESTAMP,
@@ -282,7 +282,7 @@ class UnifiedLog:
                 text = f"Cannot move the log start of {self.name} to {offset}: the high watermark is {self.high_watermark}"
                 raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, text)
             self._move_start(wanted)
-            self._enforce_retention(self._wall_ms())
+            self._drop(segments_before(self._local.segments, wanted))
             return self._log_start_offset
 
     def enforce_retention(self, now_ms: int) -> int:
@@ -290,9 +290,10 @@ class UnifiedLog:
         more. Returns how many segments went."""
         with self._locked():
             self._state.remove_expired(now_ms)
-            dropped = self._enforce_retention(now_ms)
+            doomed = deletable_segments(self._local.segments, self.config, self._log_start_offset, now_ms)
+            self._drop(doomed)
         self._flush_closed()
-        return dropped
+        return len(doomed)
 
     def _flush_closed(self) -> None:
         """Outside the lock, for it takes time: closed segments do not change, they are at most deleted."""
@@ -307,16 +308,14 @@ class UnifiedLog:
                 self._recovery_point = active.base_offset
                 self._checkpoints.write_recovery_point(active.base_offset)
 
-    def _enforce_retention(self, now_ms: int) -> int:
+    def _drop(self, doomed: list[LogSegment]) -> None:
         segments = self._local.segments
-        doomed = deletable_segments(segments, self.config, self._log_start_offset, now_ms)
         if doomed and len(doomed) == len(segments):
             self._roll()
         if doomed:
             self._move_start(segments.end_of(doomed[-1], self.log_end_offset))
             self._local.delete_segments(doomed)
             self._snapshots.delete_before(segments.first.base_offset)
-        return len(doomed)
 
     def _move_start(self, offset: int) -> None:
         if offset > self._log_start_offset:

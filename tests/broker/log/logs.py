@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_types import IsolationLevel
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
@@ -61,3 +65,11 @@ def stored(log: UnifiedLog, isolation: IsolationLevel = UNCOMMITTED, start: int 
 
 def values(batches: Sequence[FetchedBatch]) -> list[bytes | None]:
     return [record.value for one in batches if not one.is_control for record in one.records()]
+
+
+@contextmanager
+def failing(code: ErrorCode, text: str = "") -> Iterator[None]:
+    """The block ends with this error."""
+    with pytest.raises(ApiException, match=text or None) as raised:
+        yield
+    assert raised.value.code is code, raised.value
