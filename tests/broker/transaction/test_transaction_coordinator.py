@@ -252,6 +252,14 @@ class TestTimeouts:
         world.timer.advance(62_000)
         assert code_of(lambda: world.end(producer, True, client_version=0)) is E.PRODUCER_FENCED
 
+    def test_a_commit_that_comes_at_the_same_moment_counts(self, world: World) -> None:
+        producer = ongoing(world)
+        world.timer.advance(60_500)
+        world.when_asked_for_the_time = lambda: world.end(producer, True)
+        world.coordinator.abort_timed_out_transactions()
+        world.settle()
+        assert world.ended_in(A) == [True]
+
     def test_time_goes_on_over_a_restart(self, world: World) -> None:
         ongoing(world)
         world.timer.advance(40_000)

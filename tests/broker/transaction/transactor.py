@@ -87,7 +87,13 @@ class Transactor:
         self, expected: ProducerIdAndEpoch = NOBODY, *, timeout_ms: int = 60_000, version: int = 5, identity: str | None = None
     ) -> Answer:
         name = self.identity if identity is None else identity
-        body = self.ask(ApiKey.INIT_PRODUCER_ID, version, InitProducerIdRequest(name, timeout_ms, *expected))
+        return self._initialized(InitProducerIdRequest(name, timeout_ms, *expected), version)
+
+    def init_idempotent(self) -> Answer:
+        return self._initialized(InitProducerIdRequest(None), 5)
+
+    def _initialized(self, request: InitProducerIdRequest, version: int) -> Answer:
+        body = self.ask(ApiKey.INIT_PRODUCER_ID, version, request)
         return Answer(ErrorCode(body.error_code), ProducerIdAndEpoch(body.producer_id, body.producer_epoch))
 
     def add(self, who: ProducerIdAndEpoch, *partitions: int, topic: str | None = None, version: int = 3) -> list[ErrorCode]:

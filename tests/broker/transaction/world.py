@@ -93,6 +93,7 @@ class World:
         self.partitions = Partitions()
         self.config = BrokerConfig(transaction_version=transaction_version, **settings)  # type: ignore[arg-type]
         self._producer_ids = iter(range(1000, 10**9))
+        self.when_asked_for_the_time: Callable[[], object] | None = None
         self.start()
 
     def start(self) -> None:
@@ -105,12 +106,19 @@ class World:
             self.log,
             self.timer,
             self.config,
-            self.timer.wall_ms,
+            self._wall_ms,
             lambda: next(self._producer_ids),
             self.partitions.write,
             self.partitions.exist,
             executor=self.executor,
         )
+
+    def _wall_ms(self) -> int:
+        """What another thread does just now is done first, once."""
+        run, self.when_asked_for_the_time = self.when_asked_for_the_time, None
+        if run is not None:
+            run()
+        return self.timer.wall_ms()
 
     def restart(self) -> None:
         """As after SIGKILL: what is in the log is known, and nothing else."""

@@ -1,0 +1,101 @@
+"""What a Produce and a TxnOffsetCommit ask the coordinator before they store anything, and what their clients are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
+    AddPartitionsToTxnManager,
+    Failures,
+    TransactionSupportedOperation,
+    operation_of_produce,
+    operation_of_txn_offset_commit,
+    produce_error,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.broker.transaction.world import A, B, World
+
+E = ErrorCode
+DEFAULT_ERROR = TransactionSupportedOperation.DEFAULT_ERROR
+GENERIC_ERROR = TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
+ADD_PARTITION = TransactionSupportedOperation.ADD_PARTITION
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def manager(world: World) -> AddPartitionsToTxnManager:
+    return AddPartitionsToTxnManager(world.coordinator, lambda transactional_id: True, world.timer)
+
+
+def test_what_a_client_can_do_is_known_by_its_version() -> None:
+    assert [operation_of_produce(version) for version in (10, 11, 12)] == [DEFAULT_ERROR, GENERIC_ERROR, ADD_PARTITION]
+    assert [operation_of_txn_offset_commit(version) for version in (3, 4, 5)] == [DEFAULT_ERROR, GENERIC_ERROR, ADD_PARTITION]
+
+
+def test_partitions_are_added_for_who_leaves_it_to_the_broker(world: World, manager: AddPartitionsToTxnManager) -> None:
+    producer = world.init()
+    assert manager.add_or_verify("t", *producer, [A, B], ADD_PARTITION) == {}
+    assert world.coordinator.describe("t").partitions == {A, B}
+
+
+@pytest.mark.parametrize(("operation", "code"), [(DEFAULT_ERROR, E.INVALID_TXN_STATE), (GENERIC_ERROR, E.TRANSACTION_ABORTABLE)])
+def test_partitions_are_verified_for_who_adds_them(
+    world: World, manager: AddPartitionsToTxnManager, operation: TransactionSupportedOperation, code: ErrorCode
+) -> None:
+    producer = world.init()
+    world.add(producer, A, client_version=0)
+    assert manager.add_or_verify("t", *producer, [A, B], operation) == {B: code}
+    assert world.coordinator.describe("t").partitions == {A}
+
+
+@pytest.mark.parametrize("operation", list(TransactionSupportedOperation))
+def test_a_producer_that_was_fenced_is_told_so_in_words_of_produce(
+    world: World, manager: AddPartitionsToTxnManager, operation: TransactionSupportedOperation
+) -> None:
+    first = world.init()
+    world.init()
+    assert manager.add_or_verify("t", *first, [A], operation) == {A: E.INVALID_PRODUCER_EPOCH}
+    assert manager.add_or_verify("u", *first, [A], operation) == {A: E.INVALID_PRODUCER_ID_MAPPING}
+    assert manager.add_or_verify("", *first, [A], operation) == {A: E.INVALID_REQUEST}
+
+
+def test_without_a_coordinator_nothing_is_written(world: World) -> None:
+    manager = AddPartitionsToTxnManager(world.coordinator, lambda transactional_id: False, world.timer)
+    producer = world.init()
+    assert manager.add_or_verify("t", *producer, [A], ADD_PARTITION) == {A: E.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_produce_waits_for_the_markers_of_the_last_transaction(world: World, manager: AddPartitionsToTxnManager) -> None:
+    producer = world.init()
+    world.add(producer, A)
+    world.coordinator.markers.delay_ms = 50
+    renewed = world.end(producer, True)
+    told: list[Failures] = []
+    manager.add_or_verify_with_patience("t", *renewed, [A], ADD_PARTITION, told.append)
+    world.timer.advance(59)
+    assert told == []
+    world.timer.advance(1)
+    assert told == [{}]
+
+
+def test_but_not_for_ever(world: World, manager: AddPartitionsToTxnManager) -> None:
+    producer = world.init()
+    world.add(producer, A)
+    world.coordinator.markers.delay_ms = 1_000
+    renewed = world.end(producer, True)
+    told: list[Failures] = []
+    manager.add_or_verify_with_patience("t", *renewed, [A], ADD_PARTITION, told.append)
+    world.timer.advance(100)
+    assert told == [{A: E.CONCURRENT_TRANSACTIONS}]
+
+
+def test_producers_are_told_of_a_coordinator_what_makes_them_try_again() -> None:
+    for code in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS):
+        assert {produce_error(code, operation) for operation in TransactionSupportedOperation} == {E.NOT_ENOUGH_REPLICAS}
+    assert produce_error(E.CONCURRENT_TRANSACTIONS, GENERIC_ERROR) is E.NOT_ENOUGH_REPLICAS
+    assert produce_error(E.CONCURRENT_TRANSACTIONS, ADD_PARTITION) is E.CONCURRENT_TRANSACTIONS
+    assert produce_error(E.INVALID_TXN_STATE, DEFAULT_ERROR) is E.INVALID_TXN_STATE
