@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.handlers.isolation import isolation_level
 from spark_kafka_sink.broker.handlers.later import answering
 from spark_kafka_sink.broker.handlers.topics_asked import current_leader, node_endpoints, topic_name
-from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel
+from spark_kafka_sink.broker.log.log_types import FetchDataInfo
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.purgatory import DelayedOperation
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -70,7 +71,7 @@ class _Fetch:
         self._services = services
         self._request = request
         self._body: FetchRequest = request.body
-        self._isolation = IsolationLevel(self._body.isolation_level)
+        self._isolation = isolation_level(self._body.isolation_level)
         self._reads: list[list[_Read]] = []
 
     def is_enough(self) -> bool:

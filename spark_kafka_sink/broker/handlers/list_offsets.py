@@ -8,6 +8,7 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.handlers.isolation import isolation_level
 from spark_kafka_sink.broker.log.log_types import IsolationLevel, TimestampAndOffset
 from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
 from spark_kafka_sink.broker.network.request import Request
@@ -31,7 +32,7 @@ _UNKNOWN = TimestampAndOffset(-1, -1, -1)
 
 def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffsetsResponse:
     body: ListOffsetsRequest = request.body
-    isolation = IsolationLevel(body.isolation_level)
+    isolation = isolation_level(body.isolation_level)
     counts = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
 
     def answered(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:

@@ -35,17 +35,14 @@ class Acceptor:
         self._quotas = quotas
         self._next_processor = 0
         self._running = True
+        self._server = _bound(listener)
+        self.port = int(self._server.getsockname()[1])
         self._wakeup = Wakeup()
-        # A free port is taken at once, because whoever starts the broker wants to tell it; a given one by `start`, because a
-        # port that can be connected to is taken for a broker that is ready.
-        self._server = None if listener.port else _listening(listener)
-        self.port = listener.port if self._server is None else self._server.getsockname()[1]
         self.thread = threading.Thread(target=self._run, name=f"kafka-socket-acceptor-{listener.name}-{self.port}", daemon=True)
 
     def start(self) -> None:
         """Raises OSError where it cannot listen."""
-        if self._server is None:
-            self._server = _listening(self.listener)
+        self._server.listen(BACKLOG)
         for processor in self.processors:
             processor.start()
         self.thread.start()
@@ -67,7 +64,6 @@ class Acceptor:
         return all(ended) and not self.thread.is_alive()
 
     def _run(self) -> None:
-        assert self._server is not None
         try:
             with DefaultSelector() as selector:
                 selector.register(self._server, EVENT_READ)
@@ -75,16 +71,16 @@ class Acceptor:
                 while self._running:
                     ready = {key.fileobj for key, _ in selector.select(POLL_S)}
                     if self._server in ready:
-                        self._accept_new_connections(self._server)
+                        self._accept_new_connections()
         except Exception:
             logger.exception("%s: uncaught exception", self.thread.name)
         finally:
             self._close_server()
 
-    def _accept_new_connections(self, server: socket.socket) -> None:
+    def _accept_new_connections(self) -> None:
         while self._running:
             try:
-                sock, address = server.accept()
+                sock, address = self._server.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -123,13 +119,22 @@ class Acceptor:
             selector.select(POLL_S)
 
     def _close_server(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._server.close()
         self._wakeup.close()
 
 
-def _listening(listener: Listener) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    server = socket.create_server((listener.host, listener.port), family=family, backlog=BACKLOG)
-    server.setblocking(False)
+def _bound(listener: Listener) -> socket.socket:
+    """A given port can be connected to from `start` on only, because then it is taken for a broker that is ready. Not so one
+    that the system chose: it may give a port to several until one of them listens."""
+    server = socket.socket(socket.AF_INET6 if ":" in listener.host else socket.AF_INET)
+    try:
+        server.setblocking(False)
+        # A broker that comes back must not wait for the connections of the one before to be forgotten.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind((listener.host, listener.port))
+        if not listener.port:
+            server.listen(BACKLOG)
+    except BaseException:
+        server.close()
+        raise
     return server

@@ -32,7 +32,7 @@ class NetworkSnapshot:
 
 
 class SocketServer:
-    """Kafka's SocketServer: made, it has its free ports; started, it serves; stopped, it is done with.
+    """Kafka's SocketServer: made, it has its ports; started, it serves; stopped, it is done with.
 
     `start` and `stop` are called by one thread, the one that owns the broker; `snapshot` by any.
     """

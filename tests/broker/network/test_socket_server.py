@@ -26,7 +26,7 @@ def test_by_default_it_listens_on_loopback_only() -> None:
     assert Listener().host == "127.0.0.1"
 
 
-def test_a_given_port_is_taken_by_the_start() -> None:
+def test_a_given_port_can_be_connected_to_from_the_start_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     sockets = SocketServer(BrokerConfig(), served={}, listeners=[Listener(port=port)])
@@ -41,11 +41,23 @@ def test_a_given_port_is_taken_by_the_start() -> None:
 
 def test_a_port_that_is_taken_is_an_error_and_nothing_stays_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        before = threading.active_count()
-        sockets = SocketServer(BrokerConfig(), served={}, listeners=[Listener(), Listener("OTHER", port=other.getsockname()[1])])
+        listeners = [Listener(), Listener("OTHER", port=other.getsockname()[1])]
+        with pytest.raises(OSError, match="in use"):
+            SocketServer(BrokerConfig(), served={}, listeners=listeners)
+
+
+def test_a_port_that_is_taken_before_the_start_is_an_error_and_nothing_runs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    before = threading.active_count()
+    sockets = SocketServer(BrokerConfig(), served={}, listeners=[Listener(), Listener("OTHER", port=port)])
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
         with pytest.raises(OSError, match="in use"):
             sockets.start()
-        assert threading.active_count() == before
+    assert threading.active_count() == before
 
 
 def test_every_listener_has_its_own_port_and_processors() -> None:

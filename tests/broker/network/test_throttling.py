@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
 from tests.broker.network.held import heartbeat_frame, number_of
 from tests.broker.network.servers import Server
 
-THROTTLE_MS = 300
+THROTTLE_MS = 500
 
 
 def throttled_once(_services: BrokerServices, request: Request) -> Message:

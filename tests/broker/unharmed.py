@@ -1,0 +1,54 @@
+"""What must be as before when somebody has done his worst to a broker."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+MEGABYTE = 1 << 20
+
+
+class _Errors(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
+@contextmanager
+def nothing_escapes() -> Iterator[None]:
+    """No exception that nobody expected, in any thread: the broker logs each of them as an error."""
+    errors, logger = _Errors(), logging.getLogger("spark_kafka_sink.broker")
+    logger.addHandler(errors)
+    try:
+        yield
+    finally:
+        logger.removeHandler(errors)
+    assert errors.texts == [], f"{len(errors.texts)} errors, the first: {errors.texts[0]}"
+
+
+@contextmanager
+def threads_stay() -> Iterator[None]:
+    """Those that run now still run."""
+    before = set(threading.enumerate())
+    yield
+    assert {thread.name for thread in before if not thread.is_alive()} == set()
+
+
+@contextmanager
+def memory_stays(within: int) -> Iterator[None]:
+    """In bytes of this whole process."""
+    gc.collect()
+    process = psutil.Process()
+    before = process.memory_info().rss
+    yield
+    gc.collect()
+    grown = process.memory_info().rss - before
+    assert grown < within, f"grew by {grown / MEGABYTE:.0f} MB"
