@@ -172,6 +172,22 @@ class TestVersion1:
         assert txn.produce(who, version=11) is E.INVALID_PRODUCER_ID_MAPPING
         assert txn.produce(who, version=12) is E.INVALID_PRODUCER_ID_MAPPING
 
+    def test_offsets_are_there_with_the_commit(self, txn: Transactor) -> None:
+        who = started(txn)
+        assert txn.commit_offset(who, 5, version=3) is E.INVALID_TXN_STATE
+        assert txn.commit_offset(who, 5, version=4) is E.TRANSACTION_ABORTABLE
+        assert txn.add_offsets(who) is E.NONE
+        assert txn.commit_offset(who, 5, version=3) is E.NONE
+        assert txn.offset() == -1
+        assert txn.commit(who, version=4).code is E.NONE
+        txn.settle()
+        assert txn.offset() == 5
+        assert txn.add_offsets(who) is E.NONE
+        assert txn.commit_offset(who, 9, version=4) is E.NONE
+        assert txn.abort(who, version=4).code is E.NONE
+        txn.settle()
+        assert txn.offset() == 5
+
 
 class TestVersion2:
     """The broker adds partitions, and each end is a new epoch."""
@@ -253,6 +269,29 @@ class TestVersion2:
         assert txn.commit(first, version=4).code is E.PRODUCER_FENCED
         assert txn.commit(second, version=4).code is E.NONE
         assert txn.abort(second, version=4).code is E.INVALID_TXN_STATE
+
+    def test_offsets_are_there_with_the_commit(self, txn: Transactor) -> None:
+        first = started(txn)
+        assert txn.commit_offset(first, 5) is E.NONE
+        assert txn.offset() == -1
+        second = txn.commit(first).producer
+        txn.settle()
+        assert txn.offset() == 5
+        assert txn.commit_offset(second, 9) is E.NONE
+        assert txn.abort(second).code is E.NONE
+        txn.settle()
+        assert txn.offset() == 5
+
+    def test_offsets_of_another_producer(self, txn: Transactor) -> None:
+        who = started(txn)
+        assert txn.commit_offset(no_id(who), 1) is E.INVALID_PRODUCER_ID_MAPPING
+        assert txn.commit_offset(next_epoch(who), 1) is E.INVALID_PRODUCER_EPOCH
+        assert txn.commit_offset(who, 1) is E.NONE
+        assert txn.commit_offset(next_epoch(who), 1) is E.INVALID_PRODUCER_EPOCH
+        assert txn.commit(who).code is E.NONE
+        txn.settle()
+        assert txn.commit_offset(who, 2) is E.INVALID_PRODUCER_EPOCH
+        assert txn.offset() == 1
 
 
 class TestBetweenBrokers:

@@ -201,4 +201,4 @@ class Histories(RuleBasedStateMachine):
 
 
 TestHistories = Histories.TestCase
-TestHistories.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestHistories.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
