@@ -15,9 +15,10 @@ Positions = NDArray[np.int64]
 
 # At a time, so that what anybody's data makes of itself here stays under some 10 MB.
 _CHUNK = 64 * 1024
-# Records of one size are found by stride, 5 ns each; where the next eight are not of one size, so many are walked one by one,
-# 95 ns each, before it is tried again.
-_PROBE = 8
+# Records of one size are found by stride, 5 ns each, in steps that grow: a run costs what it is long. Where it is shorter than
+# 32, so many are walked one by one, 95 ns each, before it is tried again.
+_PROBE, _GROWTH = 8, 8
+_RUN = 32
 _WALK = 256
 # Columns cost some 120 us a call, a record by itself 3 us.
 _FEW_RECORDS = 32
@@ -44,7 +45,7 @@ def walk_records(data: bytes, count: int) -> Iterator[WalkedRecords]:
     """The `count` records that `data` (not compressed) consists of. Raises `ProtocolError` where their structure is not sound,
     as `record_reader` does, save that a header's key may be any bytes.
 
-    5,000 rows of 100 bytes: 0.3 ms, or 0.8 ms when their sizes differ; read one by one they take 10 ms.
+    5,000 rows of 100 bytes: 0.4 ms, or 1 ms where their sizes differ; read one by one they take 10 ms.
     """
     if count <= _FEW_RECORDS:
         yield _one_by_one(data, count)
@@ -110,7 +111,7 @@ def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> 
     try:
         while known < count:
             run = _run(data, view, position, count - known)
-            ends = run if len(run) >= _PROBE else _walk(data, position, min(_WALK, count - known))
+            ends = run if len(run) >= _RUN else _walk(data, position, min(_WALK, count - known))
             bounds[known + 1 : known + 1 + len(ends)] = ends
             known += len(ends)
             position = int(ends[-1])
@@ -120,19 +121,20 @@ def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> 
 
 
 def _run(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
-    """The ends of the records from here on that say they are of one size: all of them if they are eight or more."""
+    """The ends of the records from here on that say they are of one size."""
     size, body = read_varint(data, position, _INT)
     stride, width = body - position + size, body - position
     if size < 0:
         raise ProtocolError(f"a record says it is {size} bytes long")
     count = min(count, (len(data) - position) // stride)
-    alike = 0
-    for rows in (min(count, _PROBE), count):
+    alike, rows = 0, min(count, _PROBE)
+    while alike < rows:
         sizes = view[position : position + rows * stride].reshape(rows, stride)[:, :width]
         same = (sizes == sizes[:1]).all(axis=1)
-        alike = rows if same.all() else int(same.argmin())
-        if alike < _PROBE:
+        if not same.all():
+            alike = int(same.argmin())
             break
+        alike, rows = rows, min(count, rows * _GROWTH)
     return position + stride * np.arange(1, alike + 1, dtype=np.int64)
 
 

@@ -31,7 +31,7 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
     """Every record's structure, timestamp and key, as columns of numbers. Raises ApiException, with the records that are to
     blame where some are.
 
-    All of them are walked, as Kafka does: 0.13 us a record of 100 bytes, 0.2 us where their sizes differ, beside 0.06 us for
+    All of them are walked, as Kafka does: 0.09 us a record of 100 bytes, 0.2 us where their sizes differ, beside 0.06 us for
     the decompression (lz4). Without it a broken batch would be found by the consumers, again and again.
     """
     errors: list[RecordError] = []
