@@ -6,9 +6,10 @@ import base64
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -45,11 +46,13 @@ PRODUCER_ID_BLOCK = 1000
 """Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
 
 
+_INTERNAL_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
+}
+"""As Kafka makes them (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted."""
+
 ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
-
-
-# As Kafka makes them (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted.
-_INTERNAL_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
 
 
 class CoordinatorType(Enum):
@@ -229,7 +232,7 @@ class Cluster:
                 TRANSACTION_STATE_TOPIC: self.config.transaction_state_log_num_partitions,
             }[name]
             replication = min(3, len(up))
-            return self.create_topic(name, count, replication, configs=_INTERNAL_CONFIGS)
+            return self.create_topic(name, count, replication, configs=_INTERNAL_CONFIGS[name])
 
     # Producer ids
 
@@ -251,6 +254,9 @@ class Cluster:
                 listener(before, image)
         except BaseException:
             self.image = before
+            # What could not be done must not be there after a restart either; where this fails, so did the first.
+            with suppress(OSError):
+                self._store()
             raise
 
     def _store(self) -> None:

@@ -1,0 +1,345 @@
+"""Every change of topics, leaders, configs and producer ids, and who is told of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster import cluster_store
+from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
+from spark_kafka_sink.broker.coordinator_log import partition_for
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.broker.cluster.clusters import broker, cluster
+
+
+def refused(what: Callable[[], object]) -> tuple[ErrorCode, str | None]:
+    with pytest.raises(ApiException) as error:
+        what()
+    return error.value.code, error.value.message
+
+
+def leaders(known: Cluster, topic: str = "t") -> list[tuple[int, int]]:
+    """Leader and epoch of each partition."""
+    return [(partition.leader, partition.leader_epoch) for partition in known.image.topics[topic].partitions]
+
+
+class TestCreateTopic:
+    def test_its_leaders_are_spread_and_begin_with_epoch_0(self) -> None:
+        known = cluster(3)
+        known.create_topic("t", 6, 3)
+
+        assert sorted(leaders(known)) == [(1, 0), (1, 0), (2, 0), (2, 0), (3, 0), (3, 0)]
+
+    def test_topics_of_one_partition_are_spread_too(self) -> None:
+        known = cluster(3)
+
+        assert {known.create_topic(name, 1).partitions[0].leader for name in "abc"} == {1, 2, 3}
+
+    def test_the_brokers_defaults(self) -> None:
+        topic = cluster(2, num_partitions=3, default_replication_factor=2).create_topic("t")
+
+        assert [len(partition.replicas) for partition in topic.partitions] == [2, 2, 2]
+
+    def test_replicas_as_they_were_assigned(self) -> None:
+        topic = cluster(3).create_topic("t", assignments=[(1, [3, 1]), (0, [2, 3])])
+
+        assert [(partition.replicas, partition.isr, partition.leader) for partition in topic.partitions] == [
+            ((2, 3), (2, 3), 2),
+            ((3, 1), (3, 1), 3),
+        ]
+
+    def test_a_replica_that_is_down_is_not_in_sync_and_does_not_lead(self) -> None:
+        known = cluster(2)
+        known.broker_down(1)
+        (partition,) = known.create_topic("t", assignments=[(0, [1, 2])]).partitions
+
+        assert (partition.leader, partition.isr, partition.replicas) == (2, (2,), (1, 2))
+
+    def test_a_name_is_taken_once(self) -> None:
+        known = cluster()
+        known.create_topic("t")
+
+        assert refused(lambda: known.create_topic("t", 0)) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists.")
+
+    def test_names_that_have_the_same_metrics_collide(self) -> None:
+        known = cluster()
+        known.create_topic("a.b")
+
+        assert refused(lambda: known.create_topic("a_b"))[0] is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    def test_what_is_wrong_with_configs_is_said_before_what_is_wrong_with_counts(self) -> None:
+        known = cluster()
+
+        assert refused(lambda: known.create_topic("t", 0, configs={"foo": "1"}))[0] is ErrorCode.INVALID_CONFIG
+
+    def test_a_trial_makes_nothing(self) -> None:
+        known = cluster()
+
+        assert len(known.create_topic("t", 2, validate_only=True).partitions) == 2
+        assert not known.image.topics
+
+    def test_each_has_an_id_of_its_own(self) -> None:
+        known = cluster()
+        first = known.create_topic("t").topic_id
+        known.delete_topic("t")
+
+        assert known.create_topic("t").topic_id != first
+
+
+class TestDeleteTopic:
+    def test_it_is_gone_by_name_and_by_id(self) -> None:
+        known = cluster()
+        topic = known.create_topic("t")
+        known.delete_topic("t", topic.topic_id)
+
+        assert known.image.topic_of_id(topic.topic_id) is None
+        assert refused(lambda: known.delete_topic("t"))[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_another_that_took_its_name_stays(self) -> None:
+        known = cluster()
+        known.create_topic("t")
+
+        assert refused(lambda: known.delete_topic("t", uuid.uuid4()))[0] is ErrorCode.UNKNOWN_TOPIC_ID
+        assert "t" in known.image.topics
+
+
+class TestCreatePartitions:
+    def test_there_are_more_and_the_old_ones_stay_as_they_are(self) -> None:
+        known = cluster(2)
+        known.create_topic("t", 2, 2)
+        known.move_leader("t", 0, 2)
+        old = known.image.topics["t"].partitions
+        known.create_partitions("t", 4)
+
+        assert known.image.topics["t"].partitions[:2] == old
+        assert [len(partition.replicas) for partition in known.image.topics["t"].partitions] == [2, 2, 2, 2]
+        assert [partition.index for partition in known.image.topics["t"].partitions] == [0, 1, 2, 3]
+
+    def test_as_they_were_assigned(self) -> None:
+        known = cluster(2)
+        known.create_topic("t", 1)
+        known.create_partitions("t", 3, assignments=[[2], [1]])
+
+        assert [partition.replicas for partition in known.image.topics["t"].partitions[1:]] == [(2,), (1,)]
+
+    def test_a_trial_makes_nothing(self) -> None:
+        known = cluster()
+        known.create_topic("t", 1)
+        known.create_partitions("t", 2, validate_only=True)
+
+        assert len(known.image.topics["t"].partitions) == 1
+
+    def test_of_a_topic_that_is_not_there(self) -> None:
+        assert refused(lambda: cluster().create_partitions("t", 2)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+
+
+class TestConfigs:
+    def test_a_change_is_given_what_was_set(self) -> None:
+        known = cluster()
+        known.create_topic("t", configs={"retention.ms": "1"})
+        known.alter_topic_configs("t", lambda current: {**current, "segment.ms": "2"})
+
+        assert known.image.topics["t"].configs == {"retention.ms": "1", "segment.ms": "2"}
+
+    def test_a_trial_changes_nothing(self) -> None:
+        known = cluster()
+        known.create_topic("t")
+        known.alter_topic_configs("t", lambda current: {"segment.ms": "2"}, validate_only=True)
+        known.alter_broker_configs(1, lambda current: {"log.roll.ms": "2"}, validate_only=True)
+
+        assert not known.image.topics["t"].configs
+        assert not known.image.configs
+
+    def test_values_are_checked_even_where_there_is_no_such_topic(self) -> None:
+        known = cluster()
+
+        assert refused(lambda: known.alter_topic_configs("t", lambda _: {"x": "1"}))[0] is ErrorCode.INVALID_CONFIG
+        assert refused(lambda: known.alter_topic_configs("t", lambda _: {})) == (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "The topic 't' does not exist.",
+        )
+
+    def test_a_broker_takes_what_it_can_change_while_it_runs(self) -> None:
+        known = cluster()
+        known.alter_broker_configs(-1, lambda current: {"log.roll.ms": "2", "my.plugin.option": "x"})
+
+        assert known.image.configs == {-1: {"log.roll.ms": "2", "my.plugin.option": "x"}}
+
+    @pytest.mark.parametrize(
+        ("configs", "words"),
+        [
+            ({"broker.id": "2", "log.dirs": "x"}, "Cannot update these configs dynamically: Set(broker.id, log.dirs)"),
+            ({"log.roll.ms": "x"}, "Invalid value x for configuration log.roll.ms: Not a number of type LONG"),
+            (
+                {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},
+                "conflict topic config setting min.compaction.lag.ms (2) > max.compaction.lag.ms (1)",
+            ),
+        ],
+    )
+    def test_and_nothing_else(self, configs: dict[str, str], words: str) -> None:
+        known = cluster()
+
+        assert refused(lambda: known.alter_broker_configs(1, lambda _: configs)) == (ErrorCode.INVALID_REQUEST, words)
+        assert not known.image.configs
+
+
+class TestLeaders:
+    def test_what_a_broker_led_goes_to_the_next_replica_that_is_up_with_a_new_epoch(self) -> None:
+        known = cluster(3)
+        known.create_topic("t", assignments=[(0, [1, 2, 3])])
+        known.broker_down(2)
+        known.broker_down(1)
+
+        assert leaders(known) == [(3, 1)]
+        assert known.image.topics["t"].partitions[0].isr == (3,)
+
+    def test_without_a_replica_that_is_up_nobody_leads(self) -> None:
+        known = cluster(2)
+        known.create_topic("t", assignments=[(0, [1])])
+        known.broker_down(1)
+
+        assert leaders(known) == [(-1, 1)]
+
+    def test_one_that_comes_back_leads_what_nobody_leads(self) -> None:
+        known = cluster(2)
+        known.create_topic("t", assignments=[(0, [1]), (1, [1])])
+        known.create_topic("other", assignments=[(0, [1, 2])])
+        known.broker_down(1)
+        known.brokers_up(broker(1))
+
+        assert leaders(known) == [(1, 2), (1, 2)]
+        assert leaders(known, "other") == [(2, 1)]
+        assert known.image.topics["other"].partitions[0].isr == (1, 2)
+
+    def test_a_move_is_a_new_epoch(self) -> None:
+        known = cluster(2)
+        known.create_topic("t", assignments=[(0, [1, 2])])
+        known.move_leader("t", 0, 2)
+
+        assert leaders(known) == [(2, 1)]
+
+    def test_a_move_to_a_broker_without_a_replica_makes_it_one(self) -> None:
+        known = cluster(2)
+        known.create_topic("t", assignments=[(0, [1])])
+        known.move_leader("t", 0, 2)
+
+        assert (leaders(known), known.image.topics["t"].partitions[0].replicas) == ([(2, 1)], (1, 2))
+
+    @pytest.mark.parametrize(("partition", "leader"), [(0, 2), (0, 9), (1, 1), (-1, 1)])
+    def test_no_move_to_who_is_down_and_of_what_is_not_there(self, partition: int, leader: int) -> None:
+        known = cluster(2)
+        known.create_topic("t", 1)
+        known.broker_down(2)
+
+        assert refused(lambda: known.move_leader("t", partition, leader))[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_a_broker_that_ends_before_it_was_up_is_nobody(self) -> None:
+        known = cluster(1)
+        known.broker_down(7)
+
+        assert list(known.image.brokers) == [1]
+
+    def test_the_first_that_runs_is_the_controller(self) -> None:
+        known = cluster(3)
+        known.broker_down(1)
+        assert known.controller_id() == 2
+        known.broker_down(2)
+        known.broker_down(3)
+        assert known.controller_id() == -1
+
+
+class TestCoordinators:
+    def test_who_leads_the_partition_of_a_group_coordinates_it(self) -> None:
+        known = cluster(3)
+        node = known.coordinator(CoordinatorType.GROUP, "some group")
+        topic = known.image.topics[GROUP_METADATA_TOPIC]
+
+        assert node == topic.partitions[partition_for("some group", len(topic.partitions))].leader
+        assert topic.configs["cleanup.policy"] == "compact"
+        assert [len(partition.replicas) for partition in topic.partitions] == [3] * 10
+
+    def test_the_topic_is_made_once(self) -> None:
+        known = cluster()
+
+        assert known.internal_topic(TRANSACTION_STATE_TOPIC) is known.internal_topic(TRANSACTION_STATE_TOPIC)
+
+    def test_without_a_broker_there_is_none(self) -> None:
+        known = cluster(0)
+
+        assert refused(lambda: known.coordinator(CoordinatorType.TRANSACTION, "x"))[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class TestListeners:
+    def test_they_are_given_what_was_and_what_is(self) -> None:
+        known = cluster()
+        told: list[tuple[set[str], set[str]]] = []
+        known.on_change(lambda before, after: told.append((set(before.topics), set(after.topics))))
+        known.create_topic("t")
+        known.delete_topic("t")
+
+        assert told == [(set(), {"t"}), ({"t"}, set())]
+
+    def test_a_change_that_one_of_them_refuses_has_not_happened_not_even_after_a_restart(self, tmp_path: Path) -> None:
+        known = cluster(1, tmp_path)
+
+        def refuse(before: MetadataImage, after: MetadataImage) -> None:
+            raise OSError("disk full")
+
+        known.on_change(refuse)
+        with pytest.raises(OSError, match="disk full"):
+            known.create_topic("t")
+
+        assert not known.image.topics
+        assert not cluster(1, tmp_path).image.topics
+
+
+class TestProducerIds:
+    def test_none_is_given_twice_even_by_one_that_was_killed(self, tmp_path: Path) -> None:
+        given = []
+        for _ in range(3):
+            known = cluster(1, tmp_path)  # the one before was never stopped
+            given += [known.next_producer_id() for _ in range(1500)]
+
+        assert len(set(given)) == len(given)
+        assert min(given) == 0
+
+    def test_the_file_is_not_written_for_each(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        known = cluster(1, tmp_path)
+        written = []
+        monkeypatch.setattr(cluster_store, "write", lambda folder, stored: written.append(stored))
+        for _ in range(2000):
+            known.next_producer_id()
+
+        assert len(written) == 2
+
+
+class TestRestart:
+    def test_everything_is_there_again_and_nobody_leads_until_brokers_come(self, tmp_path: Path) -> None:
+        known = cluster(2, tmp_path)
+        topic = known.create_topic("t", 2, 2, configs={"retention.ms": "1"})
+        known.alter_broker_configs(-1, lambda _: {"log.roll.ms": "2"})
+        again = cluster(0, tmp_path)
+        found = again.image.topics["t"]
+
+        assert again.cluster_id == known.cluster_id
+        assert (found.topic_id, found.configs, again.image.configs) == (topic.topic_id, topic.configs, known.image.configs)
+        assert {partition.leader for partition in found.partitions} == {-1}
+
+    def test_epochs_go_on(self, tmp_path: Path) -> None:
+        known = cluster(1, tmp_path)
+        known.create_topic("t", 1)
+        known.move_leader("t", 0, 1)
+
+        assert leaders(cluster(1, tmp_path)) == [(1, 2)]
+
+
+def test_a_cluster_id_is_22_characters_that_no_tool_takes_for_an_option() -> None:
+    ids = [cluster(0).cluster_id for _ in range(200)]
+
+    assert all(len(identity) == 22 and not identity.startswith("-") for identity in ids)
+    assert len(set(ids)) == 200

@@ -1,0 +1,198 @@
+"""Tasks run once, in the order of their times, on one thread, unless they are cancelled."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import weakref
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from spark_kafka_sink.broker.timer import RunnableTimer, SystemTimer, TimerTask
+
+DEADLINE_S = 10.0
+
+
+@pytest.fixture
+def timer() -> Iterator[SystemTimer]:
+    made = SystemTimer()
+    made.start()
+    yield made
+    made.stop()
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(DEADLINE_S)
+
+
+def test_tasks_run_in_the_order_of_their_times_not_of_their_coming(timer: SystemTimer) -> None:
+    ran: list[int] = []
+    done = threading.Event()
+    for delay in (30, 10, 20, 0):
+        timer.after(delay, partial(ran.append, delay))
+    timer.after(40, done.set)
+    wait(done)
+
+    assert ran == [0, 10, 20, 30]
+
+
+def test_no_task_runs_before_its_time(timer: SystemTimer) -> None:
+    begun, done = timer.now_ms(), threading.Event()
+    at: list[float] = []
+
+    def run() -> None:
+        at.append(timer.now_ms())
+        done.set()
+
+    timer.after(50, run)
+    wait(done)
+
+    assert at[0] - begun >= 50
+
+
+def test_an_earlier_task_is_not_kept_waiting_by_a_later_one(timer: SystemTimer) -> None:
+    late, early = timer.after(60_000, lambda: None), threading.Event()
+    timer.after(0, early.set)
+    wait(early)
+
+    assert not late.is_cancelled
+
+
+def test_all_run_on_the_timers_own_thread(timer: SystemTimer) -> None:
+    names: list[str] = []
+    done = threading.Event()
+    timer.after(0, lambda: names.append(threading.current_thread().name))
+    timer.after(0, done.set)
+    wait(done)
+
+    assert names == ["broker-timer"]
+
+
+def test_a_cancelled_task_does_not_run_and_holds_nothing(timer: SystemTimer) -> None:
+    class Held:
+        def run(self) -> None:
+            raise AssertionError("it was cancelled")
+
+    held, done = Held(), threading.Event()
+    gone = weakref.ref(held)
+    task = timer.after(20, held.run)
+    task.cancel()
+    del held
+    gc.collect()
+    timer.after(40, done.set)
+    wait(done)
+
+    assert gone() is None
+    assert task.is_cancelled
+
+
+def test_a_task_may_ask_for_the_next_one(timer: SystemTimer) -> None:
+    done = threading.Event()
+
+    def ask_again() -> None:
+        timer.after(1, done.set)
+
+    timer.after(0, ask_again)
+
+    wait(done)
+
+
+def test_a_task_that_fails_is_logged_and_the_next_one_runs(timer: SystemTimer, caplog: pytest.LogCaptureFixture) -> None:
+    done = threading.Event()
+
+    def fail() -> None:
+        raise RuntimeError("no luck")
+
+    with caplog.at_level(logging.ERROR):
+        timer.after(0, fail)
+        timer.after(1, done.set)
+        wait(done)
+
+    assert [record.getMessage() for record in caplog.records] == ["A delayed task failed"]
+
+
+def test_tasks_that_many_threads_ask_for_all_run(timer: SystemTimer) -> None:
+    ran: list[int] = []
+    done = threading.Event()
+
+    def ask(number: int) -> None:
+        for step in range(100):
+            timer.after(step % 7, lambda: ran.append(number))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    timer.after(20, done.set)
+    wait(done)
+
+    assert sorted(ran) == sorted(list(range(4)) * 100)
+
+
+def test_after_stop_nothing_runs() -> None:
+    timer = SystemTimer("stopped-timer")
+    ran: list[str] = []
+    timer.start()
+    timer.after(0.5, lambda: ran.append("dropped"))
+    timer.stop()
+    timer.after(0, lambda: ran.append("late"))
+
+    assert "stopped-timer" not in {thread.name for thread in threading.enumerate()}
+    assert "late" not in ran
+
+
+def test_stop_waits_for_the_task_that_runs() -> None:
+    timer, began, go_on = SystemTimer(), threading.Event(), threading.Event()
+    happened: list[str] = []
+
+    def run() -> None:
+        began.set()
+        wait(go_on)
+        happened.append("the task ended")
+
+    def stop() -> None:
+        timer.stop()
+        happened.append("the timer stopped")
+
+    timer.start()
+    timer.after(0, run)
+    wait(began)
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    go_on.set()
+    stopping.join(DEADLINE_S)
+
+    assert happened == ["the task ended", "the timer stopped"]
+
+
+def test_a_task_may_stop_its_timer() -> None:
+    timer, done = SystemTimer(), threading.Event()
+    timer.start()
+
+    def stop() -> None:
+        timer.stop()
+        done.set()
+
+    timer.after(0, stop)
+
+    wait(done)
+    timer.stop()
+
+
+def test_one_that_never_ran_can_be_stopped() -> None:
+    timer: RunnableTimer = SystemTimer()
+
+    timer.stop()
+
+
+def test_a_task_runs_once() -> None:
+    ran: list[int] = []
+    task = TimerTask(0, lambda: ran.append(1))
+    task.run()
+    task.run()
+
+    assert ran == [1]
