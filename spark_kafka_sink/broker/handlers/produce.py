@@ -13,6 +13,7 @@ from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,
+    Guards,
     TransactionSupportedOperation,
     operation_of_produce,
     produce_error,
@@ -29,12 +30,9 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
         return _appended(services, request, partitions)
     operation = operation_of_produce(request.version)
     producer = _one_producer(body, headers)
-    unverified = _unverified(services, partitions, operation)
-    if not unverified:
-        return _appended(services, request, partitions)
 
     def go_on(failures: Failures) -> None:
-        for each in unverified:
+        for each in partitions:
             code = failures.get(each.topic_partition)
             if code is not None:
                 each.error = _not_verified(code, operation)
@@ -47,7 +45,7 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
         body.transactional_id or "",
         producer.producer_id,
         producer.producer_epoch,
-        [each.topic_partition for each in unverified],
+        lambda: _guards(services, partitions, operation),
         operation,
         go_on,
     )
@@ -63,11 +61,8 @@ def _one_producer(body: ProduceRequest, headers: Sequence[BatchHeader]) -> Batch
     return headers[0]
 
 
-def _unverified(
-    services: BrokerServices, partitions: Sequence[ProducePartition], operation: TransactionSupportedOperation
-) -> list[ProducePartition]:
-    """Those whose log knows of no open transaction of the producer: the coordinator must (KIP-890)."""
-    unverified = []
+def _guards(services: BrokerServices, partitions: Sequence[ProducePartition], operation: TransactionSupportedOperation) -> Guards:
+    """Of those whose log knows of no open transaction of the producer: the coordinator must (KIP-890)."""
     supports_bump = operation is TransactionSupportedOperation.ADD_PARTITION
     for each in partitions:
         header = each.transactional_header
@@ -79,10 +74,8 @@ def _unverified(
                 header.producer_id, header.base_sequence, header.producer_epoch, supports_epoch_bump=supports_bump
             )
         except ApiException as error:
-            each.error = error
-        if each.guard is not None:
-            unverified.append(each)
-    return unverified
+            each.error, each.guard = error, None
+    return {each.topic_partition: each.guard for each in partitions if each.guard is not None}
 
 
 def _not_verified(code: ErrorCode, operation: TransactionSupportedOperation) -> ApiException:

@@ -17,6 +17,7 @@ from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,
+    Guards,
     TransactionSupportedOperation,
     operation_of_txn_offset_commit,
 )
@@ -35,28 +36,23 @@ def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnO
     offsets = offsets_of(body.topics, services.wall_ms())
     if not existing(services.cluster.image, offsets):
         return _response(body, dict.fromkeys(offsets, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    operation = operation_of_txn_offset_commit(request.version)
     try:
         check_group(services, body.group_id)
-        guard = _guard(services, body, operation)
+        _verify(services, request, body, offsets)
     except ApiException as error:
         return _failed(services, body, offsets, error.code)
-    if guard is None:
-        return _committed(services, body, offsets, None)
-    _verify(services, request, body, offsets, operation, guard)
     return None
 
 
-def _guard(
-    services: BrokerServices, body: TxnOffsetCommitRequest, operation: TransactionSupportedOperation
-) -> VerificationGuard | None:
-    """None: the transaction has offsets of this partition already."""
-    return services.replica_manager.led(*_partition(services, body)).log.maybe_start_transaction_verification(
+def _guards(services: BrokerServices, body: TxnOffsetCommitRequest, operation: TransactionSupportedOperation) -> Guards:
+    """None where the transaction has offsets of this partition already."""
+    guard = services.replica_manager.led(*_partition(services, body)).log.maybe_start_transaction_verification(
         body.producer_id,
         NO_SEQUENCE,
         body.producer_epoch,
         supports_epoch_bump=operation is TransactionSupportedOperation.ADD_PARTITION,
     )
+    return {} if guard is None else {_partition(services, body): guard}
 
 
 def _partition(services: BrokerServices, body: TxnOffsetCommitRequest) -> tuple[str, int]:
@@ -64,24 +60,26 @@ def _partition(services: BrokerServices, body: TxnOffsetCommitRequest) -> tuple[
     return topic.name, partition_for(body.group_id, len(topic.partitions))
 
 
-def _verify(
-    services: BrokerServices,
-    request: Request,
-    body: TxnOffsetCommitRequest,
-    offsets: Offsets,
-    operation: TransactionSupportedOperation,
-    guard: VerificationGuard,
-) -> None:
+def _verify(services: BrokerServices, request: Request, body: TxnOffsetCommitRequest, offsets: Offsets) -> None:
     """The transaction's coordinator must know it; from v5 on it takes the partition in by that (KIP-890)."""
+    operation = operation_of_txn_offset_commit(request.version)
+    guards: dict[tuple[str, int], VerificationGuard] = {}
+
+    def begin() -> Guards:
+        guards.clear()
+        guards.update(_guards(services, body, operation))
+        return dict(guards)
 
     def go_on(failures: Failures) -> None:
         with answering(request):
-            codes = set(failures.values())
-            response = _failed(services, body, offsets, codes.pop()) if codes else _committed(services, body, offsets, guard)
+            if failures:
+                response = _failed(services, body, offsets, next(iter(failures.values())))
+            else:
+                response = _committed(services, body, offsets, next(iter(guards.values()), None))
             request.answer(response)
 
     services.add_partitions_to_txn_manager.add_or_verify_with_patience(
-        body.transactional_id, body.producer_id, body.producer_epoch, [_partition(services, body)], operation, go_on
+        body.transactional_id, body.producer_id, body.producer_epoch, begin, operation, go_on
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
@@ -17,6 +19,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 Failures = Mapping[tuple[str, int], ErrorCode]
 """Partitions that must not be written, and what their client is told; empty: go on."""
+
+
+Guards = Mapping[tuple[str, int], VerificationGuard]
+"""Partitions whose log knows no running transaction of the producer, and what will let its records in."""
 
 
 class TransactionSupportedOperation(Enum):
@@ -58,6 +64,14 @@ def produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> 
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is TransactionSupportedOperation.ADD_PARTITION:
         return code
     return PRODUCE_ERRORS.get(code, code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    begin: Callable[[], Guards]
+    question: Callable[[Guards], Failures]
+    then: Callable[[Failures], None]
+    deadline_ms: float
 
 
 class AddPartitionsToTxnManager:
@@ -115,22 +129,46 @@ class AddPartitionsToTxnManager:
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
-        partitions: Collection[tuple[str, int]],
+        begin: Callable[[], Guards],
         operation: TransactionSupportedOperation,
         then: Callable[[Failures], None],
     ) -> None:
-        """For Produce: while the last transaction's markers are being written it asks again, for up to 100 ms, rather than let
-        the client do so. `then` is called once, on this thread or on another that may wait for disks."""
-        deadline_ms = self._timer.now_ms() + self._retry_backoff_max_ms
+        """While the last transaction's markers are being written it asks again, for up to 100 ms, rather than let the client do
+        so. `begin` starts the verification in the logs, and says what needs one: it is called before each question and after
+        the answer, because a marker that comes between ends a guard, and records with that guard would be refused
+        (ReplicaManager begins anew with each retry, too). `then` is called once, on this thread or on another that may wait for
+        disks, with what `begin` has found last still in force.
 
-        def ask() -> None:
-            failures = self.add_or_verify(transactional_id, producer_id, producer_epoch, partitions, operation)
-            if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < deadline_ms:
-                self._timer.after(self._retry_backoff_ms, lambda: self._coordinator.executor.submit(ask))
-            else:
-                then(failures)
+        Raises what the first `begin` raises; what a later one raises is a failure of all partitions.
+        """
 
-        ask()
+        def question(guards: Guards) -> Failures:
+            return self.add_or_verify(transactional_id, producer_id, producer_epoch, list(guards), operation) if guards else {}
+
+        self._ask(_Question(begin, question, then, self._timer.now_ms() + self._retry_backoff_max_ms), begin())
+
+    def _ask(self, asked: _Question, guards: Guards) -> None:
+        while True:
+            failures = asked.question(guards)
+            in_time = self._timer.now_ms() < asked.deadline_ms
+            if in_time and ErrorCode.CONCURRENT_TRANSACTIONS in failures.values():
+                self._later(asked, guards)
+                return
+            renewed = asked.begin() if guards and not failures and in_time else guards
+            if renewed == guards:
+                asked.then(failures)
+                return
+            guards = renewed
+
+    def _later(self, asked: _Question, guards: Guards) -> None:
+        executor = self._coordinator.executor
+        self._timer.after(self._retry_backoff_ms, lambda: executor.submit(lambda: self._again(asked, guards)))
+
+    def _again(self, asked: _Question, guards: Guards) -> None:
+        try:
+            self._ask(asked, asked.begin())
+        except ApiException as error:
+            asked.then(dict.fromkeys(guards, error.code))
 
 
 def _told(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     AddPartitionsToTxnManager,
     Failures,
+    Guards,
     TransactionSupportedOperation,
     operation_of_produce,
     operation_of_txn_offset_commit,
     produce_error,
 )
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World
 
@@ -69,28 +73,111 @@ def test_without_a_coordinator_nothing_is_written(world: World) -> None:
     assert manager.add_or_verify("t", *producer, [A], ADD_PARTITION) == {A: E.COORDINATOR_NOT_AVAILABLE}
 
 
-def test_produce_waits_for_the_markers_of_the_last_transaction(world: World, manager: AddPartitionsToTxnManager) -> None:
+class Verification:
+    """A log: its guard lasts until a marker comes. `is_open`: records of the transaction are there."""
+
+    def __init__(self) -> None:
+        self.guard = VerificationGuard()
+        self.is_open = False
+        self.begun = 0
+
+    def begin(self) -> Guards:
+        self.begun += 1
+        return {} if self.is_open else {A: self.guard}
+
+    def marker(self) -> None:
+        self.guard = VerificationGuard()
+
+
+@pytest.fixture
+def log() -> Verification:
+    return Verification()
+
+
+@pytest.fixture
+def renewed(world: World) -> ProducerIdAndEpoch:
+    """A producer whose last transaction's markers come in 50 ms."""
     producer = world.init()
     world.add(producer, A)
     world.coordinator.markers.delay_ms = 50
-    renewed = world.end(producer, True)
+    return world.end(producer, True)
+
+
+def test_produce_waits_for_the_markers_of_the_last_transaction(
+    world: World, manager: AddPartitionsToTxnManager, renewed: ProducerIdAndEpoch, log: Verification
+) -> None:
     told: list[Failures] = []
-    manager.add_or_verify_with_patience("t", *renewed, [A], ADD_PARTITION, told.append)
+    manager.add_or_verify_with_patience("t", *renewed, log.begin, ADD_PARTITION, told.append)
     world.timer.advance(59)
     assert told == []
     world.timer.advance(1)
     assert told == [{}]
 
 
-def test_but_not_for_ever(world: World, manager: AddPartitionsToTxnManager) -> None:
-    producer = world.init()
-    world.add(producer, A)
-    world.coordinator.markers.delay_ms = 1_000
-    renewed = world.end(producer, True)
+def test_but_not_for_ever(
+    world: World, manager: AddPartitionsToTxnManager, renewed: ProducerIdAndEpoch, log: Verification
+) -> None:
+    world.partitions.refusals[A] = [E.NOT_LEADER_OR_FOLLOWER]
     told: list[Failures] = []
-    manager.add_or_verify_with_patience("t", *renewed, [A], ADD_PARTITION, told.append)
+    manager.add_or_verify_with_patience("t", *renewed, log.begin, ADD_PARTITION, told.append)
     world.timer.advance(100)
     assert told == [{A: E.CONCURRENT_TRANSACTIONS}]
+
+
+def test_each_question_begins_with_the_guards_that_are_in_force(
+    world: World, manager: AddPartitionsToTxnManager, renewed: ProducerIdAndEpoch, log: Verification
+) -> None:
+    told: list[Failures] = []
+    in_force: list[VerificationGuard] = []
+
+    def begin() -> Guards:
+        in_force.append(log.guard)
+        return log.begin()
+
+    manager.add_or_verify_with_patience("t", *renewed, begin, ADD_PARTITION, told.append)
+    world.partitions.on_marker = lambda partition, marker: log.marker()
+    world.timer.advance(100)
+    assert told == [{}]
+    assert in_force[-1] is log.guard
+
+
+def test_a_marker_between_question_and_answer_makes_it_ask_again(
+    world: World, manager: AddPartitionsToTxnManager, log: Verification
+) -> None:
+    producer = world.init()
+    told: list[Failures] = []
+
+    def begin() -> Guards:
+        guards = log.begin()
+        if log.begun == 1:
+            log.marker()
+        return guards
+
+    manager.add_or_verify_with_patience("t", *producer, begin, ADD_PARTITION, told.append)
+    assert told == [{}]
+    assert log.begun == 3
+
+
+def test_where_the_transaction_is_open_nobody_is_asked(manager: AddPartitionsToTxnManager, log: Verification) -> None:
+    log.is_open = True
+    told: list[Failures] = []
+    manager.add_or_verify_with_patience("t", 1, 0, log.begin, ADD_PARTITION, told.append)
+    assert told == [{}]
+
+
+def test_a_log_that_went_away_meanwhile_is_a_failure(
+    world: World, manager: AddPartitionsToTxnManager, renewed: ProducerIdAndEpoch, log: Verification
+) -> None:
+    told: list[Failures] = []
+
+    def begin() -> Guards:
+        if log.begun:
+            raise ApiException(E.NOT_LEADER_OR_FOLLOWER)
+        return log.begin()
+
+    manager.add_or_verify_with_patience("t", *renewed, begin, ADD_PARTITION, told.append)
+    world.timer.advance(20)
+    assert told == [{A: E.NOT_LEADER_OR_FOLLOWER}]
 
 
 def test_producers_are_told_of_a_coordinator_what_makes_them_try_again() -> None:

@@ -81,6 +81,12 @@ class Transactor:
         """The answer when the markers are written, or the coordinator is ready."""
         return until(ask, lambda answer: answer.code not in _NOT_YET, "still not settled")
 
+    def patiently(self, ask: Callable[[], ErrorCode]) -> ErrorCode:
+        return until(ask, lambda code: code not in _NOT_YET, "still not settled")
+
+    def settled_codes(self, ask: Callable[[], list[ErrorCode]]) -> list[ErrorCode]:
+        return until(ask, lambda codes: not _NOT_YET.intersection(codes), "still not settled")
+
     # Ids and partitions
 
     def init(
