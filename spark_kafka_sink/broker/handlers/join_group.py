@@ -25,7 +25,7 @@ def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupRe
     assert isinstance(body, JoinGroupRequest)
     refused = _refused(services, body)
     if refused is not None:
-        return JoinGroupResponse(error_code=refused, member_id=body.member_id)
+        return _understood(JoinGroupResponse(error_code=refused, member_id=body.member_id), request.version)
     check_coordinator(services, body.group_id)
     services.group_coordinator.join(body.group_id, _joiner(body, request))
     return None
@@ -71,6 +71,6 @@ def _protocols(asked: Sequence[JoinGroupRequestProtocol]) -> Protocols:
 
 
 def _understood(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    if version < _FIRST_WITH_NO_PROTOCOL and answer.protocol_name is None:
-        answer.protocol_name = ""
+    """No protocol is null from v7 on, and empty before."""
+    answer.protocol_name = answer.protocol_name or (None if version >= _FIRST_WITH_NO_PROTOCOL else "")
     return answer
