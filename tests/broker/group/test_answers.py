@@ -88,7 +88,7 @@ class TestMembership:
 
     @pytest.mark.parametrize("version", [3, 6, 9])
     def test_joins_that_are_refused(self, asker: Asker, version: int) -> None:
-        def refused(**options: object) -> tuple[ErrorCode, str, str | None]:
+        def refused(**options: Any) -> tuple[ErrorCode, str, str | None]:
             answer = asker.join(version=version, **options)
             assert (answer.generation_id, answer.leader, answer.members) == (-1, "", ())
             return E(answer.error_code), answer.member_id, answer.protocol_name
