@@ -60,7 +60,7 @@ class LocalLog:
         if offset < end_offset:
             for segment in self.segments.from_offset(offset):
                 place = segment.find_batch(offset)
-                if place is not None and place.header.base_offset < end_offset:
+                if place is not None:
                     limit = max(max_bytes, place.header.size) if min_one_batch else max_bytes
                     size = min(limit, self._end_position(segment, end_offset) - place.position)
                     return self._read_from(segment, place.position, size) if size >= place.header.size else _NOTHING

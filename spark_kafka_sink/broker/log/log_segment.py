@@ -172,9 +172,10 @@ class LogSegment:
         self.records.flush()
         self.write_indexes()
 
-    def prepare_close(self) -> None:
-        """The time index says all that a load without a look at the records must know."""
+    def write_last_indexes(self) -> None:
+        """With all that a load without a look at the records must know."""
         self.time_index.maybe_append(self.max_timestamp)
+        self.write_indexes()
 
     def delete(self) -> None:
         self.records.delete()

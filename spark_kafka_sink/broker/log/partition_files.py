@@ -23,7 +23,7 @@ def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:
     """Kafka's PartitionMetadataFile, once."""
     path = folder / PARTITION_METADATA
     if not path.exists():
-        write_whole(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode(), sync=True)
+        write_whole(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode())
 
 
 def read_topic_id(folder: Path) -> uuid.UUID | None:

@@ -333,10 +333,11 @@ class UnifiedLog:
             self._flush()
 
     def _flush(self) -> None:
-        for segment in self._local.segments.from_offset(self._recovery_point):
-            segment.flush()
-        self._recovery_point = self.log_end_offset
-        self._checkpoints.write_recovery_point(self._recovery_point)
+        if self._recovery_point < self.log_end_offset:
+            for segment in self._local.segments.from_offset(self._recovery_point):
+                segment.flush()
+            self._recovery_point = self.log_end_offset
+            self._checkpoints.write_recovery_point(self._recovery_point)
 
     # For LogCleaner
 
@@ -365,9 +366,8 @@ class UnifiedLog:
     def _close(self) -> None:
         try:
             self._snapshots.take(self._state)
-            for segment in self._local.segments:
-                segment.prepare_close()
             self._flush()
+            self._local.segments.active.write_last_indexes()
             self._checkpoints.mark_clean_shutdown()
         finally:
             self.release()

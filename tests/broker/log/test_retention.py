@@ -79,3 +79,12 @@ def test_a_new_config_holds_at_once(folder: Path | None) -> None:
         log.update_config(replace(KEEP, retention_bytes=0))
         log.enforce_retention(NOW)
         assert log.log_start_offset == 10
+
+
+def test_the_epoch_of_the_log_start_begins_there(folder: Path | None) -> None:
+    with opened(folder) as log:
+        for epoch in (1, 1, 4, 4):
+            log.append_as_leader(batch(b"v"), epoch)
+        log.delete_records_before(3)
+        assert log.fetch_offset_by_timestamp(-2) == (-1, 3, 4)
+        assert log.end_offset_for_epoch(1) == (1, 3)

@@ -87,6 +87,16 @@ def test_aborted_transactions_are_told_to_who_reads_their_records(folder: Path |
         assert log.read(4, 10_000, COMMITTED).aborted_transactions in ([(3, 7)], [])
 
 
+def test_every_one_of_overlapping_aborted_transactions_is_told(folder: Path | None) -> None:
+    with opened(folder) as log:
+        for producer in (1, 2, 3):
+            write(log, producer, 0)
+        for producer in (2, 1, 3):
+            end(log, producer, commit=False)
+        told = log.read(0, 1000, COMMITTED).aborted_transactions
+        assert told == [(2, 1), (1, 0), (3, 2)]
+
+
 def test_an_end_without_a_beginning_changes_nothing_but_the_epochs(folder: Path | None) -> None:
     with opened(folder) as log:
         end(log, 1, commit=False, epoch=4, coordinator=3)
@@ -162,6 +172,26 @@ def test_while_one_is_verified_higher_numbers_wait_for_lower_ones(folder: Path |
         data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=4, transactional=True)
         with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "earliest seen"):
             log.append_as_leader(data, 0, guard=guard)
+
+
+def test_the_lowest_number_seen_is_the_one_to_wait_for(folder: Path | None) -> None:
+    with opened(folder, verify_transactions=True) as log:
+        for sequence in (5, 3, 4):
+            guard = log.maybe_start_transaction_verification(1, sequence, 0, supports_epoch_bump=False)
+        for sequence in (5, 4):
+            data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=sequence, transactional=True)
+            with failing(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "earliest seen"):
+                log.append_as_leader(data, 0, guard=guard)
+        data = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=3, transactional=True)
+        log.append_as_leader(data, 0, guard=guard)
+
+
+def test_a_new_epoch_is_waited_for_anew(folder: Path | None) -> None:
+    with opened(folder, verify_transactions=True) as log:
+        log.maybe_start_transaction_verification(1, 0, 0, supports_epoch_bump=False)
+        guard = log.maybe_start_transaction_verification(1, 2, 1, supports_epoch_bump=False)
+        data = batch(b"v", producer_id=1, producer_epoch=1, base_sequence=2, transactional=True)
+        log.append_as_leader(data, 0, guard=guard)
 
 
 def test_with_epochs_that_grow_a_new_producer_begins_at_0(folder: Path | None) -> None:
