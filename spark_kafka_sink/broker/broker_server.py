@@ -23,7 +23,7 @@ class BrokerServer:
         port: int = 0,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """`advertised`: where clients are told to find it, such as a proxy; None: where it listens."""
+        """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens."""
         self.node_id = node_id
         self._shared = shared
         self._config = config
@@ -42,7 +42,8 @@ class BrokerServer:
         self.port = sockets.bound_port()
         handlers = KafkaRequestHandlerPool(self.node_id, sockets.request_channel, self.apis.handle, self._config.num_io_threads)
         self._running = sockets, handlers
-        return BrokerState(self.node_id, self._advertised or (self._config.host, self.port))
+        host, port = self._advertised or (self._config.host, self.port)
+        return BrokerState(self.node_id, (host, port or self.port))
 
     def serve(self) -> None:
         """After `bind`, and after the cluster knows of it: the first who asks it for metadata must find it there."""

@@ -196,6 +196,7 @@ class Processor:
             self._selector.limit_frames(connection.connection_id, min(MAX_UNAUTHENTICATED_FRAME, self._parts.max_frame_size))
             connection.is_limited = True
         self._connections[connection.connection_id] = connection
+        logger.debug("%s: a connection from %s:%d", self.thread.name, host, port)
 
     def _process_new_responses(self) -> None:
         while self._responses:
@@ -314,8 +315,10 @@ class Processor:
 
     def _forget(self, connection: _Connection) -> None:
         """The selector has closed it."""
+        session = connection.session
+        logger.debug("%s: the connection from %s:%d is gone", self.thread.name, session.client_host, session.client_port)
         del self._connections[connection.connection_id]
-        self._parts.quotas.dec(connection.session.client_host)
+        self._parts.quotas.dec(session.client_host)
         if connection.response is not None:
             self._record(connection.response.request, connection.response)
 
