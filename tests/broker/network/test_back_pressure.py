@@ -28,14 +28,20 @@ def full(handler: Blocking) -> Server:
 
 
 def fill(server: Server, handler: Blocking) -> list[Client]:
-    """One request in the handler, two in the queue, one with the Processor that waits for room."""
+    """One request in the handler, two in the queue, one with the Processor that waits for room; in this order."""
     clients = [server.client() for _ in range(HANDLERS + QUEUE + 1)]
-    for number, client in enumerate(clients):
-        client.send(heartbeat_frame(number))
-        if number == 0:
-            assert handler.entered.acquire(timeout=10)
+    clients[0].send(heartbeat_frame(0))
+    assert handler.entered.acquire(timeout=10)
+    for number in range(1, QUEUE + 1):
+        clients[number].send(heartbeat_frame(number))
+        wait_for_queue(server, number)
+    clients[-1].send(heartbeat_frame(QUEUE + 1))
     eventually(lambda: server.sockets.request_channel._waiting == 1)
     return clients
+
+
+def wait_for_queue(server: Server, size: int) -> None:
+    eventually(lambda: server.sockets.snapshot().request_queue_size == size)
 
 
 def test_the_queue_takes_no_more_than_it_may_and_sockets_are_not_read_meanwhile(handler: Blocking) -> None:
