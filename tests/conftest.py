@@ -1,4 +1,4 @@
-"""What all tests share: the fixtures of real Kafka, and an environment in which Spark's workers run this very Python."""
+"""What all tests share: the fixtures of Kafka, and an environment in which Spark's workers run this very Python."""
 
 from __future__ import annotations
 

@@ -116,6 +116,7 @@ def test_a_default_as_it_is_written_is_read_as_that_default(option: Option) -> N
         assert option.parse(option.kind.text(option.default)) == option.default
 
 
+@pytest.mark.java
 def test_java_still_has_these_options() -> None:
     assert run_java() == OPTIONS_TXT.read_text()
 

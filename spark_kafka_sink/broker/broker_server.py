@@ -10,9 +10,11 @@ from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.socket_server import NetworkSnapshot, SocketServer
 from spark_kafka_sink.broker.shared_services import SharedServices
 
+DIRECT_LISTENER = "DIRECT"
+
 
 class BrokerServer:
-    """From `bind` and `serve` to `stop`, and again. One thread calls these; the port stays the same from the first time on."""
+    """From `bind` and `serve` to `stop`, and again. One thread calls these; ports stay the same from the first time on."""
 
     def __init__(
         self,
@@ -23,13 +25,15 @@ class BrokerServer:
         port: int = 0,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens."""
+        """`advertised`: where clients are told to find it, such as a proxy; None: where it listens. Where there is one, a second
+        listener tells its own address, as one for brokers does in Kafka: for who is not to meet the proxy."""
         self.node_id = node_id
         self._shared = shared
         self._config = config
         self._advertised = advertised
         self._running: tuple[SocketServer, KafkaRequestHandlerPool] | None = None
         self.port = port
+        self.direct_port = 0
         self.apis = KafkaApis(shared.of_broker(node_id), faults=shared.faults.of_broker(node_id))
 
     @property
@@ -38,12 +42,13 @@ class BrokerServer:
 
     def bind(self) -> BrokerState:
         """Take the port; nobody is served yet. Raises OSError where it is taken."""
-        sockets = SocketServer(self._config, served=self.apis.served, listeners=[self._listener()], node_id=self.node_id)
+        sockets = SocketServer(self._config, served=self.apis.served, listeners=self._listeners(), node_id=self.node_id)
         self.port = sockets.bound_port()
+        if self._advertised is not None:
+            self.direct_port = sockets.bound_port(DIRECT_LISTENER)
         handlers = KafkaRequestHandlerPool(self.node_id, sockets.request_channel, self.apis.handle, self._config.num_io_threads)
         self._running = sockets, handlers
-        host, port = self._advertised or (self._config.host, self.port)
-        return BrokerState(self.node_id, (host, port or self.port))
+        return BrokerState(self.node_id, self._addresses())
 
     def serve(self) -> None:
         """After `bind`, and after the cluster knows of it: the first who asks it for metadata must find it there."""
@@ -52,9 +57,16 @@ class BrokerServer:
         handlers.start()
         sockets.start()
 
-    def _listener(self) -> Listener:
+    def _listeners(self) -> list[Listener]:
         protocol = SecurityProtocol.SASL_PLAINTEXT if self._config.sasl_users else SecurityProtocol.PLAINTEXT
-        return Listener(protocol.value, self._config.host, self.port, protocol)
+        listeners = [Listener(protocol.value, self._config.host, self.port, protocol)]
+        if self._advertised is not None:
+            listeners.append(Listener(DIRECT_LISTENER, self._config.host, self.direct_port, protocol))
+        return listeners
+
+    def _addresses(self) -> dict[str, tuple[str, int]]:
+        own = {listener.name: (listener.host, listener.port) for listener in self._listeners()}
+        return own if self._advertised is None else own | {next(iter(own)): self._advertised}
 
     def stop(self) -> None:
         """Its connections end; what it led goes to the others. What is being served is finished first, for 10 s at most."""

@@ -173,3 +173,20 @@ def test_clients_are_told_the_advertised_address() -> None:
         assert broker.bootstrap_servers == "localhost:12345"
         seen = AdminClient({"bootstrap.servers": broker.address(1), **QUIET}).list_topics(timeout=10).brokers[1]
         assert f"{seen.host}:{seen.port}" == "localhost:12345"
+
+
+def test_who_begins_at_the_direct_servers_is_sent_past_what_is_advertised() -> None:
+    """Whatever it asks for: metadata, a coordinator, the cluster."""
+    with EmbeddedBroker(advertised={1: ("localhost", 12345)}) as broker:
+        direct = broker.direct_servers
+        broker.create_topic("t")
+        write(direct, "t", "a")
+        assert read(direct, "t", 1) == ["a"]
+        admin = AdminClient({"bootstrap.servers": direct, **QUIET})
+        (node,) = admin.describe_cluster(request_timeout=10).result(10).nodes
+        described = admin.describe_consumer_groups(["g"], request_timeout=10)["g"].result(10)
+        assert f"{node.host}:{node.port}" == direct
+        assert f"{described.coordinator.host}:{described.coordinator.port}" == direct
+        broker.kill(1)
+        broker.restart(1)
+        assert broker.direct_servers == direct

@@ -183,6 +183,7 @@ def test_a_transaction_outlives_its_coordinator() -> None:
         assert read(brokers, topic) == ["after", "after", "before", "before"]
 
 
+@pytest.mark.java
 def test_java_writes_transactions_of_version_2(broker: EmbeddedBroker) -> None:
     topic = broker.create_topic("java", 2)
     java.run(

@@ -28,8 +28,6 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
-pytestmark = pytest.mark.kafka
-
 DEADLINE_S = 20.0
 UP_TO_V12 = 12
 

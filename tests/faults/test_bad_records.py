@@ -179,7 +179,6 @@ def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(c
     assert cluster.values() == [5]
 
 
-@pytest.mark.kafka
 def test_text_that_is_no_utf8_arrives_byte_for_byte(kafka: Kafka, new_topic: NewTopic) -> None:
     """Keys and values are bytes to Kafka; what kind of text they are is the consumers' affair."""
     topic = new_topic(1)

@@ -12,16 +12,14 @@ import pytest
 from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, MetadataTimeoutError
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 from tests.network.black_hole import black_hole
 
-pytestmark = pytest.mark.kafka
 
-
-def stored(cluster: KafkaCluster, topic: str, partition: int = 0) -> list[int]:
+def stored(cluster: Brokers, topic: str, partition: int = 0) -> list[int]:
     """The numbers in a partition's log."""
     read = read_topic(cluster.direct_servers, topic, partitions=[partition])
     return [int(record.value or b"") for record in read]
@@ -169,7 +167,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
 
 
 def test_a_broker_that_stands_still_bounds_memory_and_appends_and_then_gets_everything(
-    kafka3: KafkaCluster, new_topic: NewTopic
+    kafka3: Brokers, new_topic: NewTopic
 ) -> None:
     """SIGSTOP all: nothing answers, nothing refuses, nobody else takes over."""
     topic, memory = new_topic(1, on=kafka3), 4 << 20

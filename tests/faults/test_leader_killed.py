@@ -6,17 +6,18 @@ import pytest
 
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
 from tests.faults.producing import numbers, producer_on
-from tests.kafka.cluster import KafkaCluster
-from tests.kafka.dump_log import dump_log, records_of
+from tests.kafka.brokers import Brokers
+from tests.kafka.dump_log import dump_log
+from tests.kafka.dumped import records_of
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.witness import read_topic
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 PARTITIONS = 2
 
 
-def test_leaders_killed_one_after_another_mid_stream(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+def test_leaders_killed_one_after_another_mid_stream(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(PARTITIONS, on=kafka3)
     # An append makes five batches or more for its partition: that many are in flight.
     producer = producer_on(kafka3.bootstrap_servers, batch_size=500, request_timeout_ms=5000, retry_backoff_max_ms=100)
@@ -39,7 +40,7 @@ def test_leaders_killed_one_after_another_mid_stream(kafka3: KafkaCluster, new_t
     assert len(read) == stream.sent * PARTITIONS == stream.report.records
 
 
-def test_offsets_in_the_report_are_where_the_records_are(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+def test_offsets_in_the_report_are_where_the_records_are(kafka3: Brokers, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka3)
     offsets: list[tuple[int, int, int]] = []
     with producer_on(kafka3.bootstrap_servers, batch_size=500, request_timeout_ms=5000) as producer:
@@ -57,7 +58,7 @@ def test_offsets_in_the_report_are_where_the_records_are(kafka3: KafkaCluster, n
     assert read == [(offset, offset // 200) for offset in range(4000)]
 
 
-def test_too_few_replicas_hold_records_back_until_they_are_there_again(kafka3: KafkaCluster, new_topic: NewTopic) -> None:
+def test_too_few_replicas_hold_records_back_until_they_are_there_again(kafka3: Brokers, new_topic: NewTopic) -> None:
     """With a follower dead nothing may be acked; some of it was stored by the leader nevertheless, and must not be twice."""
     topic = new_topic(1, on=kafka3, replication=3, config={"min.insync.replicas": "3"})
     follower = next(node for node in kafka3.broker_ids if node != kafka3.leader(topic))

@@ -309,7 +309,6 @@ def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_
 # Real Kafka
 
 
-@pytest.mark.kafka
 def test_partitions_that_are_added_meanwhile_get_records(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     with producer_on(kafka.bootstrap_servers, metadata_max_age_ms=100, batch_size=500) as producer:
@@ -325,7 +324,6 @@ def test_partitions_that_are_added_meanwhile_get_records(kafka: Kafka, new_topic
     assert read == list(range(sent))
 
 
-@pytest.mark.kafka
 def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     columns = [numbers(range(start, start + 10), start // 10 % 2) for start in range(0, 400, 10)]

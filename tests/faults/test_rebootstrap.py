@@ -98,7 +98,6 @@ def move(moving: TcpProxy, old: ProxiedKafka, new: Kafka) -> None:
     moving.cut()
 
 
-@pytest.mark.kafka
 def test_a_cluster_that_was_replaced_is_found_through_the_bootstrap_servers(
     moving: TcpProxy, proxied_kafka: ProxiedKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
@@ -112,7 +111,6 @@ def test_a_cluster_that_was_replaced_is_found_through_the_bootstrap_servers(
     assert values(kafka, topic) == [3, 4, 5, 6, 7, 8]
 
 
-@pytest.mark.kafka
 def test_with_strategy_none_a_cluster_that_was_replaced_is_not_found(
     moving: TcpProxy, proxied_kafka: ProxiedKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:

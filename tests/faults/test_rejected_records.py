@@ -17,7 +17,8 @@ from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.faults.test_refused_for_good import check_numbers
-from tests.kafka.dump_log import dump_log, records_of
+from tests.kafka.dump_log import dump_log
+from tests.kafka.dumped import records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -192,7 +193,6 @@ def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: MockClust
 # Real Kafka
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_a_compacted_topic_takes_all_that_has_a_key(proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str) -> None:
     cluster = proxied_kafka.cluster
@@ -215,7 +215,6 @@ def test_a_compacted_topic_takes_all_that_has_a_key(proxied_kafka: ProxiedKafka,
     assert [(batch.producer_epoch, batch.base_sequence) for batch in batches] == [(0, 0), (0, 1), (0, 7)]
 
 
-@pytest.mark.kafka
 def test_with_many_batches_under_way_a_compacted_topic_has_the_rest_once_and_in_order(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic
 ) -> None:
@@ -234,7 +233,6 @@ def test_with_many_batches_under_way_a_compacted_topic_has_the_rest_once_and_in_
     check_numbers(batches)
 
 
-@pytest.mark.kafka
 def test_a_topic_takes_all_whose_timestamps_are_within_its_bounds(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, config={"message.timestamp.before.max.ms": "3600000"})
     now = time.time_ns() // 1_000_000

@@ -55,7 +55,6 @@ class Task(threading.Thread):
         return RecordColumns(ROWS_AT_ONCE, value=column, partition=partitions)
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("memory_mb", [2, 32])
 def test_eight_tasks_on_one_producer_and_64_partitions(kafka: Kafka, new_topic: NewTopic, memory_mb: int) -> None:
     """With 2 MB all of them wait for memory all the time."""

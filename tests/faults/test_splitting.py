@@ -17,7 +17,8 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
-from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
+from tests.kafka.dump_log import dump_log
+from tests.kafka.dumped import DumpedBatch, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
@@ -194,7 +195,6 @@ def assert_in_sequence(batches: list[DumpedBatch]) -> None:
     assert [batch.base_sequence for batch in batches] == list(ends)[:-1]
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic, codec: str
@@ -218,7 +218,6 @@ def test_real_kafka_takes_five_in_flight_in_parts_split_three_times_and_more(
     assert_is_all_of(columns, read_topic(cluster.direct_servers, topic))
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("large", [0, 2, 4])
 def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic, large: int
@@ -246,7 +245,6 @@ def test_on_real_kafka_those_behind_one_that_is_split_come_after_its_parts(
     assert [int(record.value or b"") for record in records_of(batches)] == [99, *range(50)]
 
 
-@pytest.mark.kafka
 def test_on_real_kafka_order_is_kept_without_idempotence_one_request_at_a_time(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1, config=SMALL)
     columns = rows(1200)

@@ -16,7 +16,6 @@ from tests.jobs.job_process import CHECKOUT, environment
 from tests.kafka.kafka import Kafka
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 def test_it_ends_well_and_leaves_no_topic(kafka: Kafka) -> None:
     ended = subprocess.run(

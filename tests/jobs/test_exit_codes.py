@@ -94,7 +94,6 @@ def test_a_source_that_is_no_source_of_records_is_a_wrong_setting(
 
 
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("job", ["export_batch", "publish_stream"])
 def test_an_unknown_topic_ends_after_max_block_ms(jobs: JobProcess, job_file: Path, kafka: Kafka, job: str) -> None:
     ended = jobs.run(job, job_file, "--set", f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}")
@@ -104,7 +103,6 @@ def test_an_unknown_topic_ends_after_max_block_ms(jobs: JobProcess, job_file: Pa
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ended.err
 
 
-@pytest.mark.kafka
 def test_a_topic_that_is_not_there_cannot_be_verified(kafka: Kafka, job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = verify_topic.main([str(job_file), "--set", f"sink.kafka.bootstrap.servers={kafka.bootstrap_servers}"])
 

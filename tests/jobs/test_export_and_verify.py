@@ -16,7 +16,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 PARTITIONS = 3
 KEPT = {"retention.ms": "-1"}  # the events are of last winter, and a broker looks for records older than a week at any time

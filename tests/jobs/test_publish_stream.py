@@ -20,7 +20,7 @@ KEPT = {
     "retention.ms": "-1"
 }  # made-up rows have timestamps of 1970, and a broker looks for records older than a week at any time
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 class Stream:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.kafka import kafka
 from tests.kafka.broker import Broker, settings
+from tests.kafka.brokers import Brokers
 from tests.kafka.guardian import Guardian
 from tests.kafka.jars import jars
 from tests.kafka.ports import free_ports
@@ -26,7 +27,7 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 FULL_SPEED = ("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 
 
-class KafkaCluster(kafka.Kafka):
+class KafkaCluster(Brokers):
     """Starts in the constructor, ends in `stop()` or at the end of a `with`; should the process die first, a guardian ends it.
 
     Not thread-safe: the thread that made it kills, pauses and stops.
@@ -96,7 +97,6 @@ class KafkaCluster(kafka.Kafka):
         return list(self._brokers)
 
     def address(self, broker_id: int) -> str:
-        """host:port where the broker itself listens for clients, whatever it advertises."""
         return f"127.0.0.1:{self._brokers[broker_id].client_port}"
 
     def _internal(self, broker_id: int) -> str:
@@ -106,19 +106,13 @@ class KafkaCluster(kafka.Kafka):
         return self._brokers[broker_id].pid
 
     def log_dir(self, broker_id: int) -> Path:
-        """Holds one folder `<topic>-<partition>` for each replica the broker has."""
         return self._brokers[broker_id].log_dir
-
-    def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads the partition now; -1 when none does."""
-        return self.metadata(topic).topics[topic].partitions[partition].leader
 
     def kill(self, broker_id: int) -> None:
         """SIGKILL; returns when the process is gone. The others notice when their connections break or its session ends."""
         self._brokers[broker_id].kill()
 
     def restart(self, broker_id: int, *, deadline_s: float = 60.0) -> None:
-        """Starts a killed broker (a running one is killed first) on its old data and address; returns when it serves again."""
         self.kill(broker_id)
         self._brokers[broker_id].start()
         # Asked itself: the others list it until its old session ends, whether it is there or not.
@@ -133,7 +127,6 @@ class KafkaCluster(kafka.Kafka):
         self._brokers[broker_id].resume()
 
     def heal(self, *, deadline_s: float = 90.0) -> None:
-        """Resumes and restarts what a test stopped; returns when every replica of every topic is in sync again."""
         for broker in self._brokers.values():
             if broker.alive:
                 broker.resume()

@@ -1,67 +1,39 @@
-"""Reads a partition's log from a broker's folder with Kafka's DumpLogSegments: the judge of loss, duplicates and order."""
+"""Reads a partition's log from a broker's folder with a reader that is not ours: the judge of loss, duplicates and order."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
 
 from tests.kafka import java
-from tests.kafka.cluster import KafkaCluster
+from tests.kafka.brokers import Brokers
+from tests.kafka.dumped import DumpedBatch, DumpedRecord
+from tests.kafka.embedded import EmbeddedKafka
+from tests.kafka.read_log import read_log
 
 
-class DumpedRecord(NamedTuple):
-    """`timestamp` in ms. The tool prints text: keys and values that are not UTF-8 are an error, header values are not there."""
+def dump_log(cluster: Brokers, broker_id: int, topic: str, partition: int = 0, *, deadline_s: float = 120.0) -> list[DumpedBatch]:
+    """All batches that this broker's replica holds, control batches too, oldest first. The broker may run or be dead.
 
-    offset: int
-    timestamp: int
-    sequence: int
-    header_keys: str
-    key: bytes | None
-    value: bytes | None
-
-
-@dataclass(slots=True)
-class DumpedBatch:
-    """A batch's header fields, under Kafka's names. `size` in bytes with the header; `codec` by name."""
-
-    base_offset: int
-    last_offset: int
-    count: int
-    base_sequence: int
-    last_sequence: int
-    producer_id: int
-    producer_epoch: int
-    leader_epoch: int
-    transactional: bool
-    control: bool
-    timestamp: int
-    size: int
-    magic: int
-    codec: str
-    valid: bool
-    records: list[DumpedRecord] = field(default_factory=list)
-
-
-def dump_log(
-    cluster: KafkaCluster, broker_id: int, topic: str, partition: int = 0, *, deadline_s: float = 120.0
-) -> list[DumpedBatch]:
-    """All batches that this broker's replica holds, control batches too, oldest first. The broker may run or be dead."""
+    Files of embedded brokers are read by kafka-python, so that tests of these need no Java.
+    """
     folder = cluster.log_dir(broker_id) / f"{topic}-{partition}"
     segments = sorted(folder.glob("*.log"))
     if not segments:
         raise FileNotFoundError(f"broker {broker_id} has no log of {topic}-{partition}: {folder}")
-    files = ",".join(str(segment) for segment in segments)
+    if isinstance(cluster, EmbeddedKafka):
+        return [batch for segment in segments for batch in read_log(segment)]
+    return dump_files(segments, deadline_s=deadline_s)
+
+
+def dump_files(segments: list[Path], *, deadline_s: float = 120.0) -> list[DumpedBatch]:
+    """With Kafka's DumpLogSegments. It prints text: keys and values that are not UTF-8 are an error."""
+    files = ",".join(map(str, segments))
     printed = java.run(
         "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", files, timeout_s=deadline_s
     )
     return list(parse(printed.encode()))
-
-
-def records_of(batches: list[DumpedBatch]) -> list[DumpedRecord]:
-    """The records of the data batches, in the log's order."""
-    return [record for batch in batches if not batch.control for record in batch.records]
 
 
 _BATCH = re.compile(

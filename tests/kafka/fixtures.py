@@ -1,4 +1,7 @@
-"""The fixtures of real Kafka: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`."""
+"""The fixtures that tests ask for a Kafka by: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`.
+
+Each test runs on embedded brokers and, with the mark `kafka`, on real ones; what is seen of the two must not differ.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pytest
 
+from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import KafkaCluster
+from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.find import find_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
@@ -29,24 +34,59 @@ class NewTopic(Protocol):
     ) -> str: ...
 
 
+BrokerKind = Literal["embedded", "kafka"]
+
+_REAL = pytest.param("kafka", marks=pytest.mark.kafka)
+
+only_real_kafka = pytest.mark.parametrize("broker_kind", [_REAL], indirect=True)
+"""Of a test that uses what embedded brokers do not have: a process, Java's log and its tools. It says which."""
+
+
+@pytest.fixture(params=["embedded", _REAL])
+def broker_kind(request: pytest.FixtureRequest) -> BrokerKind:
+    """Which brokers the fixtures below give a test."""
+    kind: BrokerKind = request.param
+    return kind
+
+
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
-    """One real Kafka for the whole run. Tests share it: they make topics of their own and neither stop nor slow it."""
+def _embedded_kafka() -> Iterator[Kafka]:
+    with EmbeddedKafka(in_memory=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def _real_kafka() -> Iterator[Kafka]:
     with find_kafka() as found:
         yield found
 
 
+@pytest.fixture
+def kafka(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Kafka:
+    """One Kafka for the whole run. Tests share it: they make topics of their own and neither stop nor slow it."""
+    found: Kafka = request.getfixturevalue("_embedded_kafka" if broker_kind == "embedded" else "_real_kafka")
+    return found
+
+
 @pytest.fixture(scope="session")
-def _three_brokers() -> Iterator[KafkaCluster]:
+def _three_embedded_brokers() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def _three_real_brokers() -> Iterator[KafkaCluster]:
     with KafkaCluster(3) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def kafka3(_three_brokers: KafkaCluster) -> Iterator[KafkaCluster]:
+def kafka3(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[Brokers]:
     """Three brokers of our own, to be killed and paused at will: what a test left down is brought back after it."""
-    yield _three_brokers
-    _three_brokers.heal()
+    name = "_three_embedded_brokers" if broker_kind == "embedded" else "_three_real_brokers"
+    brokers: Brokers = request.getfixturevalue(name)
+    yield brokers
+    brokers.heal()
 
 
 @pytest.fixture
@@ -60,26 +100,35 @@ def proxy() -> Iterator[TcpProxy]:
 class ProxiedKafka:
     """One broker whose clients know it only by its proxy's address."""
 
-    cluster: KafkaCluster
+    cluster: Brokers
     proxy: TcpProxy
 
 
 @pytest.fixture(scope="session")
-def _broker_behind_proxy() -> Iterator[ProxiedKafka]:
+def _embedded_broker_behind_proxy() -> Iterator[ProxiedKafka]:
+    with TcpProxy() as proxy, EmbeddedKafka(advertised={1: proxy.address}) as cluster:
+        proxy.forward_to(cluster.address(1))
+        yield ProxiedKafka(cluster, proxy)
+
+
+@pytest.fixture(scope="session")
+def _real_broker_behind_proxy() -> Iterator[ProxiedKafka]:
     with TcpProxy() as proxy, KafkaCluster(1, advertised={1: proxy.address}) as cluster:
         proxy.forward_to(cluster.address(1))
         yield ProxiedKafka(cluster, proxy)
 
 
 @pytest.fixture
-def proxied_kafka(_broker_behind_proxy: ProxiedKafka) -> Iterator[ProxiedKafka]:
+def proxied_kafka(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[ProxiedKafka]:
     """A broker of our own behind a proxy, for faults on the wire; they are undone after the test."""
-    yield _broker_behind_proxy
-    _broker_behind_proxy.proxy.heal()
+    name = "_embedded_broker_behind_proxy" if broker_kind == "embedded" else "_real_broker_behind_proxy"
+    behind: ProxiedKafka = request.getfixturevalue(name)
+    yield behind
+    behind.proxy.heal()
 
 
 @pytest.fixture
-def new_topic(request: pytest.FixtureRequest) -> Iterator[NewTopic]:
+def new_topic(broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Iterator[NewTopic]:
     """Makes topics under names nobody else has: `new_topic(8)`, `new_topic(on=kafka3, config={"retention.ms": "-1"})`.
 
     They are made on `kafka` unless `on` says otherwise. Those on `kafka` are deleted after the test.

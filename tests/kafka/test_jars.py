@@ -111,6 +111,7 @@ def test_a_java_home_without_java_is_an_error(tmp_path: Path, monkeypatch: pytes
         java.java()
 
 
+@pytest.mark.java
 def test_java_comes_from_the_path_without_a_java_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert java.java() == shutil.which("java")

@@ -211,7 +211,6 @@ def test_close_ends_the_thread_and_all_connections(echo: Echo) -> None:
     proxy.close()
 
 
-@pytest.mark.kafka
 def test_clients_of_a_broker_behind_a_proxy_talk_to_it_only_through_the_proxy(
     proxied_kafka: ProxiedKafka, new_topic: NewTopic
 ) -> None:

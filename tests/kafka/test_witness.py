@@ -8,12 +8,11 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from tests.kafka import java
-from tests.kafka.dump_log import dump_log, parse, records_of
-from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.dump_log import dump_log, parse
+from tests.kafka.dumped import records_of
+from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
-
-pytestmark = pytest.mark.kafka
 
 
 def producer(kafka: Kafka, **settings: str) -> Producer:
@@ -111,12 +110,16 @@ def test_a_dump_counts_control_batches_apart(proxied_kafka: ProxiedKafka, new_to
     sender.begin_transaction()
     sender.produce(topic, "v")
     sender.commit_transaction(30)
+    # A commit is answered when it is certain; markers are written after that.
+    cluster.wait_for(lambda: len(dump_log(cluster, 1, topic)) == 2, "the marker", 20)
     batches = dump_log(cluster, 1, topic)
     assert [(batch.control, batch.transactional) for batch in batches] == [(False, True), (True, True)]
     assert [record.value for record in records_of(batches)] == [b"v"]
 
 
+@only_real_kafka
 def test_a_dump_refuses_values_that_are_no_text(proxied_kafka: ProxiedKafka, new_topic: NewTopic) -> None:
+    """DumpLogSegments prints text."""
     cluster = proxied_kafka.cluster
     topic, sender = new_topic(on=cluster), producer(cluster)
     sender.produce(topic, b"\xff\xfe")
@@ -135,11 +138,13 @@ def test_a_line_that_is_not_known_is_an_error() -> None:
         list(parse(b"Dumping x\nsomething new\n"))
 
 
+@pytest.mark.kafka
 def test_a_tool_that_fails_says_what_it_printed() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)DumpLogSegments ended with exit code 1.*no-such-option"):
         java.run("kafka.tools.DumpLogSegments", "--no-such-option", timeout_s=60)
 
 
+@pytest.mark.kafka
 def test_a_tool_that_hangs_ends_at_its_deadline() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         java.run("kafka.tools.DumpLogSegments", "--files", "x.log", timeout_s=0.01)

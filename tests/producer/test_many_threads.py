@@ -87,7 +87,6 @@ class Task:
         return b"%d %b %d" % (self.thread, kind, number) + PADDING
 
 
-@pytest.mark.kafka
 @pytest.mark.timeout(DEADLINE_S)
 def test_eight_threads_lose_nothing_and_keep_their_order(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(PARTITIONS)

@@ -64,6 +64,7 @@ def several_blocks() -> GoldenCase:
     return GoldenCase("several blocks", -1, -1, -1, False, records)
 
 
+@pytest.mark.java
 def test_java_reads_our_batches_under_every_codec_and_level() -> None:
     made = [(case, codec, level) for case in [*CASES, several_blocks()] for codec in Codec for level in LEVELS[codec]]
     read = read_with_java(ours(case, codec, level) for case, codec, level in made)
@@ -71,6 +72,7 @@ def test_java_reads_our_batches_under_every_codec_and_level() -> None:
         assert records == case.records, f"{case.name}, {codec.name} level {level}"
 
 
+@pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     # Compressed bytes depend on the libraries that Java finds; the others on Kafka alone.
     printed, kept = parse_cases(run_java("write")), parse_cases(BATCHES.read_text())

@@ -17,7 +17,7 @@ from tests.kafka.witness import read_topic
 from tests.spark.conftest import FINDS_SOURCES_ITSELF
 from tests.spark.frames import expected, numbers, options, read_records, read_values, records
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 def save(df: DataFrame, settings: dict[str, str], mode: str = "append") -> None:

@@ -71,7 +71,6 @@ def test_one_of_another_session_of_the_context_ends_as_well(
         sks.register(spark)  # is this thread's active session again
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 def test_other_queries_go_on(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tmp_path: Path

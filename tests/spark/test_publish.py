@@ -11,7 +11,7 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import expected, numbers, options, read_records, read_values, records
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 def test_publish_returns_a_report_of_what_is_in_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:

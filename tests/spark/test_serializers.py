@@ -226,7 +226,6 @@ WAYS: dict[str, Write] = {
 }
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.parametrize("way", WAYS)
 def test_long_keys_and_json_values_reach_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, way: str) -> None:
@@ -235,7 +234,6 @@ def test_long_keys_and_json_values_reach_kafka(spark: SparkSession, kafka: Kafka
     assert_written(kafka, topic)
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 def test_a_stream_of_structs_reaches_kafka(spark: SparkSession, kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> None:
     topic = new_topic(3)
@@ -246,7 +244,6 @@ def test_a_stream_of_structs_reaches_kafka(spark: SparkSession, kafka: Kafka, ne
     assert_written(kafka, topic)
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 def test_rows_of_two_topics_and_of_large_types_keep_their_structs(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     even, odd = new_topic(1), new_topic(100)  # a hundred partitions: rows are gathered
@@ -271,7 +268,6 @@ def test_rows_of_two_topics_and_of_large_types_keep_their_structs(spark: SparkSe
         )
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 def test_a_value_that_cannot_be_written_names_the_tasks_row(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
     df = spark.range(0, 10, 1, 1).selectExpr("IF(id = 7, double('NaN'), double(1)) AS value")
@@ -285,7 +281,6 @@ def test_a_value_that_cannot_be_written_names_the_tasks_row(spark: SparkSession,
         assert "row 7 of the task" in str(caught.value)
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 def test_a_column_that_its_serializer_does_not_take_is_refused_by_the_driver(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic

@@ -16,7 +16,7 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 from tests.spark.frames import expected, numbers, options, read_records, read_values, records
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 def stream(spark: SparkSession, df: DataFrame, folder: Path) -> DataFrame:

@@ -21,8 +21,6 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import options, read_values
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.fixture(autouse=True)
 def _no_producer_left() -> Iterator[None]:

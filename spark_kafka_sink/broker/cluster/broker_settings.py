@@ -105,14 +105,8 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "Users and passwords."),
     ("socket.request.max.bytes", _INT, 100 * 1024 * 1024, lambda c: c.socket_request_max_bytes,
      "The largest request that is read."),
-    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
-     lambda c: c.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-     "How often transactions are looked at for those that timed out."),
     ("transaction.max.timeout.ms", _INT, 900_000, lambda c: c.transaction_max_timeout_ms,
      "The longest timeout that a transaction may have."),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000,
-     lambda c: c.transaction_remove_expired_transaction_cleanup_interval_ms,
-     "How often transactional ids are looked at for those that are not used any more."),
     ("transaction.state.log.num.partitions", _INT, 50, lambda c: c.transaction_state_log_num_partitions,
      "Partitions of the topic of transactions."),
     ("transactional.id.expiration.ms", _INT, 604_800_000, lambda c: c.transactional_id_expiration_ms,
@@ -204,14 +198,16 @@ def _of_node(image: MetadataImage, node_id: int) -> dict[str, str | None]:
     broker = image.brokers.get(node_id)
     if broker is None:
         return {}
-    host, port = broker.advertised
-    listener = f"{'[' + host + ']' if ':' in host else host}:{port}"
     return {
         "broker.id": str(node_id),
         "node.id": str(node_id),
         "broker.rack": broker.rack,
-        "advertised.listeners": f"PLAINTEXT://{listener}",
+        "advertised.listeners": ",".join(f"{name}://{_text(*address)}" for name, address in broker.advertised.items()),
     }
+
+
+def _text(host: str, port: int) -> str:
+    return f"{'[' + host + ']' if ':' in host else host}:{port}"
 
 
 _DEFAULTS: Final[Mapping[str, str]] = {

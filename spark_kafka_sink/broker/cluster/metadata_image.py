@@ -48,12 +48,17 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker that was started once. `advertised` is where clients find it (host, port)."""
+    """A broker that was started once. `advertised`: listener -> where who came to that listener finds it (host, port); the
+    first is the clients'."""
 
     node_id: int
-    advertised: tuple[str, int]
+    advertised: Mapping[str, tuple[str, int]]
     is_up: bool = True
     rack: str | None = None
+
+    def endpoint(self, listener: str) -> tuple[str, int]:
+        """Who came through a listener is sent to the same one of the others (Kafka's `getNode(listenerName)`)."""
+        return self.advertised[listener]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.handlers import authorized_operations
+from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -27,7 +28,7 @@ def handle_describe_cluster(services: BrokerServices, request: Request) -> Messa
     return DescribeClusterResponse(
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
-        brokers=tuple(_broker(image.brokers[node]) for node in listed),
+        brokers=tuple(_broker(image.brokers[node], request.listener) for node in listed),
         cluster_authorized_operations=authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED,
     )
 
@@ -41,5 +42,5 @@ def _check_endpoint(endpoint_type: int) -> None:
         raise ApiException(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {endpoint_type}")
 
 
-def _broker(broker: BrokerState) -> DescribeClusterBroker:
-    return DescribeClusterBroker(broker.node_id, *broker.advertised, broker.rack, not broker.is_up)
+def _broker(broker: BrokerState, listener: Listener) -> DescribeClusterBroker:
+    return DescribeClusterBroker(broker.node_id, *broker.endpoint(listener.name), broker.rack, not broker.is_up)

@@ -102,7 +102,9 @@ class _Fetch:
             for partition in topic.partitions
             if partition.current_leader is not None
         }
-        return FetchResponse(session_id=NO_SESSION, responses=topics, node_endpoints=node_endpoints(image, leaders))
+        return FetchResponse(
+            session_id=NO_SESSION, responses=topics, node_endpoints=node_endpoints(image, leaders, self._request.listener)
+        )
 
     def _read_all(self) -> list[list[_Read]]:
         budget = _Budget(min(self._body.max_bytes, self._services.config.fetch_max_bytes))

@@ -16,8 +16,8 @@ _FIRST_WITH_MANY_KEYS = 4
 def handle_find_coordinator(services: BrokerServices, request: Request) -> FindCoordinatorResponse:
     body: FindCoordinatorRequest = request.body
     if request.version >= _FIRST_WITH_MANY_KEYS:
-        return FindCoordinatorResponse(coordinators=tuple(_found(services, body.key_type, key) for key in body.coordinator_keys))
-    found = _found(services, body.key_type, body.key)
+        return FindCoordinatorResponse(coordinators=tuple(_found(services, request, key) for key in body.coordinator_keys))
+    found = _found(services, request, body.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
@@ -27,14 +27,15 @@ def handle_find_coordinator(services: BrokerServices, request: Request) -> FindC
     )
 
 
-def _found(services: BrokerServices, key_type: int, key: str) -> Coordinator:
+def _found(services: BrokerServices, request: Request, key: str) -> Coordinator:
     try:
-        return _coordinator(services, key_type, key)
+        return _coordinator(services, request, key)
     except ApiException as error:
         return Coordinator(key, -1, "", -1, error.code, error.message or error.code.name)
 
 
-def _coordinator(services: BrokerServices, key_type: int, key: str) -> Coordinator:
+def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordinator:
+    key_type = request.body.key_type
     kind = _TYPES.get(key_type)
     if kind is None:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
@@ -42,6 +43,6 @@ def _coordinator(services: BrokerServices, key_type: int, key: str) -> Coordinat
     broker = services.cluster.image.brokers.get(node)
     if broker is None:
         raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
-    host, port = broker.advertised
+    host, port = broker.endpoint(request.listener.name)
     # Kafka says "NONE" here in v1 to v3; Java's own clients read the code only.
     return Coordinator(key, node, host, port, ErrorCode.NONE, None)

@@ -10,6 +10,7 @@ from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionState, TopicState
 from spark_kafka_sink.broker.cluster.topic_names import check_name
 from spark_kafka_sink.broker.handlers import authorized_operations
+from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import (
@@ -32,7 +33,7 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
         authorized_operations.CLUSTER if body.include_cluster_authorized_operations else authorized_operations.NOT_ASKED
     )
     return MetadataResponse(
-        brokers=tuple(_broker(image, node) for node in image.up()),
+        brokers=tuple(_broker(image, node, request.listener) for node in image.up()),
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         topics=topics,
@@ -111,7 +112,6 @@ def _partition(partition: PartitionState) -> MetadataResponsePartition:
     )
 
 
-def _broker(image: MetadataImage, node: int) -> MetadataResponseBroker:
+def _broker(image: MetadataImage, node: int, listener: Listener) -> MetadataResponseBroker:
     broker = image.brokers[node]
-    host, port = broker.advertised
-    return MetadataResponseBroker(node, host, port, broker.rack)
+    return MetadataResponseBroker(node, *broker.endpoint(listener.name), broker.rack)

@@ -90,7 +90,7 @@ def _appended(services: BrokerServices, request: Request, partitions: Sequence[P
     body: ProduceRequest = request.body
     answers = [each.append(services, body.acks) for each in partitions]
     if body.acks != 0:
-        return _response(services, body, iter(answers))
+        return _response(services, request, iter(answers))
     # A closed connection is the only way to tell a producer that asked for no answer: it looks for the leaders again.
     if any(answer.error_code for answer in answers):
         request.close_connection()
@@ -99,7 +99,8 @@ def _appended(services: BrokerServices, request: Request, partitions: Sequence[P
     return None
 
 
-def _response(services: BrokerServices, body: ProduceRequest, answers: Iterator[PartitionProduceResponse]) -> ProduceResponse:
+def _response(services: BrokerServices, request: Request, answers: Iterator[PartitionProduceResponse]) -> ProduceResponse:
+    body: ProduceRequest = request.body
     topics = tuple(
         TopicProduceResponse(topic.name, topic.topic_id, tuple(next(answers) for _ in topic.partition_data))
         for topic in body.topic_data
@@ -107,4 +108,4 @@ def _response(services: BrokerServices, body: ProduceRequest, answers: Iterator[
     leaders = {
         each.current_leader.leader_id for topic in topics for each in topic.partition_responses if each.current_leader is not None
     }
-    return ProduceResponse(topics, node_endpoints=node_endpoints(services.cluster.image, leaders))
+    return ProduceResponse(topics, node_endpoints=node_endpoints(services.cluster.image, leaders, request.listener))

@@ -6,6 +6,7 @@ import uuid
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState, MetadataImage
+from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 
@@ -26,11 +27,10 @@ def current_leader(image: MetadataImage, topic: str, index: int) -> LeaderIdAndE
     return None if partition is None else LeaderIdAndEpoch(partition.leader, partition.leader_epoch)
 
 
-def node_endpoint(broker: BrokerState) -> NodeEndpoint:
-    host, port = broker.advertised
-    return NodeEndpoint(broker.node_id, host, port, broker.rack)
+def node_endpoints(image: MetadataImage, node_ids: set[int], listener: Listener) -> tuple[NodeEndpoint, ...]:
+    """Of those that run, for who came through this listener."""
+    return tuple(_node_endpoint(image.brokers[node], listener) for node in sorted(node_ids) if node in image.up())
 
 
-def node_endpoints(image: MetadataImage, node_ids: set[int]) -> tuple[NodeEndpoint, ...]:
-    """Of those that run."""
-    return tuple(node_endpoint(image.brokers[node]) for node in sorted(node_ids) if node in image.up())
+def _node_endpoint(broker: BrokerState, listener: Listener) -> NodeEndpoint:
+    return NodeEndpoint(broker.node_id, *broker.endpoint(listener.name), broker.rack)

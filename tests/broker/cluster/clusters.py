@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 
 
 def broker(node_id: int) -> BrokerState:
-    return BrokerState(node_id, ("127.0.0.1", 9000 + node_id))
+    return BrokerState(node_id, {"PLAINTEXT": ("127.0.0.1", 9000 + node_id)})
 
 
 def cluster(brokers: int = 1, data_dir: Path | None = None, **config: Any) -> Cluster:

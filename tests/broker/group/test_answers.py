@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.protocol import txn_offset_commit as txn
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -22,35 +20,23 @@ from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
 from tests.broker.group.asker import RANGE, Asker, by_partition
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor, until
+from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
 E = ErrorCode
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def embedded() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
-
-
-@pytest.fixture(params=["kafka", "embedded"])
-def broker(request: pytest.FixtureRequest) -> EmbeddedBroker | Kafka:
-    found: EmbeddedBroker | Kafka = request.getfixturevalue(request.param)
-    return found
 
 
 @pytest.fixture
-def asker(broker: EmbeddedBroker | Kafka) -> Iterator[Asker]:
-    topic = broker.create_topic(f"test-group-{next(_numbers)}", 2)
-    with Asker(broker.bootstrap_servers, topic, topic) as asker:
+def asker(kafka: Kafka, new_topic: NewTopic) -> Iterator[Asker]:
+    topic = new_topic(2)
+    with Asker(kafka.bootstrap_servers, topic, topic) as asker:
         yield asker
 
 
 @pytest.fixture
-def transactor(broker: EmbeddedBroker | Kafka, asker: Asker) -> Iterator[Transactor]:
+def transactor(kafka: Kafka, asker: Asker) -> Iterator[Transactor]:
     """Whose offsets are of the asker's group."""
-    host, port = broker.bootstrap_servers.split(",")[0].rsplit(":", 1)
+    host, port = kafka.bootstrap_servers.split(",")[0].rsplit(":", 1)
     with Client(int(port), host) as client:
         found = Transactor(client, asker.group, asker.topic)
         found.find()

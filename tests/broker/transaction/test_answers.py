@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.add_partitions_to_txn import AddPartitionsToTxnTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor, until
+from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
 E = ErrorCode
 
 
-@pytest.fixture(scope="module")
-def embedded() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
-
-
-_numbers = itertools.count()
-
-
-@pytest.fixture(params=["kafka", "embedded"])
-def txn(request: pytest.FixtureRequest) -> Iterator[Transactor]:
-    broker: EmbeddedBroker | Kafka = request.getfixturevalue(request.param)
-    topic = broker.create_topic(f"test-txn-{next(_numbers)}", 2)
-    host, port = broker.bootstrap_servers.split(",")[0].rsplit(":", 1)
+@pytest.fixture
+def txn(kafka: Kafka, new_topic: NewTopic) -> Iterator[Transactor]:
+    topic = new_topic(2)
+    host, port = kafka.bootstrap_servers.split(",")[0].rsplit(":", 1)
     with Client(int(port), host) as client:
         found = Transactor(client, topic, topic)
         found.find()

@@ -56,6 +56,7 @@ def test_a_state_that_is_never_stored_is_refused(status: int) -> None:
         read_value("t", bytes(value))
 
 
+@pytest.mark.java
 def test_kafka_reads_them(tmp_path: Path) -> None:
     config = BrokerConfig(data_dir=tmp_path, transaction_state_log_num_partitions=1)
     with EmbeddedBroker(config=config) as broker:

@@ -36,6 +36,7 @@ def send(kafka: Kafka, topic: str, **settings: object) -> tuple[ProducerMetrics,
         return producer.metrics(), scope.report()
 
 
+@pytest.mark.java
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_the_figures_agree_with_javas_producer_on_the_same_records(kafka: Kafka, new_topic: NewTopic, codec: str) -> None:
     topic = new_topic(1)

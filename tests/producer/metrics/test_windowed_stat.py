@@ -27,6 +27,7 @@ def test_every_figure_is_javas(history: History) -> None:
             assert as_java_prints(stat.measure(now_ms)) == pytest.approx(values, nan_ok=True)
 
 
+@pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     assert run_java("statistics") == STATISTICS.read_text()
 

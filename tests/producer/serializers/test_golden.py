@@ -115,6 +115,7 @@ SURELY_THERE = {
 }
 
 
+@pytest.mark.java
 def test_the_golden_file_is_what_java_prints() -> None:
     printed, kept = run_java(), BYTES.read_text()
     # Encodings come and go with Java; the rest is Kafka's alone.

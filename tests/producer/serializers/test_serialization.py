@@ -119,7 +119,6 @@ def test_a_producer_does_not_start_with_a_serializer_that_is_not_there() -> None
         Producer({"bootstrap.servers": "localhost:9092", "key.serializer": "lon"})
 
 
-@pytest.mark.kafka
 def test_columns_of_other_types_reach_kafka(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "key.serializer": "long", "value.serializer": "json"}
@@ -134,7 +133,6 @@ def test_columns_of_other_types_reach_kafka(kafka: Kafka, new_topic: NewTopic) -
     assert [{"x": None, **json.loads(record.value or b"")} for record in found] == rows
 
 
-@pytest.mark.kafka
 def test_closing_a_producer_closes_its_serializers(kafka: Kafka) -> None:
     key, value = Returning(None), Returning(None)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "key.serializer": key, "value.serializer": value}

@@ -1,1 +1,0 @@
-"""The command line, `spark-kafka-sink`. What a command needs is imported when it runs."""

@@ -1,0 +1,88 @@
+"""Embedded brokers in the place of Kafka's, with the same settings: what a test sees of the two must not differ."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.faults.fault import Fault
+from tests.kafka.brokers import Brokers
+from tests.kafka.cluster import data_folder
+
+
+class EmbeddedKafka(Brokers):
+    """Starts in the constructor, ends in `stop()` or at the end of a `with`."""
+
+    def __init__(self, brokers: int = 1, *, in_memory: bool = False, advertised: Mapping[int, str] | None = None) -> None:
+        """in_memory: there are no files to look into. advertised: node id -> "host:port" that clients are told: a proxy's."""
+        self._folder = None if in_memory else data_folder()
+        self.broker = EmbeddedBroker(brokers, config=settings(brokers, self._folder), advertised=_addresses(advertised or {}))
+        self._down: set[int] = set()
+        self._paused: dict[int, Fault] = {}
+        try:
+            self.broker.start()
+        except BaseException:
+            self.stop()
+            raise
+        super().__init__(self.broker.bootstrap_servers, self.broker.direct_servers)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return self.broker.broker_ids
+
+    def address(self, broker_id: int) -> str:
+        return self.broker.address(broker_id)
+
+    def log_dir(self, broker_id: int) -> Path:
+        """The same for all: a partition's log exists once, whoever leads it."""
+        if self._folder is None:
+            raise FileNotFoundError("these brokers keep everything in memory")
+        return self._folder
+
+    def kill(self, broker_id: int) -> None:
+        self.broker.kill(broker_id)
+        self._down.add(broker_id)
+
+    def restart(self, broker_id: int) -> None:
+        self.broker.restart(broker_id)
+        self._down.discard(broker_id)
+        # It is there; but a connection of our own, which broke, may fail once more (librdkafka's _TRANSPORT).
+        self.wait_for(lambda: broker_id in self.metadata().brokers, f"broker {broker_id} back after a restart", 10)
+
+    def pause(self, broker_id: int) -> None:
+        self._paused[broker_id] = self.broker.faults.unreachable(broker_id, black_hole=True)
+
+    def resume(self, broker_id: int) -> None:
+        self._paused.pop(broker_id).remove()
+
+    def heal(self) -> None:
+        for broker_id in list(self._paused):
+            self.resume(broker_id)
+        for broker_id in list(self._down):
+            self.restart(broker_id)
+
+    def stop(self) -> None:
+        self.broker.stop()
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+
+
+def settings(brokers: int, folder: Path | None) -> BrokerConfig:
+    """Those of `broker.settings`, which real brokers get."""
+    replicas = min(3, brokers)
+    return BrokerConfig(
+        data_dir=folder,
+        auto_create_topics_enable=False,
+        default_replication_factor=replicas,
+        topic_defaults={"min.insync.replicas": str(max(1, replicas - 1))},
+        offsets_topic_num_partitions=4,
+        transaction_state_log_num_partitions=4,
+    )
+
+
+def _addresses(texts: Mapping[int, str]) -> dict[int, tuple[str, int]]:
+    parted = {node: text.rpartition(":") for node, text in texts.items()}
+    return {node: (host, int(port)) for node, (host, _, port) in parted.items()}
