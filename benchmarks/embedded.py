@@ -20,6 +20,17 @@ _STOP_S = 20.0
 _START_S = 30.0
 
 
+class Embedded(Kafka):
+    """As a client sees it; when it is waited for in vain, what it said is told."""
+
+    def __init__(self, bootstrap_servers: str, said: Path) -> None:
+        super().__init__(bootstrap_servers)
+        self._said = said
+
+    def explain(self, message: str) -> str:
+        return f"{message}\n--- the broker said last:\n{self._said.read_text()[-2000:]}"
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddedProcess:
     """A running one. `pid`: for its memory and CPU."""
@@ -40,9 +51,11 @@ def embedded_broker() -> Iterator[EmbeddedProcess]:
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "spark_kafka_sink.cli", "broker", "--port", str(port), "--data-dir", str(folder)]
     # Deleted logs of earlier runs go at once, as they do after half a second with Kafka's settings in environment.py.
-    process = subprocess.Popen([*command, "--set", "log.retention.check.interval.ms=1000"], stdout=subprocess.DEVNULL)
+    said = folder / "said.txt"  # beside the figures its log would be in the way
+    with said.open("wb") as file:
+        process = subprocess.Popen([*command, "--set", "log.retention.check.interval.ms=1000"], stdout=file, stderr=file)
     try:
-        kafka = Kafka(f"127.0.0.1:{port}")
+        kafka = Embedded(f"127.0.0.1:{port}", said)
         kafka.wait_for(lambda: bool(kafka.metadata(timeout_s=1.0).brokers), "the embedded broker ready", _START_S)
         yield EmbeddedProcess(kafka, process.pid, folder)
     finally:

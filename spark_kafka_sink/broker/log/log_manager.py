@@ -16,6 +16,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicS
 from spark_kafka_sink.broker.log.log_cleaner import compact
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
@@ -113,8 +114,9 @@ class LogManager:
                     log.enforce_retention(self._wall_ms())
                     compact(log, self._wall_ms())
                 except ApiException as error:
-                    # It was deleted meanwhile, or has no room now: it is looked at again, and the others are not to wait for it.
-                    logger.info("%s was not looked through: %s", log, error)
+                    # The others are not to wait for one that has no room now; one that was deleted meanwhile is no news.
+                    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        logger.warning("%s was not looked through: %s", log, error)
                 except Exception:
                     logger.exception("Retention of %s failed", log)
 
