@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.coordinator_log import java_hash, partition_for
@@ -39,5 +39,6 @@ def test_the_one_number_that_has_no_positive_twin_is_0() -> None:
 
 
 @given(st.text(), st.integers(1, 100))
+@settings(deadline=None)
 def test_every_key_has_a_partition(key: str, partitions: int) -> None:
     assert 0 <= partition_for(key, partitions) < partitions

@@ -6,7 +6,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -159,5 +159,7 @@ def _kept(partition: PartitionState) -> tuple[object, ...]:
     return partition.index, partition.replicas, partition.leader_epoch
 
 
-Lives.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Lives.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 TestLives = Lives.TestCase

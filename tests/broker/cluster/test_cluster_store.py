@@ -32,7 +32,7 @@ def stored_clusters(draw: st.DrawFn) -> StoredCluster:
 
 
 @given(stored_clusters())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_was_written_is_read_back(tmp_path: Path, stored: StoredCluster) -> None:
     write(tmp_path, stored)
 

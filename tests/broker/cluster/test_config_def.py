@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.cluster.config_def import (
@@ -141,6 +141,7 @@ def test_values_are_written_as_java_writes_them(value: object, text: str | None)
 
 
 @given(st.floats(allow_nan=False))
+@settings(deadline=None)
 def test_a_double_that_was_written_is_read_back(value: float) -> None:
     double = key(ConfigType.DOUBLE)
     written = double.text(value)
@@ -150,6 +151,7 @@ def test_a_double_that_was_written_is_read_back(value: float) -> None:
 
 
 @given(st.text(), st.sampled_from(ConfigType))
+@settings(deadline=None)
 def test_any_text_is_read_or_refused(text: str, type: ConfigType) -> None:
     config: Any = key(type)
     try:

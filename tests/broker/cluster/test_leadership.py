@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.cluster.leadership import elected, new_partition, placed, with_leader
@@ -14,6 +14,7 @@ NODES = st.sets(st.integers(0, 9))
 
 
 @given(st.integers(1, 7), st.integers(0, 40), st.integers(0, 100), st.data())
+@settings(deadline=None)
 def test_leaders_are_spread_evenly_and_no_broker_has_a_partition_twice(
     brokers: int, partitions: int, first: int, data: st.DataObject
 ) -> None:
@@ -33,6 +34,7 @@ def test_more_partitions_go_on_where_the_old_ones_ended() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, unique=True), st.lists(NODES))
+@settings(deadline=None)
 def test_a_leader_is_a_replica_that_is_up_keeps_it_while_it_is_and_each_change_is_an_epoch(
     replicas: list[int], ups: list[set[int]]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.sasl.credentials import Credentials, ScramCredential, scram_credential
@@ -185,6 +185,7 @@ def test_one_flipped_bit_of_the_proof() -> None:
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=3))
+@settings(deadline=None)
 def test_any_bytes_are_refused(messages: list[bytes]) -> None:
     exchange = server()
     for message in messages:

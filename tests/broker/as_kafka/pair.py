@@ -1,0 +1,66 @@
+"""Kafka and the embedded broker, asked the same."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from spark_kafka_sink.protocol.describe_producers import DescribeProducersRequest, TopicRequest
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from tests.broker.network.client import Client
+
+TOPIC, BROKER = 2, 4
+DEADLINE_S = 10.0
+_numbers = itertools.count()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """What Kafka's broker learns of a moment after its controller has answered; until then the two differ."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            if holds():
+                return
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+        assert time.monotonic() < deadline
+
+
+class Pair:
+    """Both brokers, each with a topic `t` of two partitions that is this test's own and without one that is `missing`."""
+
+    def __init__(self, kafka: Client, embedded: Client) -> None:
+        self._clients = {"kafka": kafka, "embedded": embedded}
+        self.t = f"admin.t{next(_numbers)}"
+        self.missing = f"admin.missing{next(_numbers)}"
+        self.create(CreatableTopic(self.t, 2, 1))
+
+    def create(self, topic: CreatableTopic) -> None:
+        for client in self._clients.values():
+            answer: Any = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([topic]))
+            assert answer.topics[0].error_code == ErrorCode.NONE
+        # Kafka answers when its controller has it; that its broker leads shows in what it knows of producers.
+        led = DescribeProducersRequest([TopicRequest(topic.name, range(topic.num_partitions))])
+
+        def leads(client: Client) -> bool:
+            answer: Any = client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, led)
+            return all(partition.error_code == ErrorCode.NONE for partition in answer.topics[0].partitions)
+
+        eventually(lambda: all(map(leads, self._clients.values())))
+
+    def ask(self, key: ApiKey, version: int, body: Message, seen: Callable[[Any], Any] = str) -> Any:
+        """What both answer, as `seen` sees it."""
+        answers = {name: seen(client.ask(key, version, body)) for name, client in self._clients.items()}
+        assert answers["embedded"] == answers["kafka"]
+        return answers["kafka"]
+
+
+def connected(bootstrap_servers: str) -> Client:
+    host, port = bootstrap_servers.split(",", maxsplit=1)[0].rsplit(":", 1)
+    return Client(int(port), host)

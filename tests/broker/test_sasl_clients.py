@@ -1,0 +1,146 @@
+"""confluent-kafka and kafka-python log in to the embedded broker, and are refused where they should be."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.network.request_decoding import bare_sasl_token
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.metadata import MetadataRequest
+from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest
+from tests.broker.network.client import Client, framed
+from tests.broker.sasl.scram_client import ScramClient
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
+    from kafka import KafkaAdminClient
+
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+PASSWORD = "secret-word"
+TIMEOUT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    config = BrokerConfig(sasl_users={"alice": PASSWORD}, connection_failed_authentication_delay_ms=10)
+    with EmbeddedBroker(config=config) as running:
+        running.create_topic("t")
+        yield running
+
+
+@pytest.fixture
+def client(broker: EmbeddedBroker) -> Iterator[Client]:
+    host, port = broker.bootstrap_servers.rsplit(":", 1)
+    with Client(int(port), host) as connected:
+        yield connected
+
+
+def settings(broker: EmbeddedBroker, mechanism: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": "alice",
+        "sasl.password": password,
+        "log_level": 0,
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_logs_in(broker: EmbeddedBroker, mechanism: str) -> None:
+    producer = Producer(settings(broker, mechanism, PASSWORD))
+    errors: list[KafkaError | None] = []
+    producer.produce("t", b"value", on_delivery=lambda error, message: errors.append(error))
+
+    assert producer.flush(TIMEOUT_S) == 0
+    assert errors == [None]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_is_refused(broker: EmbeddedBroker, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    refused = settings(broker, mechanism, "wrong")
+    refused["error_cb"] = errors.append
+    admin = AdminClient(refused)
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=1)
+    admin.poll(0)
+
+    assert KafkaError._AUTHENTICATION in {error.code() for error in errors}
+    assert any("Authentication failed" in error.str() for error in errors)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python_logs_in(broker: EmbeddedBroker, mechanism: str) -> None:
+    admin = KafkaAdminClient(
+        bootstrap_servers=broker.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password=PASSWORD,
+    )
+    topics = admin.list_topics()
+    admin.close()
+
+    assert "t" in topics
+
+
+def test_no_password_is_in_the_brokers_log(broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, logger="spark_kafka_sink"):
+        for password in (PASSWORD, "wrong-word"):
+            admin = AdminClient(settings(broker, "PLAIN", password))
+            try:
+                admin.list_topics(timeout=0.5)
+            except KafkaException:
+                assert password != PASSWORD
+
+    assert "Failed authentication by PLAIN" in caplog.text
+    assert "-word" not in caplog.text
+
+
+class TestOnTheWire:
+    def test_the_refusal_comes_whole_and_then_the_connection_ends(self, client: Client) -> None:
+        client.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
+        answer: Any = client.ask(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"\0alice\0wrong"))
+
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        with pytest.raises(EOFError):
+            client.receive()
+
+    def test_tokens_without_headers_after_a_handshake_of_version_0(self, client: Client) -> None:
+        scram = ScramClient("alice", PASSWORD)
+        client.ask(ApiKey.SASL_HANDSHAKE, 0, SaslHandshakeRequest("SCRAM-SHA-256"))
+        client.send(framed(scram.first()))
+        client.send(framed(scram.final(client.receive())))
+
+        assert client.receive() == scram.server_signature()
+        answer: Any = client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+        assert [topic.name for topic in answer.topics] == ["t"]
+
+    def test_an_empty_token_is_answered_too(self, client: Client) -> None:
+        client.ask(ApiKey.SASL_HANDSHAKE, 0, SaslHandshakeRequest("PLAIN"))
+        client.send(framed(f"\0alice\0{PASSWORD}".encode()))
+
+        assert client.receive() == b""
+
+    def test_nothing_is_served_without_a_login(self, client: Client) -> None:
+        with pytest.raises(EOFError):
+            client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+
+
+def test_a_token_is_taken_as_it_is() -> None:
+    decoded = bare_sasl_token(memoryview(b"\x00\x24"))
+
+    assert isinstance(decoded.body, SaslAuthenticateRequest)
+    assert (decoded.body.auth_bytes, decoded.version) == (b"\x00\x24", 0)
