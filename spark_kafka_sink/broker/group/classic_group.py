@@ -84,7 +84,6 @@ class ClassicGroup:
         if self.is_leader(member_id):
             self.leader = next(iter(self.members), None)
         self.pending_join.discard(member_id)
-        self.pending_sync.discard(member_id)
 
     def swap(self, old: GroupMember, new: GroupMember) -> None:
         """A static member under another id, in the same place (`ClassicGroup.replaceStaticMember`)."""

@@ -168,6 +168,10 @@ class GroupCoordinator:
 
     # Life
 
+    def partition_of(self, group_id: str) -> int:
+        """Of `__consumer_offsets`: its leader is the group's coordinator."""
+        return self._log.partition_of(group_id)
+
     def load(self) -> None:
         """Read the topic back, once, before the first request. Members are as they were, their sessions begin now."""
         with self._active():

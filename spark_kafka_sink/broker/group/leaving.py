@@ -63,9 +63,9 @@ def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> N
 
 def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effects) -> None:
     member = group.members.get(session.member_id)
-    if member is None:
+    if session.member_id in group.pending_join:
         _forget_pending(group, session.member_id, effects)
-    elif not member.has_satisfied_heartbeat:
+    elif member is not None and not member.has_satisfied_heartbeat:
         logger.info("Member %s of group %s has failed: no heartbeat in time", member.member_id, group.group_id)
         _remove(group, member, effects)
         _go_on(group, effects, f"removing member {member.member_id} on heartbeat expiration")

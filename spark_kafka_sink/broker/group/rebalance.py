@@ -36,7 +36,6 @@ def prepare_rebalance(group: ClassicGroup, effects: Effects, reason: str) -> Non
     """All must join again. Who waits for an assignment is told so."""
     if group.state is GroupState.COMPLETING_REBALANCE:
         propagate_error(group, effects, ErrorCode.REBALANCE_IN_PROGRESS)
-    group.pending_sync.clear()
     effects.cancel_timer(SYNC_TIMER)
     is_initial = group.is_empty
     group.transition_to(GroupState.PREPARING_REBALANCE)
@@ -133,7 +132,7 @@ def _all_members(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
 def sync_timed_out(group: ClassicGroup, _: SyncTimeout, effects: Effects) -> None:
     """Members of this generation have not asked for their assignment: go on without them (KAFKA-13435)."""
     overdue = list(group.pending_sync)
-    if not overdue:  # those who were waited for have gone
+    if not overdue:
         return
     for member_id in overdue:
         group.remove(member_id)

@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup
-from spark_kafka_sink.broker.group.effects import SYNC_TIMER, Effects, Store
+from spark_kafka_sink.broker.group.effects import Effects, Store
 from spark_kafka_sink.broker.group.group_member import NO_ASSIGNMENT, GroupMember, SyncReply
 from spark_kafka_sink.broker.group.group_metadata import metadata_of
 from spark_kafka_sink.broker.group.group_state import GroupState
@@ -25,8 +25,6 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply, effec
         effects.answer(reply, SyncGroupResponse(error_code=error.code))
         return
     group.pending_sync.discard(member.member_id)
-    if not group.pending_sync:
-        effects.cancel_timer(SYNC_TIMER)
     if group.state is GroupState.STABLE:
         effects.answer(reply, current_assignment(group, member))
         return

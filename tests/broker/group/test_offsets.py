@@ -349,12 +349,15 @@ def test_an_offset_keeps_the_expiry_that_an_old_client_asked_for() -> None:
 
 def test_an_open_transaction_keeps_offsets_and_group() -> None:
     world = retained(1)
-    commit(world, a0=5)
     commit_in_transaction(world, a0=6)
     pass_days(world, 2)
-    assert committed(world) == {A0: 5}
-    end(world, committed=True)
-    assert committed(world) == {A0: 6}
+    assert groups(world) == [GROUP]
+    commit(world, a1=5)
+    commit_in_transaction(world, a1=6)
     pass_days(world, 2)
+    assert committed(world) == {A1: 5}
+    end(world, committed=True)
+    assert committed(world) == {A0: 6, A1: 6}
+    pass_days(world, 5)
 
     assert groups(world) == []

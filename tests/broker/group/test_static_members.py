@@ -39,6 +39,32 @@ def test_an_instance_that_was_restarted_keeps_its_assignment_without_a_rebalance
     assert world.heartbeat(leader, 1) is ErrorCode.NONE
 
 
+def test_an_instance_that_was_restarted_lives_as_long_as_it_shows_that() -> None:
+    world = World()
+    leader, _ = stable_static(world)
+    sessions = world.timer.pending()
+    world.join(instance="b")
+    assert world.timer.pending() == sessions
+    world.timer.advance(SESSION_MS - 1)
+    world.heartbeat(leader, 1)
+    world.timer.advance(1)
+
+    assert [member.member_id for member in world.described().members] == [leader]
+
+
+def test_an_instance_that_is_restarted_before_it_has_synced_is_waited_for_no_longer() -> None:
+    world = World()
+    leader, _ = (world.join(instance=instance) for instance in ("a", "b"))
+    world.timer.advance(0)
+    name = leader.answer.member_id
+    world.sync(name, 1, {name: b"1"})
+    again = world.join(instance="b").answer.member_id
+    world.sync(again, 1)
+    for _ in range(24):
+        assert world.heartbeat(name, 1) is world.heartbeat(again, 1) is ErrorCode.NONE
+        world.timer.advance(5000)
+
+
 def test_a_leader_that_was_restarted_leads_without_assigning_anew() -> None:
     world = World()
     stable_static(world)
@@ -122,6 +148,22 @@ def test_a_rebalance_does_not_drop_static_members_who_have_not_joined() -> None:
 
     assert joined.answer.generation_id == 2
     assert [member.member_id for member in joined.answer.members] == [leader, follower]
+
+
+def test_who_leads_is_known_after_a_restart_of_the_coordinator() -> None:
+    world = World()
+    absent, leader = stable_static(world)
+    joined = world.join(leader, instance="b", protocols={"range": b"other topics"})
+    for _ in range(12):
+        world.heartbeat(absent, 1, instance="a")
+        world.timer.advance(5000)
+    assert joined.answer.leader == leader
+    world.sync(leader, 2, {leader: b"1"}, instance="b")
+    world.coordinator.close()
+    world = world.restarted()
+
+    assert world.join(absent, instance="a").answer.leader == leader
+    assert world.join(leader, instance="b").waits
 
 
 def test_when_nobody_joins_the_group_waits_for_its_static_members() -> None:

@@ -61,7 +61,25 @@ def test_who_waits_for_an_assignment_when_someone_joins_has_to_join_too() -> Non
     world.joining()
 
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert {member.member_assignment for member in world.described().members} == {b""}
     assert world.sync(leader, 1, {leader: b"old"}).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_member_that_waited_for_its_assignment_has_a_session_again() -> None:
+    world = World()
+    leader, follower = completing(world)
+    waiting = world.sync(follower, 1)
+    for _ in range(3):
+        world.heartbeat(leader, 1)
+        world.timer.advance(SESSION_MS - 1)
+    assert waiting.waits
+    world.sync(leader, 1, {leader: b"1", follower: b"2"})
+    world.timer.advance(SESSION_MS - 1)
+    world.heartbeat(leader, 1)
+    assert world.state() == "Stable"
+    world.timer.advance(1)
+
+    assert [member.member_id for member in world.described().members] == [leader]
 
 
 def test_a_second_sync_of_a_waiting_member_takes_the_place_of_the_first() -> None:
@@ -99,6 +117,20 @@ def test_members_who_do_not_sync_in_time_are_removed() -> None:
 
     assert world.state() == "PreparingRebalance"
     assert [member.member_id for member in world.described().members] == [leader]
+
+
+def test_who_has_not_synced_when_a_rebalance_begins_may_join_it() -> None:
+    world = World()
+    leader, follower = completing(world)
+    world.sync(leader, 1, {leader: b"1", follower: b"2"})
+    for second in range(0, REBALANCE_MS + 10_000, 5000):
+        world.heartbeat(leader, 1)
+        world.heartbeat(follower, 1)
+        if second == REBALANCE_MS - 10_000:
+            world.join(leader)
+        world.timer.advance(5000)
+
+    assert world.join(follower).answer.generation_id == 2
 
 
 def test_members_who_have_synced_in_time_stay() -> None:

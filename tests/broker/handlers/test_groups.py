@@ -1,0 +1,148 @@
+"""The handlers of groups between several brokers: each serves the groups of the partitions it leads, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
+from spark_kafka_sink.broker.handlers.delete_groups import handle_delete_groups
+from spark_kafka_sink.broker.handlers.describe_groups import handle_describe_groups
+from spark_kafka_sink.broker.handlers.heartbeat import handle_heartbeat
+from spark_kafka_sink.broker.handlers.join_group import handle_join_group
+from spark_kafka_sink.broker.handlers.leave_group import handle_leave_group
+from spark_kafka_sink.broker.handlers.list_groups import handle_list_groups
+from spark_kafka_sink.broker.handlers.offset_commit import handle_offset_commit
+from spark_kafka_sink.broker.handlers.offset_delete import handle_offset_delete
+from spark_kafka_sink.broker.handlers.offset_fetch import handle_offset_fetch
+from spark_kafka_sink.broker.handlers.sync_group import handle_sync_group
+from spark_kafka_sink.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from spark_kafka_sink.protocol import offset_commit, offset_fetch, txn_offset_commit
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest
+from spark_kafka_sink.protocol.describe_groups import DescribeGroupsRequest
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
+from spark_kafka_sink.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from spark_kafka_sink.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from spark_kafka_sink.protocol.list_groups import ListGroupsRequest
+from spark_kafka_sink.protocol.offset_delete import OffsetDeleteRequest
+from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
+from tests.broker.rig import AnyHandler, Rig
+
+GROUP = "readers"
+JOIN = JoinGroupRequest(GROUP, 10_000, 60_000, protocol_type="consumer", protocols=(JoinGroupRequestProtocol("range", b""),))
+COMMIT = offset_commit.OffsetCommitRequest(
+    GROUP, topics=(offset_commit.OffsetCommitRequestTopic("t", (offset_commit.OffsetCommitRequestPartition(0, 5),)),)
+)
+FETCH = offset_fetch.OffsetFetchRequest(groups=(offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None),))
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with Rig(brokers=2) as rig:
+        rig.cluster.create_topic("t", 1)
+        yield rig
+
+
+def here(rig: Rig) -> int:
+    return rig.cluster.coordinator(CoordinatorType.GROUP, GROUP)
+
+
+def elsewhere(rig: Rig) -> int:
+    return 3 - here(rig)
+
+
+@pytest.mark.parametrize(
+    ("handler", "body", "key"),
+    [
+        (handle_join_group, JOIN, ApiKey.JOIN_GROUP),
+        (handle_sync_group, SyncGroupRequest(GROUP, 1, "m", None, "consumer", "range"), ApiKey.SYNC_GROUP),
+        (handle_heartbeat, HeartbeatRequest(GROUP, 1, "m"), ApiKey.HEARTBEAT),
+        (handle_leave_group, LeaveGroupRequest(GROUP, members=(MemberIdentity("m"),)), ApiKey.LEAVE_GROUP),
+        (handle_offset_delete, OffsetDeleteRequest(GROUP), ApiKey.OFFSET_DELETE),
+    ],
+)
+def test_another_broker_refuses_the_whole_request(rig: Rig, handler: AnyHandler, body: Message, key: ApiKey) -> None:
+    with pytest.raises(ApiException, match="NOT_COORDINATOR"):
+        rig.ask(handler, body, key, broker=elsewhere(rig))
+
+
+def test_another_broker_refuses_each_of_what_is_asked() -> None:
+    with Rig(brokers=2) as rig:
+        rig.cluster.create_topic("t", 1)
+        other = elsewhere(rig)
+        code = ErrorCode.NOT_COORDINATOR
+        committed = rig.ask(handle_offset_commit, COMMIT, ApiKey.OFFSET_COMMIT, broker=other).answer
+        assert committed.topics[0].partitions[0].error_code == code
+        topics = (txn_offset_commit.TxnOffsetCommitRequestTopic("t", (txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5),)),)
+        in_transaction = txn_offset_commit.TxnOffsetCommitRequest("id", GROUP, 1, 0, topics=topics)
+        transactional = rig.ask(handle_txn_offset_commit, in_transaction, ApiKey.TXN_OFFSET_COMMIT, broker=other).answer
+        assert transactional.topics[0].partitions[0].error_code == code
+        assert rig.ask(handle_offset_fetch, FETCH, ApiKey.OFFSET_FETCH, broker=other).answer.groups[0].error_code == code
+        described = rig.ask(handle_describe_groups, DescribeGroupsRequest([GROUP]), ApiKey.DESCRIBE_GROUPS, broker=other).answer
+        assert (described.groups[0].error_code, described.groups[0].group_id) == (code, GROUP)
+        deleted = rig.ask(handle_delete_groups, DeleteGroupsRequest([GROUP]), ApiKey.DELETE_GROUPS, broker=other).answer
+        assert deleted.results == (DeletableGroupResult(GROUP, code),)
+
+
+def test_each_broker_lists_the_groups_that_it_coordinates(rig: Rig) -> None:
+    rig.ask(handle_offset_commit, COMMIT, ApiKey.OFFSET_COMMIT, broker=here(rig))
+
+    def listed(broker: int) -> list[str]:
+        answer = rig.ask(handle_list_groups, ListGroupsRequest(), ApiKey.LIST_GROUPS, broker=broker).answer
+        return [group.group_id for group in answer.groups]
+
+    assert (listed(here(rig)), listed(elsewhere(rig))) == ([GROUP], [])
+
+
+def test_who_waits_when_the_coordinator_moves_is_told_and_joins_there() -> None:
+    with Rig(brokers=2, group_initial_rebalance_delay_ms=1000) as rig:
+        before, after = here(rig), elsewhere(rig)
+        waiting = rig.ask(handle_join_group, JOIN, ApiKey.JOIN_GROUP, 3, broker=before)
+        partition = rig.shared.group_coordinator.partition_of(GROUP)
+        rig.cluster.move_leader("__consumer_offsets", partition, after)
+        assert not waiting.is_answered
+        rig.timer.advance(0)
+        assert waiting.answer.error_code == ErrorCode.NOT_COORDINATOR
+
+        again = rig.ask(handle_join_group, JOIN, ApiKey.JOIN_GROUP, 3, broker=after)
+        rig.timer.advance(1000)
+        assert again.answer.generation_id == 1
+        with pytest.raises(ApiException, match="NOT_COORDINATOR"):
+            rig.ask(handle_join_group, JOIN, ApiKey.JOIN_GROUP, 3, broker=before)
+
+
+def test_a_topic_that_is_deleted_takes_its_offsets_along(rig: Rig) -> None:
+    rig.ask(handle_offset_commit, COMMIT, ApiKey.OFFSET_COMMIT, broker=here(rig))
+    rig.cluster.delete_topic("t")
+    rig.timer.advance(0)
+
+    fetched = rig.ask(handle_offset_fetch, FETCH, ApiKey.OFFSET_FETCH, broker=here(rig)).answer
+    assert fetched.groups[0].topics == ()
+
+
+def test_of_a_protocol_that_stands_there_twice_the_first_counts(rig: Rig) -> None:
+    protocols = (JoinGroupRequestProtocol("range", b"first"), JoinGroupRequestProtocol("range", b"second"))
+    body = JoinGroupRequest(GROUP, 10_000, 60_000, protocol_type="consumer", protocols=protocols)
+    joined = rig.ask(handle_join_group, body, ApiKey.JOIN_GROUP, 3, broker=here(rig))
+    rig.timer.advance(0)
+
+    assert [member.metadata for member in joined.answer.members] == [b"first"]
+
+
+def test_a_member_of_v0_has_its_session_for_a_rebalance_timeout(rig: Rig) -> None:
+    body = JoinGroupRequest(GROUP, 10_000, protocol_type="consumer", protocols=JOIN.protocols)
+    first = rig.ask(handle_join_group, body, ApiKey.JOIN_GROUP, 0, broker=here(rig))
+    rig.timer.advance(0)
+    member = first.answer.member_id
+    rig.ask(handle_sync_group, SyncGroupRequest(GROUP, 1, member), ApiKey.SYNC_GROUP, 0, broker=here(rig))
+    second = rig.ask(handle_join_group, body, ApiKey.JOIN_GROUP, 0, broker=here(rig))
+    rig.timer.advance(9_999)
+    rig.ask(handle_heartbeat, HeartbeatRequest(GROUP, 1, member), ApiKey.HEARTBEAT, broker=here(rig))
+    assert not second.is_answered
+    rig.timer.advance(1)
+    assert second.answer.generation_id == 2
