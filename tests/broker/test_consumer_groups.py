@@ -99,8 +99,7 @@ class Reader:
 
 def _polled(consumer: Any) -> list[str]:
     if isinstance(consumer, Consumer):
-        message = consumer.poll(0.05)
-        return [] if message is None or message.error() else [(message.value() or b"").decode()]
+        return [(message.value() or b"").decode() for message in consumer.consume(100, timeout=0.05) if not message.error()]
     # Longer than any rebalance here takes: a join that ends just after a poll gave up is lost to kafka-python 3.0.12, which then
     # believes that it has joined, without an assignment.
     return [record.value.decode() for records in consumer.poll(1000).values() for record in records]
