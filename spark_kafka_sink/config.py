@@ -6,8 +6,7 @@ parsing and error texts are all made from it. Where a default or what an option 
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -28,6 +27,7 @@ from spark_kafka_sink.option import (
     Kind,
     Option,
     integer,
+    nearest,
 )
 
 _AS_HERE: Any = object()
@@ -288,12 +288,6 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
         least = defaults["linger_ms"] + defaults["request_timeout_ms"]
         values["delivery_timeout_ms"] = min(max(defaults["delivery_timeout_ms"], least), INT32_MAX)
     return ProducerConfig(**values)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing when no known name is near."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _rules_out_idempotence(values: Mapping[str, Any]) -> bool:

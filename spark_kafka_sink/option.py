@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,12 @@ class Option:
             return self.kind.read(value)
         except ValueError:
             raise OptionError(f"option {self.name}: {value!r} is not {self.kind.wanted}", option=self.name) from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean X?`, or nothing when no known name is near."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def integer(low: int, high: int = INT32_MAX) -> Kind:

@@ -25,8 +25,8 @@ class BrokerServer:
         port: int = 0,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """`advertised`: where clients are told to find it, such as a proxy; None: where it listens. Where there is one, a second
-        listener tells its own address, as one for brokers does in Kafka: for who is not to meet the proxy."""
+        """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens. Where there is
+        one, a second listener tells its own address, as one for brokers does in Kafka: for who is not to meet the proxy."""
         self.node_id = node_id
         self._shared = shared
         self._config = config
@@ -66,7 +66,10 @@ class BrokerServer:
 
     def _addresses(self) -> dict[str, tuple[str, int]]:
         own = {listener.name: (listener.host, listener.port) for listener in self._listeners()}
-        return own if self._advertised is None else own | {next(iter(own)): self._advertised}
+        if self._advertised is None:
+            return own
+        host, port = self._advertised
+        return own | {next(iter(own)): (host, port or self.port)}
 
     def stop(self) -> None:
         """Its connections end; what it led goes to the others. What is being served is finished first, for 10 s at most."""

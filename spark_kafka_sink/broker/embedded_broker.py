@@ -35,7 +35,8 @@ class EmbeddedBroker:
         advertised: Mapping[int, tuple[str, int]] | None = None,
     ) -> None:
         """port: that of the first broker, the others have the next ones; 0: any that are free.
-        advertised: broker id -> (host, port) that clients are told instead of its own address: a proxy's.
+        advertised: broker id -> (host, port) that clients are told instead of its own address, such as a proxy's; port 0: its
+        own.
         """
         if brokers < 1:
             raise UsageError(f"a cluster of {brokers} brokers: there must be one at least", brokers=brokers)
@@ -105,11 +106,11 @@ class EmbeddedBroker:
 
     def _address(self, node: int) -> str:
         host, port = self._advertised.get(node) or (self._config.host, self._ports[node])
-        return f"{host}:{port}"
+        return _written(host, port or self._ports[node])
 
     def address(self, broker_id: int) -> str:
         """host:port where the broker itself listens, whatever it advertises."""
-        return f"{self._config.host}:{self._ports[broker_id]}"
+        return _written(self._config.host, self._ports[broker_id])
 
     @property
     def direct_servers(self) -> str:
@@ -179,6 +180,10 @@ class EmbeddedBroker:
         shared, server = self._started(), self._servers[broker_id]
         server.stop()
         self._serve(shared, server)
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _coordinator_type(kind: str) -> CoordinatorType:

@@ -10,6 +10,7 @@ from typing import TextIO
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.change_log import log_changes
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
 from spark_kafka_sink.broker.coordinator_log import partition_for
@@ -49,6 +50,7 @@ class SharedServices:
             self._closing.callback(_locked(config.data_dir).close)
         self.timer = SystemTimer() if timer is None else timer
         self.cluster = Cluster(config)
+        self.cluster.on_change(log_changes)
         self._credentials = Credentials(config.sasl_users)
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
         self.logs = LogManager(

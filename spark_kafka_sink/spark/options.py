@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from spark_kafka_sink.config import OPTIONS, ProducerConfig, nearest, producer_config
+from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from pyspark.sql import types as t
 
-from spark_kafka_sink.config import nearest
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark.serialized_columns import check_serialized
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
+from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.response import ResponseAction
@@ -78,6 +79,12 @@ class Rig:
         if returned is not None:
             asked.answer(returned)
         return Asked(asked, responses)
+
+    def ask_api(self, body: Message, key: ApiKey, version: int | None = None, *, broker: int = 1, **options: Any) -> Any:
+        """Through KafkaApis, so that what a handler raises is answered too; the answer."""
+        responses = Responses()
+        KafkaApis(self.services(broker)).handle(request(body, key, version, responses=responses, **options))
+        return responses.answer()
 
     def log(self, topic: str, partition: int = 0) -> UnifiedLog:
         log = self.shared.logs.get(topic, partition)

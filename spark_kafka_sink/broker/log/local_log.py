@@ -24,10 +24,12 @@ class LocalRead(NamedTuple):
 
 
 class CleanableLog(NamedTuple):
-    """What LogCleaner works on. `last_batches`: of each producer the last offset of its last data batch, -1 for none."""
+    """What LogCleaner works on: segments up to `end_offset`. last_batches: of each producer the last offset of its last data
+    batch, -1 for none."""
 
     folder: Path | None
     segments: list[LogSegment]
+    end_offset: int
     aborted: list[AbortedTxn]
     last_batches: dict[int, int]
 

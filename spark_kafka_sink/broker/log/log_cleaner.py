@@ -21,9 +21,20 @@ from spark_kafka_sink.records.decoder import MAX_DECOMPRESSED
 from spark_kafka_sink.records.record_reader import Record, read_record
 
 
+def maybe_compact(log: UnifiedLog, now_ms: int) -> int:
+    """`compact`, once so much of what can be cleaned is new as the topic's `min.cleanable.dirty.ratio` says."""
+    if not log.config.compact:
+        return 0
+    sizes = [(segment.base_offset >= log.first_dirty_offset, segment.size) for segment in log.cleanable(now_ms).segments]
+    dirty = sum(size for is_new, size in sizes if is_new)
+    if dirty == 0 or dirty < log.config.min_cleanable_dirty_ratio * sum(size for _, size in sizes):
+        return 0
+    return compact(log, now_ms)
+
+
 def compact(log: UnifiedLog, now_ms: int) -> int:
-    """Cleans the log's closed segments, where its topic is compacted; returns how many bytes that freed. Raises ApiException
-    KAFKA_STORAGE_ERROR, with the log as it was.
+    """Cleans the log's closed segments, where its topic is compacted; returns how many bytes that freed. One thread at a time.
+    Raises ApiException KAFKA_STORAGE_ERROR, with the log as it was.
 
     Offsets stay what they are. Gone: records whose key comes again in a closed segment, aborted ones, tombstones and markers of
     which nothing is left once `delete.retention.ms` has passed since their own time. A producer's last batch stays, if need be
@@ -33,7 +44,7 @@ def compact(log: UnifiedLog, now_ms: int) -> int:
         return 0
     freed = 0
     with storage_errors(log.name):
-        cleanable = log.cleanable()
+        cleanable = log.cleanable(now_ms)
         cleaner = _Cleaner(cleanable, log.config, now_ms)
         cleaner.read_keys()
         for group in _groups(cleanable.segments, log.config):
@@ -43,6 +54,7 @@ def compact(log: UnifiedLog, now_ms: int) -> int:
                 cleaned.delete()
             else:
                 freed += before - cleaned.size
+        log.first_dirty_offset = cleanable.end_offset
     return freed
 
 

@@ -13,7 +13,8 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.log_configs import log_config
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
-from spark_kafka_sink.broker.log.log_cleaner import compact
+from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
+from spark_kafka_sink.broker.log.partition_files import finish_deletions
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -52,6 +53,8 @@ class LogManager:
         self._keeper = threading.Thread(target=self._keep, name="kafka-log-retention", daemon=True)
 
     def start(self) -> None:
+        if self._config.data_dir is not None:
+            finish_deletions(self._config.data_dir)
         self._logs = {key: self._opened(topic, key[1]) for topic, key in _keys(self._cluster.image)}
         self._cluster.on_change(self._changed)
         self._keeper.start()
@@ -112,7 +115,7 @@ class LogManager:
                     return
                 try:
                     log.enforce_retention(self._wall_ms())
-                    compact(log, self._wall_ms())
+                    maybe_compact(log, self._wall_ms())
                 except ApiException as error:
                     # The others are not to wait for one that has no room now; one that was deleted meanwhile is no news.
                     if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

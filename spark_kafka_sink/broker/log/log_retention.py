@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_segment import LogSegment
@@ -24,6 +25,13 @@ def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offse
 def segments_before(segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
     """Those of which no record may be read any more."""
     return [segment for segment in segments.closed if segments.end_of(segment, -1) <= log_start_offset]
+
+
+def old_segments(segments: LogSegments, end_offset: int, lag_ms: int, now_ms: int) -> list[LogSegment]:
+    """The closed ones that end before `end_offset`, up to the first with a record that is younger than the lag; without a lag
+    records may be of the future."""
+    left = [segment for segment in segments.closed if segments.end_of(segment, end_offset) <= end_offset]
+    return left if lag_ms <= 0 else list(takewhile(lambda segment: now_ms - segment.largest_timestamp >= lag_ms, left))
 
 
 def _take(left: list[LogSegment], rule: Callable[[LogSegment], bool]) -> list[LogSegment]:

@@ -16,7 +16,6 @@ from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
-from spark_kafka_sink.records.rewriting import encode_again, written_records
 
 # lz4 makes at most 255 bytes of one, so this is what a batch of half a megabyte can be at the very most. Kafka reads such data
 # as a stream and sets no bound; here each handler thread may hold this much.
@@ -167,6 +166,9 @@ def _stamped(header: BatchHeader, max_timestamp: int, config: LogConfig, now_ms:
 def _in_order(plain: bytes, header: BatchHeader) -> bytes:
     """The records with the offset deltas 0, 1, 2 ..., which Kafka's buildRecordsAndAssignOffsets gives them. No client that is
     known writes others, so it may take its time."""
+    # It brings pyarrow along, which a broker has no other use for: 50 ms of its start and 30 MB.
+    from spark_kafka_sink.records.rewriting import encode_again, written_records
+
     records = written_records(plain, header.record_count)
     rows = np.arange(header.record_count)
     return bytes(encode_again(records, rows, rows.astype(np.int32), records.timestamp_deltas).data)

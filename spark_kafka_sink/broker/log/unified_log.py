@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
 from spark_kafka_sink.broker.log.local_log import CleanableLog, LocalRead
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_loader import LoadedLog, load_log
-from spark_kafka_sink.broker.log.log_retention import deletable_segments, segments_before
+from spark_kafka_sink.broker.log.log_retention import deletable_segments, old_segments, segments_before
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
     NO_TIMESTAMP,
@@ -61,6 +61,7 @@ class UnifiedLog:
         self._snapshots = loaded.snapshots
         self._log_start_offset = loaded.log_start_offset
         self._recovery_point = loaded.recovery_point
+        self.first_dirty_offset = 0  # LogCleaner's: what is before it was cleaned since the start
         self._checkpoints = Checkpoints(folder, name.topic, name.partition)
         self._wall_ms = around.wall_ms
         self._on_advance = around.on_advance
@@ -341,13 +342,14 @@ class UnifiedLog:
 
     # For LogCleaner
 
-    def cleanable(self) -> CleanableLog:
-        """Closed segments before every open transaction, and what was aborted."""
+    def cleanable(self, now_ms: int) -> CleanableLog:
+        """Closed segments before every open transaction, as old as the topic's `min.compaction.lag.ms`, and what was aborted."""
         with self._locked():
             end = min(self._local.segments.active.base_offset, self.last_stable_offset)
-            segments = [one for one in self._local.segments.closed if self._local.segments.end_of(one, end) <= end]
+            segments = old_segments(self._local.segments, end, self.config.min_compaction_lag_ms, now_ms)
+            end = self._local.segments.end_of(segments[-1], end) if segments else 0
             last_batches = {entry.producer_id: entry.last_data_offset for entry in self._state.entries()}
-            return CleanableLog(self.folder, segments, self._local.all_aborted(), last_batches)
+            return CleanableLog(self.folder, segments, end, self._local.all_aborted(), last_batches)
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
         """`cleaned` for `old`; False where one of them is gone already."""

@@ -17,7 +17,7 @@ from spark_kafka_sink.network.wakeup import Wakeup
 
 logger = logging.getLogger(__name__)
 
-POLL_S: Final = 0.5
+POLL_S: Final = 0.3
 
 BACKLOG: Final = 1024
 """Connections that wait to be accepted. Kafka's 50 (socket.listen.backlog.size) is for acceptors that need not share an
@@ -34,7 +34,7 @@ class Acceptor:
         self.processors = processors
         self._quotas = quotas
         self._next_processor = 0
-        self._running = True
+        self._stopped = threading.Event()
         self._server = _bound(listener)
         self.port = int(self._server.getsockname()[1])
         self._wakeup = Wakeup()
@@ -48,7 +48,7 @@ class Acceptor:
         self.thread.start()
 
     def begin_shutdown(self) -> None:
-        self._running = False
+        self._stopped.set()
         self._wakeup.wakeup()
         for processor in self.processors:
             processor.begin_shutdown()
@@ -68,17 +68,15 @@ class Acceptor:
             with DefaultSelector() as selector:
                 selector.register(self._server, EVENT_READ)
                 selector.register(self._wakeup, EVENT_READ)
-                while self._running:
+                while not self._stopped.is_set():
                     ready = {key.fileobj for key, _ in selector.select(POLL_S)}
                     if self._server in ready:
                         self._accept_new_connections()
-        except Exception:
-            logger.exception("%s: uncaught exception", self.thread.name)
         finally:
             self._close_server()
 
     def _accept_new_connections(self) -> None:
-        while self._running:
+        while not self._stopped.is_set():
             try:
                 sock, address = self._server.accept()
             except (BlockingIOError, InterruptedError):
@@ -87,9 +85,14 @@ class Acceptor:
                 logger.error("%s: cannot accept a connection: %s", self.thread.name, error)
                 if error.errno in _OUT_OF_RESOURCES:
                     # Not again at once: it would fail as fast as it can be tried.
-                    self._pause()
+                    self._stopped.wait(POLL_S)
                 return
-            self._take(sock, str(address[0]), int(address[1]))
+            try:
+                self._take(sock, str(address[0]), int(address[1]))
+            except Exception:
+                # A defect, of which the next connection is not to know.
+                logger.exception("%s: uncaught exception", self.thread.name)
+                sock.close()
 
     def _take(self, sock: socket.socket, host: str, port: int) -> None:
         try:
@@ -112,11 +115,6 @@ class Acceptor:
             if processor.accept(sock, host, port, may_block=tries_left == 0):
                 return True
         return False
-
-    def _pause(self) -> None:
-        with DefaultSelector() as selector:
-            selector.register(self._wakeup, EVENT_READ)
-            selector.select(POLL_S)
 
     def _close_server(self) -> None:
         self._server.close()

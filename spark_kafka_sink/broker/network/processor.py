@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.broker.network.connection import Connection, MutedBy
 from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
 from spark_kafka_sink.broker.network.idle_meter import IdleMeter
 from spark_kafka_sink.broker.network.listener import Listener
-from spark_kafka_sink.broker.network.muting import MutedBy
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
 from spark_kafka_sink.broker.network.request_decoding import bare_sasl_token, decode
@@ -56,18 +56,6 @@ class ProcessorParts:
     clock_ms: Callable[[], int] = monotonic_ms
 
 
-@dataclass(slots=True)
-class _Connection:
-    """`request`: the one that is being served, from its arrival until its answer is out. `response`: what is being sent."""
-
-    connection_id: int
-    session: Session
-    muted_by: MutedBy = MutedBy.NOTHING
-    request: Request | None = None
-    response: Response | None = None
-    is_limited: bool = False
-
-
 class Processor:
     """Kafka's Processor. Its thread owns the selector and the connections.
 
@@ -85,7 +73,7 @@ class Processor:
         self._selector = Selector(max_frame_size=parts.max_frame_size, max_idle_ms=parts.max_idle_ms, clock=parts.clock_ms)
         self._new_connections: queue.Queue[tuple[socket.socket, str, int]] = queue.Queue(CONNECTION_QUEUE_SIZE)
         self._responses: deque[Response] = deque()
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Connection] = {}
         # Never used twice: an answer to a connection that is gone must not reach another.
         self._next_connection_id = itertools.count()
         self._throttled: list[tuple[int, int]] = []
@@ -184,11 +172,11 @@ class Processor:
             self._configure(sock, host, port)
 
     def _configure(self, sock: socket.socket, host: str, port: int) -> None:
-        connection = _Connection(next(self._next_connection_id), Session(host, port))
+        connection = Connection(next(self._next_connection_id), Session(host, port))
         try:
-            self._selector.register_accepted(connection.connection_id, PlainChannel(sock, f"{host}:{port}"))
+            self._selector.register_accepted(connection.connection_id, PlainChannel(sock, connection.peer))
         except OSError as error:
-            logger.info("%s: the connection from %s:%d is closed: %s", self.thread.name, host, port, error)
+            logger.info("%s: the connection from %s is closed: %s", self.thread.name, connection.peer, error)
             sock.close()
             self._parts.quotas.dec(host)
             return
@@ -196,6 +184,7 @@ class Processor:
             self._selector.limit_frames(connection.connection_id, min(MAX_UNAUTHENTICATED_FRAME, self._parts.max_frame_size))
             connection.is_limited = True
         self._connections[connection.connection_id] = connection
+        logger.debug("%s: a connection from %s:%d", self.thread.name, host, port)
 
     def _process_new_responses(self) -> None:
         while self._responses:
@@ -214,7 +203,7 @@ class Processor:
                 logger.error("%s: %s cannot be answered: %s", self.thread.name, response.request, error)
                 self._close(connection)
 
-    def _act_on(self, connection: _Connection, response: Response) -> None:
+    def _act_on(self, connection: Connection, response: Response) -> None:
         if response.action is ResponseAction.CLOSE_CONNECTION:
             self._close(connection)
             return
@@ -239,15 +228,14 @@ class Processor:
                 self._mute(connection)
                 self._parts.channel.send_request(request)
 
-    def _refuse(self, connection: _Connection, error: Exception) -> None:
-        peer = f"{connection.session.client_host}:{connection.session.client_port}"
+    def _refuse(self, connection: Connection, error: Exception) -> None:
         if isinstance(error, PeerError):
-            logger.warning("%s: the connection from %s is closed: %s", self.thread.name, peer, error.message)
+            logger.warning("%s: the connection from %s is closed: %s", self.thread.name, connection.peer, error.message)
         else:
-            logger.exception("%s: a request from %s could not be read", self.thread.name, peer)
+            logger.exception("%s: a request from %s could not be read", self.thread.name, connection.peer)
         self._close(connection)
 
-    def _request(self, connection: _Connection, frame: memoryview) -> Request:
+    def _request(self, connection: Connection, frame: memoryview) -> Request:
         decoded = bare_sasl_token(frame) if connection.session.has_bare_sasl_tokens else decode(frame, self._parts.served)
         return Request(
             header=decoded.header,
@@ -282,16 +270,16 @@ class Processor:
 
     # Muting
 
-    def _mute(self, connection: _Connection) -> None:
+    def _mute(self, connection: Connection) -> None:
         connection.muted_by |= MutedBy.REQUEST
         self._selector.mute(connection.connection_id)
 
-    def _unmute(self, connection: _Connection, reason: MutedBy) -> None:
+    def _unmute(self, connection: Connection, reason: MutedBy) -> None:
         connection.muted_by &= ~reason
         if not connection.muted_by:
             self._selector.unmute(connection.connection_id)
 
-    def _finish(self, connection: _Connection, response: Response) -> None:
+    def _finish(self, connection: Connection, response: Response) -> None:
         """The answer is out."""
         self._record(response.request, response)
         connection.request = connection.response = None
@@ -308,14 +296,16 @@ class Processor:
 
     # Ends
 
-    def _close(self, connection: _Connection) -> None:
+    def _close(self, connection: Connection) -> None:
         self._selector.close_connection(connection.connection_id)
         self._forget(connection)
 
-    def _forget(self, connection: _Connection) -> None:
+    def _forget(self, connection: Connection) -> None:
         """The selector has closed it."""
+        session = connection.session
+        logger.debug("%s: the connection from %s:%d is gone", self.thread.name, session.client_host, session.client_port)
         del self._connections[connection.connection_id]
-        self._parts.quotas.dec(connection.session.client_host)
+        self._parts.quotas.dec(session.client_host)
         if connection.response is not None:
             self._record(connection.response.request, connection.response)
 

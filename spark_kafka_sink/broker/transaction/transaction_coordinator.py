@@ -121,6 +121,12 @@ class TransactionCoordinator:
             new = initialized(metadata, expected, timeout_ms, self._wall_ms(), self._next_producer_id)
             if new is not None:
                 self._states.append(place, new)
+                logger.info(
+                    "Initialized transactional id %r with producer id %d and epoch %d",
+                    transactional_id,
+                    *new.producer,
+                    extra={"transactional_id": transactional_id},
+                )
                 return new.producer
             self._fence(place, metadata)
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -100,7 +100,9 @@ class TransactionMarkerChannelManager:
         try:
             with self._states.locked(prepared.transactional_id) as place:
                 if place.metadata is prepared:
-                    self._states.append(place, prepared.completed(self._states.wall_ms()))
+                    completed = prepared.completed(self._states.wall_ms())
+                    self._states.append(place, completed)
+                    logger.debug("The transaction of %r is over: %s", prepared.transactional_id, completed.state.name)
         except ApiException as error:
             logger.info("The end of the transaction of %r is stored later: %s", prepared.transactional_id, error)
             self._later(RETRY_BACKOFF_MS, prepared, frozenset())

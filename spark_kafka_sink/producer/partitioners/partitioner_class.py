@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from spark_kafka_sink.config import ProducerConfig, nearest
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.partitioners.built_in import BuiltInPartitioner, Queues
 from spark_kafka_sink.producer.partitioners.by_key import (
     ByKey,

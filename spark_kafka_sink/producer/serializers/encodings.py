@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from spark_kafka_sink.config import nearest
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.serializers.text_encoders import CodePage, TextEncoder, Utf8, Utf16, Utf32
 
 # Python's name of the codec: Java's name of the same encoding. One byte a character, or two in East Asia's.

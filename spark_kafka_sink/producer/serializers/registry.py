@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from spark_kafka_sink.config import ProducerConfig, nearest
+from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.plugins import plugin
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.blobs import ByteArraySerializer, ByteBufferSerializer, BytesSerializer, VoidSerializer

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
-from spark_kafka_sink.broker.log.log_cleaner import compact
+from spark_kafka_sink.broker.log.log_cleaner import compact, maybe_compact
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
@@ -80,6 +80,41 @@ def test_small_neighbours_become_one_segment(folder: Path | None) -> None:
         assert len(log._local.segments) == 2
         assert [offset for offset, *_ in shown(log)] == [6, 7, 8]
         assert log.read(4, 1000, COMMITTED).records  # an offset that is gone reads on behind
+
+
+def test_it_waits_until_enough_is_new(folder: Path | None) -> None:
+    with opened(folder, COMPACT) as log:
+        for i in range(4):
+            put(log, (b"%d" % i, b"v"), (b"same", b"v"))
+            log.roll()
+        assert maybe_compact(log, NOW) > 0
+        assert maybe_compact(log, NOW) == 0
+        put(log, (b"same", b"new"))
+        log.roll()
+        assert maybe_compact(log, NOW) == 0  # one small batch of five
+        put(log, *[(b"same", b"newer" * 20)] * 5)
+        log.roll()
+        assert maybe_compact(log, NOW) > 0
+
+
+def test_what_is_younger_than_the_lag_stays(folder: Path | None) -> None:
+    config = LogConfig(compact=True, delete=False, min_compaction_lag_ms=1000)
+    with opened(folder, config) as log:
+        put(log, (b"a", b"1"))
+        log.roll()
+        put(log, (b"a", b"2"), timestamp=NOW + 5)
+        log.roll()
+        assert compact(log, NOW + 1000) == 0
+        assert compact(log, NOW + 1004) == 0
+        assert compact(log, NOW + 1005) > 0
+        assert shown(log) == [(1, b"a", b"2")]
+
+
+def test_without_a_lag_records_may_be_of_the_future(folder: Path | None) -> None:
+    with opened(folder, COMPACT) as log:
+        put(log, (b"a", b"1"), (b"a", b"2"), timestamp=NOW + 1000)
+        log.roll()
+        assert compact(log, NOW) > 0
 
 
 def test_aborted_records_go_and_open_ones_stop_the_cleaner(folder: Path | None) -> None:

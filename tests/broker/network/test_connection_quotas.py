@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -119,3 +122,33 @@ def test_a_storm_of_connections_is_served_whole() -> None:
         assert all(client.receive() for client in clients)
         assert server.sockets.snapshot().connections == 150
     assert server.sockets.connection_quotas.count() == 0
+
+
+def test_a_defect_in_taking_a_connection_closes_it_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_quotas: ConnectionQuotas, _address: str) -> bool:
+        raise ZeroDivisionError("a defect")
+
+    with Server() as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(ConnectionQuotas, "inc", broken)
+            assert server.client().is_closed_by_broker()
+        assert server.client().api_versions().error_code == 0
+    assert "a defect" in caplog.text
+
+
+def test_files_that_have_run_out_for_a_while_keep_connections_waiting_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    def failing(listening: socket.socket) -> tuple[socket.socket, Any]:
+        if failures:
+            raise failures.pop()
+        return accept(listening)
+
+    with Server() as server:
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        assert server.client().api_versions().error_code == 0
+    assert "Too many open files" in caplog.text

@@ -1,0 +1,160 @@
+"""A broker's settings under Kafka's names, as a server.properties has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS
+from spark_kafka_sink.broker.cluster.config_def import Check, ConfigError, ConfigKey, ConfigType, at_least, between, each_of
+from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults
+from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import nearest
+
+MINUTE_MS: Final = 60_000
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _overrides(text: str) -> dict[str, int]:
+    pairs = [pair.rpartition(":") for pair in text.split(",") if pair.strip()]
+    return {host.strip(): int(count) for host, _, count in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a setting of Kafka's becomes a field of BrokerConfig: `key` reads the text, `of` makes the field's value of it, and
+    `shown` makes it again what Kafka's setting would be."""
+
+    key: ConfigKey
+    field: str
+    of: Callable[[Any], Any] = _same
+    shown: Callable[[Any], Any] = _same
+
+    @property
+    def default(self) -> str:
+        """As a user writes it."""
+        return self.key.text(self.shown(getattr(BrokerConfig(), self.field))) or ""
+
+
+_AT_LEAST_1: Final = at_least(1)
+# Those whose values have no other limit than their type's are not here.
+_CHECKS: Final[Mapping[str, Check]] = {
+    **dict.fromkeys(
+        (
+            "default.replication.factor",
+            "group.max.size",
+            "log.retention.check.interval.ms",
+            "max.connections",
+            "max.connections.per.ip",
+            "num.io.threads",
+            "num.network.threads",
+            "num.partitions",
+            "offsets.retention.minutes",
+            "offsets.topic.num.partitions",
+            "producer.id.expiration.ms",
+            "queued.max.requests",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+            "transaction.max.timeout.ms",
+            "transaction.remove.expired.transaction.cleanup.interval.ms",
+            "transaction.state.log.num.partitions",
+            "transactional.id.expiration.ms",
+        ),
+        _AT_LEAST_1,
+    ),
+    "fetch.max.bytes": at_least(1024),
+    "group.initial.rebalance.delay.ms": at_least(0),
+    "socket.request.max.bytes": at_least(1024),
+    "transaction.version": between(0, 2),
+    "sasl.enabled.mechanisms": each_of(*BrokerConfig().sasl_mechanisms),
+}
+_OTHERS: Final = (
+    ConfigKey(
+        "transaction.version",
+        ConfigType.SHORT,
+        2,
+        "The level of the feature: from 2 on a producer has another epoch in each transaction (KIP-890).",
+    ),
+)
+"""What a Kafka has that is no setting: levels of features are given where its folder is formatted."""
+
+_CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
+    "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * MINUTE_MS, lambda ms: ms // MINUTE_MS),
+    "max.connections.per.ip.overrides": (
+        "max_connections_per_ip_overrides",
+        _overrides,
+        lambda limits: ",".join(f"{host}:{count}" for host, count in limits.items()),
+    ),
+    "sasl.enabled.mechanisms": ("sasl_mechanisms", _same, _same),
+}
+
+
+def _settings() -> Iterator[Setting]:
+    known = {each.name for each in fields(BrokerConfig)}
+    for key in (*BROKER_CONFIGS.values(), *_OTHERS):
+        checked = ConfigKey(key.name, key.type, key.default, key.doc, _CHECKS.get(key.name, key.check))
+        if key.name in _CONVERTED:
+            yield Setting(checked, *_CONVERTED[key.name])
+        elif (name := key.name.replace(".", "_")) in known:
+            yield Setting(checked, name)
+
+
+SETTINGS: Final[Mapping[str, Setting]] = {setting.key.name: setting for setting in _settings()}
+"""By Kafka's name. A folder, an address and users are no settings of a text."""
+
+TOPIC_SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
+    **{name: (key.name, unit) for key in TOPIC_CONFIGS.values() for name, unit in reversed(key.synonyms)},
+    **{name: (name, 1) for name in TOPIC_CONFIGS},
+}
+"""What topics have that do not say otherwise: `log.*` names, and those of topics; with the topic config that each is and what
+its number has to be multiplied by."""
+
+
+def broker_config(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
+    """`settings`: text by Kafka's names; `others`: fields of BrokerConfig that are no text. Where several settings mean one thing
+    in several units, the finest wins, as in Kafka.
+
+    Raises OptionError for an unknown name, with the nearest known one, and for a value out of range.
+    """
+    for name in settings:
+        if name not in SETTINGS and name not in TOPIC_SETTINGS:
+            text = f"unknown setting {name}{nearest(name, [*SETTINGS, *TOPIC_SETTINGS])}"
+            raise OptionError(text, option=name)
+    values = {SETTINGS[name].field: _value(name, text) for name, text in settings.items() if name in SETTINGS}
+    config = BrokerConfig(**values, topic_defaults=_topic_defaults(settings), **others)
+    try:
+        check_topic_defaults(config)
+    except ValueError as error:
+        raise OptionError(str(error).removeprefix("topic_defaults: ")) from None
+    return config
+
+
+def _value(name: str, text: str) -> Any:
+    setting = SETTINGS[name]
+    try:
+        return setting.of(setting.key.parse(text))
+    except ConfigError as error:
+        raise OptionError(str(error), option=name) from None
+    except ValueError:
+        raise OptionError(f"Invalid value {text} for configuration {name}", option=name) from None
+
+
+def _topic_defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    given = {name: TOPIC_SETTINGS[name] for name in settings if name in TOPIC_SETTINGS and name not in SETTINGS}
+    coarsest_first = sorted(given, key=lambda name: -given[name][1])
+    return {given[name][0]: _in_unit(name, settings[name], given[name][1]) for name in coarsest_first}
+
+
+def _in_unit(name: str, text: str, unit: int) -> str:
+    if unit == 1:
+        return text
+    try:
+        count = BROKER_CONFIGS[name].parse(text)
+    except ConfigError as error:
+        raise OptionError(str(error), option=name) from None
+    return str(count * unit if count >= 0 else count)

@@ -1,0 +1,1 @@
+"""The command line, `spark-kafka-sink`. What a command needs is imported when it runs."""

@@ -1,0 +1,161 @@
+"""`spark-kafka-sink broker`: an EmbeddedBroker until a signal comes."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.faults.fault_text import add_fault
+from spark_kafka_sink.broker.server_properties import broker_config
+from spark_kafka_sink.cli.log_format import log_to, warn
+from spark_kafka_sink.errors import KafkaSinkError
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOptions:
+    """As they come from the command line."""
+
+    port: int
+    host: str
+    advertised_host: str | None
+    brokers: int
+    data_dir: Path | None
+    settings: Sequence[str]
+    sasl_users: Path | None
+    faults: Sequence[str]
+    log_format: str
+    verbose: bool
+
+
+def run_broker(options: BrokerOptions) -> NoReturn:
+    """Ends with 0 after SIGTERM, with 130 after Ctrl+C; with 1 and a message where it cannot start, 2 for wrong options."""
+    broker = EmbeddedBroker(options.brokers, port=options.port, config=_config(options), advertised=_advertised(options))
+    _add_faults(broker, options)
+    log_to(sys.stderr, options.log_format, verbose=options.verbose)
+    _warn_of_strangers(options)
+    ended = _Signals()
+    _start(broker, options)
+    try:
+        click.echo(_ready(broker, options))
+        number = ended.wait()
+    finally:
+        broker.stop()
+    sys.exit(0 if number == signal.SIGTERM else 128 + number)
+
+
+def _add_faults(broker: EmbeddedBroker, options: BrokerOptions) -> None:
+    for text in options.faults:
+        try:
+            add_fault(broker.faults, text)
+        except KafkaSinkError as error:
+            raise click.BadParameter(error.message, param_hint="--fault") from None
+
+
+class _Signals:
+    """SIGTERM and Ctrl+C, noted from the beginning on, so that each ends the broker in order. A second one kills."""
+
+    def __init__(self) -> None:
+        self._came = threading.Event()
+        self._number = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def wait(self) -> int:
+        while not self._came.wait(60):
+            pass
+        return self._number
+
+    def _note(self, number: int, _frame: object) -> None:
+        self._number = number
+        signal.signal(number, signal.SIG_DFL)
+        self._came.set()
+
+
+def _config(options: BrokerOptions) -> BrokerConfig:
+    settings = {}
+    for text in options.settings:
+        name, sign, value = text.partition("=")
+        if not sign:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
+        settings[name.strip()] = value.strip()
+    users = {} if options.sasl_users is None else _users(options.sasl_users)
+    try:
+        return broker_config(settings, host=options.host, data_dir=options.data_dir, sasl_users=users)
+    except KafkaSinkError as error:
+        raise click.BadParameter(error.message, param_hint="--set") from None
+
+
+def _users(path: Path) -> dict[str, str]:
+    """Of lines user=password; empty ones and those behind # are passed over. Never says what a line holds."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise click.BadParameter(f"{path} cannot be read: {why}", param_hint="--sasl-users") from None
+    users = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, sign, password = line.partition("=")
+        if not sign or not name.strip() or not password:
+            raise click.BadParameter(f"line {number} of {path} is not user=password", param_hint="--sasl-users")
+        users[name.strip()] = password
+    if not users:
+        raise click.BadParameter(f"{path} has no users", param_hint="--sasl-users")
+    return users
+
+
+def _advertised(options: BrokerOptions) -> dict[int, tuple[str, int]]:
+    """Port 0: that on which the broker listens. A wildcard is no address to connect to."""
+    host = options.advertised_host or (socket.gethostname() if options.host in ("0.0.0.0", "::", "") else None)
+    return {} if host is None else dict.fromkeys(range(1, options.brokers + 1), (host, 0))
+
+
+def _warn_of_strangers(options: BrokerOptions) -> None:
+    try:
+        is_loopback = ip_address(options.host).is_loopback
+    except ValueError:
+        is_loopback = options.host == "localhost"
+    if not is_loopback:
+        risk = "whoever reaches it reads and writes" if options.sasl_users is None else "nothing that it sends is encrypted"
+        warn(f"it listens on {options.host or 'every address'}, not on loopback alone: {risk}")
+
+
+def _start(broker: EmbeddedBroker, options: BrokerOptions) -> None:
+    try:
+        broker.start()
+    except OSError as error:
+        raise click.ClickException(_why(error, options)) from None
+    except KafkaSinkError as error:
+        raise click.ClickException(error.message) from None
+    except ValueError as error:
+        raise click.ClickException(f"what is in {options.data_dir} cannot be read: {error}") from None
+
+
+def _why(error: OSError, options: BrokerOptions) -> str:
+    last = options.port + options.brokers - 1
+    ports = f"port {options.port}" if options.brokers == 1 else f"one of the ports {options.port} to {last}"
+    known = {
+        errno.EADDRINUSE: f"{ports} is in use on {options.host}: take another with --port, or 0 for any that is free",
+        errno.EADDRNOTAVAIL: f"{options.host} is no address of this machine",
+    }
+    if error.filename is not None:
+        return f"the folder {options.data_dir} cannot be used: {error.strerror}: {error.filename}"
+    return known.get(error.errno or 0) or f"it cannot listen on {options.host}, {ports}: {error.strerror or error}"
+
+
+def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
+    where = "in memory" if options.data_dir is None else f"in {options.data_dir}"
+    return f"Ready at {broker.bootstrap_servers}, data {where}; for development and tests, not for production (Ctrl+C ends it)"

@@ -1,0 +1,65 @@
+"""Fixtures for tests of programs that use Kafka: `kafka_broker`, a broker in the test's process, and `kafka_topic`.
+
+pytest loads this wherever the package is installed, so nothing is imported, made or started until a test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+
+_numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kafka", "Kafka, embedded (spark-kafka-sink)")
+    group.addoption("--kafka-brokers", type=int, default=None, metavar="N", help="how many brokers `kafka_broker` has")
+    parser.addini("kafka_brokers", "how many brokers the fixture `kafka_broker` has (default: 1)", default="1")
+    parser.addini("kafka_settings", "settings of Kafka's for `kafka_broker`, each as name=value", type="linelist")
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """A broker in this process for the whole run, in memory: `kafka_broker.bootstrap_servers` is where clients find it.
+
+    Tests share it, so they make topics of their own (`kafka_topic`); faults that a test sets (`kafka_broker.faults`) it also
+    removes. How many brokers there are is `--kafka-brokers` or the ini option `kafka_brokers`.
+    """
+    from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+    from spark_kafka_sink.broker.server_properties import broker_config
+
+    settings = dict(_pair(line) for line in request.config.getini("kafka_settings"))
+    with EmbeddedBroker(_brokers(request.config), config=broker_config(settings)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_broker: EmbeddedBroker) -> Callable[..., str]:
+    """Makes a topic that no other test has, and gives its name: `kafka_topic()`, `kafka_topic(partitions=8)`,
+    `kafka_topic(configs={"cleanup.policy": "compact"})`, `kafka_topic(replication_factor=3)`."""
+
+    def make(partitions: int = 1, **options: Any) -> str:
+        name = re.sub(r"[^A-Za-z0-9._-]", "-", request.node.name)[:60]
+        return kafka_broker.create_topic(f"{name}-{next(_numbers)}", partitions, **options)
+
+    return make
+
+
+def _brokers(config: pytest.Config) -> int:
+    given = config.getoption("kafka_brokers")
+    try:
+        return int(config.getini("kafka_brokers")) if given is None else given
+    except ValueError:
+        raise pytest.UsageError(f"kafka_brokers: {config.getini('kafka_brokers')!r} is not a number") from None
+
+
+def _pair(line: str) -> tuple[str, str]:
+    name, _, value = line.partition("=")
+    return name.strip(), value.strip()

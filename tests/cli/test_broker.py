@@ -1,0 +1,236 @@
+"""`spark-kafka-sink broker`: its start and end, what survives it, and what it says where it cannot start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from spark_kafka_sink.cli.main import main
+from tests.broker.network.client import Client
+from tests.cli.command import BrokerProcess, ended, environment
+
+QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 200}
+
+
+def write(servers: str, topic: str, *values: str, **settings: str) -> None:
+    producer = Producer({"bootstrap.servers": servers, **QUIET, **settings})
+    failed: list[str] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error)))
+    assert producer.flush(20) == 0
+    assert failed == ["None"] * len(values)
+
+
+def read(servers: str, topic: str, count: int, group: str = "readers") -> list[str]:
+    """With a group, and its place committed."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest", **QUIET})
+    try:
+        consumer.subscribe([topic])
+        got = [(message.value() or b"").decode() for message in consumer.consume(count, timeout=20)]
+        consumer.commit(asynchronous=False)
+        return got
+    finally:
+        consumer.close()
+
+
+def is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_it_serves_a_client_and_ends_in_order_on_sigterm() -> None:
+    with BrokerProcess("--port", "0") as broker:
+        assert "data in memory; for development and tests, not for production (Ctrl+C ends it)" in broker.ready
+        write(broker.address, "events", "a", "b")
+        assert read(broker.address, "events", 2) == ["a", "b"]
+
+        assert broker.signal(signal.SIGTERM) == 0
+        assert not is_taken(broker.port)
+        assert 'message="Broker 1 is down"' in broker.log
+
+
+def test_it_is_ready_in_less_than_a_second() -> None:
+    """Of processor time, of which other tests cannot take any away."""
+    with BrokerProcess("--port", "0") as broker:
+        spent = psutil.Process(broker.process.pid).cpu_times()
+
+        assert spent.user + spent.system < 1.0
+
+
+def test_it_needs_neither_spark_nor_arrow() -> None:
+    """Which would take longer to load than all of it."""
+    code = "import sys, spark_kafka_sink.cli.run_broker; print(sorted({'pyarrow', 'pyspark', 'pandas'} & set(sys.modules)))"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert shown.stdout == "[]\n"
+
+
+def test_ctrl_c_ends_it_as_shells_have_it() -> None:
+    with BrokerProcess("--port", "0") as broker:
+        assert broker.signal(signal.SIGINT) == 130
+
+
+def test_a_folder_keeps_records_offsets_and_topics_over_a_restart(tmp_path: Path) -> None:
+    folder = str(tmp_path / "made" / "by-it")
+    with BrokerProcess("--port", "0", "--data-dir", folder) as broker:
+        assert f"data in {folder}" in broker.ready
+        admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
+        admin.create_topics([NewTopic("events", 1, 1)])["events"].result(10)
+        write(broker.address, "events", "a", "b", "c")
+        assert read(broker.address, "events", 2) == ["a", "b"]
+        assert broker.signal(signal.SIGTERM) == 0
+    with BrokerProcess("--port", "0", "--data-dir", folder) as broker:
+        assert read(broker.address, "events", 1) == ["c"]
+
+
+def test_a_folder_keeps_what_was_acked_when_it_is_killed(tmp_path: Path) -> None:
+    with BrokerProcess("--port", "0", "--data-dir", str(tmp_path)) as broker:
+        write(broker.address, "events", *map(str, range(100)), acks="all")
+        assert broker.signal(signal.SIGKILL) == -signal.SIGKILL
+    with BrokerProcess("--port", "0", "--data-dir", str(tmp_path)) as broker:
+        assert read(broker.address, "events", 100) == [*map(str, range(100))]
+
+
+def test_several_brokers_have_ports_side_by_side() -> None:
+    with BrokerProcess("--port", "0", "--brokers", "3") as brokers:
+        addresses = brokers.address.split(",")
+        assert len(addresses) == 3
+        found = AdminClient({"bootstrap.servers": addresses[2], **QUIET}).list_topics(timeout=10).brokers
+        assert sorted(f"{node.host}:{node.port}" for node in found.values()) == sorted(addresses)
+
+
+def test_settings_have_kafkas_names() -> None:
+    arguments = ["--set", "num.partitions=5", "--set", "log.retention.hours=2", "--set", "auto.create.topics.enable=true"]
+    with BrokerProcess("--port", "0", *arguments) as broker:
+        write(broker.address, "events", "a")
+        topic = AdminClient({"bootstrap.servers": broker.address, **QUIET}).list_topics("events", timeout=10).topics["events"]
+        assert len(topic.partitions) == 5
+
+
+def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("# who\nalice=se=cret\n\n")
+    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice"}
+    with BrokerProcess("--port", "0", "--sasl-users", str(users)) as broker:
+        write(broker.address, "events", "a", **sasl, **{"sasl.password": "se=cret"})
+        refused = AdminClient({"bootstrap.servers": broker.address, **QUIET, **sasl, "sasl.password": "another"})
+        with pytest.raises(KafkaException):
+            refused.list_topics(timeout=1)
+        assert broker.signal(signal.SIGTERM) == 0
+        assert "se=cret" not in broker.log + broker.ready
+
+
+def test_faults_can_be_given_at_the_start() -> None:
+    with BrokerProcess("--port", "0", "--fault", "produce error=TOPIC_AUTHORIZATION_FAILED times=all topic=secret") as broker:
+        write(broker.address, "events", "a")
+        with pytest.raises(AssertionError):
+            write(broker.address, "secret", "a")
+
+
+def test_its_log_is_lines_of_json_if_asked_for() -> None:
+    with BrokerProcess("--port", "0", "--log-format", "json", "--verbose") as broker:
+        write(broker.address, "events", "a")
+        read(broker.address, "events", 1)
+        with Client(broker.port) as hostile:
+            hostile.send(b"HTTP/1.1\r\n")
+            assert hostile.is_closed_by_broker()
+        assert broker.signal(signal.SIGTERM) == 0
+        events = [json.loads(line) for line in broker.log.splitlines()]
+
+    said = [event["message"] for event in events]
+    assert {"topic": "events", "partitions": 1}.items() <= events[said.index("Created topic events with 1 partition")].items()
+    for begin in ("Broker 1 is up at", "Preparing to rebalance group readers", "Stabilized group readers"):
+        assert any(text.startswith(begin) for text in said), begin
+    assert any("a connection from 127.0.0.1" in text for text in said)
+    assert len([event for event in events if event["level"] == "WARNING"]) == 1
+
+
+def test_a_port_in_use_is_said_and_nothing_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        refused = ended("broker", "--port", str(port))
+
+    assert refused.returncode == 1
+    assert refused.stderr == (f"Error: port {port} is in use on 127.0.0.1: take another with --port, or 0 for any that is free\n")
+
+
+def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
+    with BrokerProcess("--port", "0", "--data-dir", str(tmp_path)):
+        refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
+
+    assert refused.returncode == 1
+    assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop it, or take another folder\n"
+
+
+def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    refused = ended("broker", "--port", "0", "--data-dir", str(file))
+
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"Error: the folder {file} cannot be used: ")
+
+
+def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{}")
+    refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"Error: what is in {tmp_path} cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?"),
+        (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT"),
+        (["--set", "num.io.threads"], "'num.io.threads' is not NAME=VALUE"),
+        (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1"),
+        (["--fault", "prduce error=7"], "unknown API 'prduce'; did you mean produce?"),
+        (["--fault", "produce error=NOT_LEADER"], "unknown error NOT_LEADER; did you mean NOT_LEADER_OR_FOLLOWER?"),
+        (["--sasl-users", "/nowhere"], "/nowhere cannot be read: No such file or directory"),
+        (["--brokers", "0"], "0 is not in the range 1<=x<=100"),
+    ],
+)
+def test_wrong_options_are_said(arguments: list[str], text: str) -> None:
+    refused = CliRunner().invoke(main, ["broker", "--port", "0", *arguments])
+
+    assert refused.exit_code == 2
+    assert text in refused.stderr
+
+
+def test_the_line_of_a_password_is_named_and_not_shown(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text("alice=1\nsecret-without-a-name\n")
+    refused = CliRunner().invoke(main, ["broker", "--sasl-users", str(users)])
+
+    assert refused.exit_code == 2
+    assert f"line 2 of {users} is not user=password" in refused.stderr
+    assert "secret" not in refused.stderr
+
+
+def test_another_address_than_loopback_is_warned_of() -> None:
+    with BrokerProcess("--port", "0", "--host", "0.0.0.0", "--advertised-host", "127.0.0.1") as broker:
+        assert broker.ready.startswith("Ready at 127.0.0.1:")
+        write(broker.address, "events", "a")
+        assert broker.signal(signal.SIGTERM) == 0
+        assert broker.log.startswith("Warning: it listens on 0.0.0.0, not on loopback alone: whoever reaches it reads and writes")
+
+
+def test_help_says_what_there_is() -> None:
+    shown = CliRunner().invoke(main, ["broker", "--help"]).stdout
+
+    assert "for development and tests" in shown
+    assert all(option in shown for option in ("--port", "--data-dir", "--set", "--fault", "--sasl-users", "--log-format"))

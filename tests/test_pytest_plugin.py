@@ -1,0 +1,112 @@
+"""The pytest plugin, in runs of its own, as users' projects have them."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import environment
+
+ROOT = Path(__file__).parents[1]
+PLUGIN = "spark_kafka_sink.pytest_plugin"
+
+TESTS = """
+from confluent_kafka import Consumer, Producer
+
+
+def test_a_record_comes_back(kafka_broker, kafka_topic):
+    topic = kafka_topic(partitions=2)
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap_servers})
+    producer.produce(topic, b"value", partition=1)
+    assert producer.flush(20) == 0
+    consumer = Consumer({
+        "bootstrap.servers": kafka_broker.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"
+    })
+    consumer.subscribe([topic])
+    (message,) = consumer.consume(1, timeout=20)
+    consumer.close()
+    assert (message.partition(), message.value()) == (1, b"value")
+
+
+def test_topics_are_the_tests_own(kafka_broker, kafka_topic):
+    assert len({kafka_topic(), kafka_topic(), kafka_topic(configs={"retention.ms": "-1"})}) == 3
+    assert len(kafka_broker.cluster.image.topics) >= 3
+
+
+def test_there_are_as_many_brokers_as_were_asked_for(kafka_broker):
+    assert kafka_broker.broker_ids == BROKERS
+"""
+
+WITHOUT_KAFKA = """
+import sys
+
+
+def test_nothing():
+    loaded = [name for name in sys.modules if name.startswith("spark_kafka_sink")]
+    assert sorted(loaded) == ["spark_kafka_sink", "spark_kafka_sink.pytest_plugin"]
+    assert "numpy" not in sys.modules
+"""
+
+
+def run(folder: Path, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
+    loaded = ["-p", PLUGIN] if plugin else []
+    command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:randomly", "-p", "no:cacheprovider", *loaded, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_a_run_has_a_broker_and_topics(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", "[1]"))
+    ended = run(tmp_path)
+
+    assert "3 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("ini", "arguments", "brokers"),
+    [("kafka_brokers = 3", [], "[1, 2, 3]"), ("kafka_brokers = 3", ["--kafka-brokers", "2"], "[1, 2]")],
+)
+def test_the_number_of_brokers_is_an_option(tmp_path: Path, ini: str, arguments: list[str], brokers: str) -> None:
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\nkafka_settings =\n    num.partitions=4\n    num.io.threads=2\n")
+    (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", brokers))
+    ended = run(tmp_path, "-k", "brokers or own", *arguments)
+
+    assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_settings =\n    num.partition=4\n")
+    (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", "[1]"))
+    ended = run(tmp_path, "-k", "brokers")
+
+    assert "unknown setting num.partition; did you mean num.partitions?" in ended.stdout
+    assert ended.returncode == 1
+
+
+def test_a_run_without_kafka_imports_nothing_of_it(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(WITHOUT_KAFKA)
+    ended = run(tmp_path)
+
+    assert "1 passed" in ended.stdout, ended.stdout
+
+
+def test_the_fixtures_say_what_they_are_for(tmp_path: Path) -> None:
+    shown = run(tmp_path, "--fixtures").stdout
+
+    assert "kafka_broker [session scope]" in shown
+    assert "kafka_topic" in shown
+
+
+def test_an_installed_package_has_the_plugin_and_the_command() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    plugins, commands = project["entry-points"]["pytest11"], project["scripts"]
+
+    # By its own name, or who names it with -p as well would load it twice.
+    assert plugins == {PLUGIN: PLUGIN}
+    assert importlib.import_module(PLUGIN).kafka_broker is not None
+    module, _, function = commands["spark-kafka-sink"].partition(":")
+    assert callable(getattr(importlib.import_module(module), function))
