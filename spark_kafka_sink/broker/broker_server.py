@@ -25,8 +25,11 @@ class BrokerServer:
         port: int = 0,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens. Where there is
-        one, a second listener tells its own address, as one for brokers does in Kafka: for who is not to meet the proxy."""
+        """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens.
+
+        Where there is one, a second listener tells its own address, as that for brokers does in Kafka: for who is not to meet the
+        proxy.
+        """
         self.node_id = node_id
         self._shared = shared
         self._config = config

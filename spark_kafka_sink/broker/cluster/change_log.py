@@ -49,7 +49,7 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
 
 
 def _broker(broker: BrokerState) -> Event:
-    host, port = broker.advertised
+    host, port = next(iter(broker.advertised.values()))
     address = f"{host}:{port}"
     text = f"Broker {broker.node_id} is up at {address}" if broker.is_up else f"Broker {broker.node_id} is down"
     return Event(text, {"broker": broker.node_id, "address": address})
