@@ -61,8 +61,17 @@ def test_who_waits_for_an_assignment_when_someone_joins_has_to_join_too() -> Non
     world.joining()
 
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert {member.member_assignment for member in world.described().members} == {b""}
     assert world.sync(leader, 1, {leader: b"old"}).error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_nobody_has_an_assignment_when_one_generation_follows_another_unassigned() -> None:
+    world = World()
+    members = world.stable(2)
+    joined = [world.join(member) for member in members]
+    assert {each.answer.generation_id for each in joined} == {2}
+    world.joining()
+
+    assert {member.member_assignment for member in world.described().members} == {b""}
 
 
 def test_a_member_that_waited_for_its_assignment_has_a_session_again() -> None:
