@@ -13,6 +13,9 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from spark_kafka_sink.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.broker.as_kafka.pair import BROKER, TOPIC, Pair, eventually
+from tests.kafka.fixtures import only_real_kafka
+
+pytestmark = only_real_kafka  # it is what the embedded broker is compared with
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Change = tuple[str, int, str | None]

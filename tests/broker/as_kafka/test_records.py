@@ -16,6 +16,9 @@ from spark_kafka_sink.protocol.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.broker.as_kafka.pair import Pair
+from tests.kafka.fixtures import only_real_kafka
+
+pytestmark = only_real_kafka  # it is what the embedded broker is compared with
 
 
 def deleting(topic: str, partitions: list[tuple[int, int]]) -> DeleteRecordsRequest:

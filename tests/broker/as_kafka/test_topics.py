@@ -24,6 +24,9 @@ from spark_kafka_sink.protocol.delete_topics import DeleteTopicsRequest, DeleteT
 from spark_kafka_sink.protocol.describe_cluster import DescribeClusterRequest
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.as_kafka.pair import Pair
+from tests.kafka.fixtures import only_real_kafka
+
+pytestmark = only_real_kafka  # it is what the embedded broker is compared with
 
 SOME_ID = uuid.uuid4()
 
