@@ -12,6 +12,8 @@ from typing import Protocol
 
 logger = logging.getLogger(__name__)
 
+_FULL_AT = 1024  # tasks
+
 
 class TimerTask:
     """Something that is to be run once. `cancel()` may come from any thread and at any time; it does not wait for a run."""
@@ -70,6 +72,7 @@ class SystemTimer:
         self._changed = threading.Condition()
         self._tasks: list[tuple[float, int, TimerTask]] = []
         self._order = itertools.count()
+        self._full_at = _FULL_AT
         self._stopped = False
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
 
@@ -83,10 +86,23 @@ class SystemTimer:
         task = TimerTask(self.now_ms() + delay_ms, run)
         with self._changed:
             first = not self._tasks or task.due_ms < self._tasks[0][0]
+            if len(self._tasks) >= self._full_at:
+                self._drop_cancelled()
             heapq.heappush(self._tasks, (task.due_ms, next(self._order), task))
             if first:
                 self._changed.notify()
         return task
+
+    def waiting(self) -> int:
+        """Tasks that are kept, cancelled ones among them."""
+        return len(self._tasks)
+
+    def _drop_cancelled(self) -> None:
+        """Sessions of minutes that are begun and ended in a moment would fill the heap until they are due."""
+        self._tasks = [entry for entry in self._tasks if not entry[2].is_cancelled]
+        heapq.heapify(self._tasks)
+        # Twice what is left, so that a heap without cancelled ones is not looked through again and again.
+        self._full_at = max(_FULL_AT, 2 * len(self._tasks))
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Runs nothing more; what is not due yet is dropped."""

@@ -196,3 +196,11 @@ def test_a_task_runs_once() -> None:
     task.run()
 
     assert ran == [1]
+
+
+def test_tasks_that_were_cancelled_do_not_gather() -> None:
+    timer = SystemTimer()
+    kept = [timer.after(60_000, lambda: None) for _ in range(100)]
+    for _ in range(20_000):
+        timer.after(60_000, lambda: None).cancel()
+    assert len(kept) <= timer.waiting() < 2_000
