@@ -22,6 +22,7 @@ from spark_kafka_sink.broker.log.partition_files import (
     STRAY_FOLDER_SUFFIX,
     read_offset_checkpoint,
     read_topic_id,
+    renamed_away,
     write_partition_metadata,
 )
 from spark_kafka_sink.broker.log.producer_snapshots import ProducerSnapshots
@@ -52,7 +53,7 @@ def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManag
         return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), state, ProducerSnapshots(None), 0, 0)
     if folder.exists() and read_topic_id(folder) not in (None, topic_id):
         # Of a topic that had this name before: kept, but out of the way, as Kafka's stray logs are.
-        folder.rename(folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{STRAY_FOLDER_SUFFIX}"))
+        renamed_away(folder, STRAY_FOLDER_SUFFIX)
     folder.mkdir(parents=True, exist_ok=True)
     write_partition_metadata(folder, topic_id)
     return _LogLoader(folder, state, config, now_ms).load()

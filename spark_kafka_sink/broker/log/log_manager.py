@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -66,7 +66,7 @@ class LogManager:
             self._keeper.join(10.0)
         logs, self._logs = self._logs, {}
         for log in logs.values():
-            log.close()
+            _close(log)
 
     def get(self, topic: str, index: int) -> UnifiedLog | None:
         return self._logs.get((topic, index))
@@ -95,18 +95,29 @@ class LogManager:
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
         logs = dict(self._logs)
         wanted = {key: topic for topic, key in _keys(after)}
-        for key in [key for key in logs if key not in wanted or _id(before, key[0]) != _id(after, key[0])]:
-            logs.pop(key).delete()
-        for key, topic in wanted.items():
-            if key not in logs:
-                logs[key] = self._opened(topic, key[1])
+        doomed = [logs.pop(key) for key in self._logs if key not in wanted or _id(before, key[0]) != _id(after, key[0])]
+        logs.update(self._all_opened({key: topic for key, topic in wanted.items() if key not in logs}))
         self._logs = logs
+        for log in doomed:
+            _delete(log)
         if before.configs != after.configs or _configs(before) != _configs(after):
             for key, topic in wanted.items():
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):
             self._timer.after(0, partial(self._on_advance, *moved))
+
+    def _all_opened(self, new: Mapping[TopicPartition, TopicState]) -> dict[TopicPartition, UnifiedLog]:
+        """All of them or none: a change that fails leaves nothing behind."""
+        opened: dict[TopicPartition, UnifiedLog] = {}
+        try:
+            for key, topic in new.items():
+                opened[key] = self._opened(topic, key[1])
+        except BaseException:
+            for log in opened.values():
+                _delete(log)
+            raise
+        return opened
 
     def _keep(self) -> None:
         while not self._stopped.wait(self._config.log_retention_check_interval_ms / 1000):
@@ -122,6 +133,22 @@ class LogManager:
                         logger.warning("%s was not looked through: %s", log, error)
                 except Exception:
                     logger.exception("Retention of %s failed", log)
+
+
+def _delete(log: UnifiedLog) -> None:
+    """The topic is gone, whatever becomes of its files: a folder that stays has the topic's id, and so is no other topic's."""
+    try:
+        log.delete()
+    except ApiException as error:
+        logger.warning("The files of %s are not all deleted: %s", log, error)
+
+
+def _close(log: UnifiedLog) -> None:
+    """One that cannot be, on a full disk say, is recovered at the next start; the others are closed in order all the same."""
+    try:
+        log.close()
+    except ApiException as error:
+        logger.warning("%s is not closed in order: %s", log, error)
 
 
 def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import shutil
 import uuid
 from pathlib import Path
@@ -17,6 +18,8 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 DELETED_FOLDER_SUFFIX = "-delete"
 STRAY_FOLDER_SUFFIX = "-stray"
+_DELETED_FOLDER = re.compile(rf"\.[0-9a-f]{{32}}{DELETED_FOLDER_SUFFIX}$")
+_LONGEST_NAME = 255
 
 
 def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:
@@ -82,15 +85,21 @@ def read_offset_checkpoint(path: Path, otherwise: int) -> int:
         return otherwise
 
 
+def renamed_away(folder: Path, suffix: str) -> Path:
+    """Under a name that no log has. Cut to what a file system takes, as Kafka's logDirNameWithSuffixCappedLength does: a topic's
+    name may have 249 characters."""
+    unique = f".{uuid.uuid4().hex}{suffix}"
+    return folder.rename(folder.with_name(folder.name[: _LONGEST_NAME - len(unique)] + unique))
+
+
 def delete_folder(folder: Path) -> None:
     """Renamed first, as Kafka does: what a crash leaves of it is no log any more. Nothing where there is none."""
     if folder.exists():
-        doomed = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}{DELETED_FOLDER_SUFFIX}")
-        folder.rename(doomed)
-        shutil.rmtree(doomed)
+        shutil.rmtree(renamed_away(folder, DELETED_FOLDER_SUFFIX))
 
 
 def finish_deletions(data_dir: Path) -> None:
     """What was left of deleted logs; to be called before the logs of a data folder are opened."""
     for folder in data_dir.glob(f"*{DELETED_FOLDER_SUFFIX}"):
-        shutil.rmtree(folder)
+        if _DELETED_FOLDER.search(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)  # what stays is in nobody's way, and the next start tries again
