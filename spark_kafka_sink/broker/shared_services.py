@@ -47,7 +47,7 @@ class SharedServices:
         self._closing = ExitStack()
         if config.data_dir is not None:
             config.data_dir.mkdir(parents=True, exist_ok=True)
-            self._closing.callback(_locked(config.data_dir).close)
+            self._closing.callback(_unlock, _locked(config.data_dir))
         self.timer = SystemTimer() if timer is None else timer
         self.cluster = Cluster(config)
         self.cluster.on_change(log_changes)
@@ -134,3 +134,9 @@ def _locked(folder: Path) -> TextIO:
         file.close()
         raise UsageError(f"{folder} is in use by another broker: stop it, or take another folder", data_dir=str(folder)) from None
     return file
+
+
+def _unlock(file: TextIO) -> None:
+    """Said, because a process that was forked meanwhile has the file open too, and the lock ends with the last that has."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.shared_services import LOCK_FILE
 from spark_kafka_sink.errors import UsageError
 
 QUIET = {"log_level": 0}
@@ -86,6 +88,21 @@ def test_two_brokers_do_not_share_a_folder(tmp_path: Path) -> None:
         EmbeddedBroker(config=config).start()
     with EmbeddedBroker(config=config):  # the first let go of it
         pass
+
+
+def test_a_forked_process_does_not_keep_the_folder(tmp_path: Path) -> None:
+    config = BrokerConfig(data_dir=tmp_path)
+    with EmbeddedBroker(config=config):
+        forked = os.dup(_open_as(tmp_path / LOCK_FILE))  # a child would have the same open file
+    try:
+        with EmbeddedBroker(config=config):
+            pass
+    finally:
+        os.close(forked)
+
+
+def _open_as(path: Path) -> int:
+    return next(int(fd.name) for fd in Path("/proc/self/fd").iterdir() if fd.exists() and fd.readlink() == path)
 
 
 def test_a_port_that_is_taken_is_an_error_and_leaves_nothing_behind() -> None:

@@ -237,14 +237,22 @@ class Cluster:
     # Producer ids
 
     def next_producer_id(self) -> int:
-        """Never the same twice, over restarts and SIGKILL too."""
+        """Never the same twice, over restarts and SIGKILL too. Raises COORDINATOR_NOT_AVAILABLE where the disk is full."""
         with self._lock:
             given = self._next_producer_id
             if given == self._reserved:
-                self._reserved += PRODUCER_ID_BLOCK
-                self._store()
+                self._reserve_producer_ids()
             self._next_producer_id += 1
             return given
+
+    def _reserve_producer_ids(self) -> None:
+        before = self._reserved
+        self._reserved += PRODUCER_ID_BLOCK
+        try:
+            self._store()
+        except OSError as error:
+            self._reserved = before  # or the next one would be given ids that nobody has noted
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"No producer ids can be reserved: {error}") from error
 
     def _become(self, image: MetadataImage) -> None:
         before, self.image = self.image, image

@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster import cluster_store
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
 from spark_kafka_sink.broker.coordinator_log import partition_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -316,6 +317,20 @@ class TestProducerIds:
             known.next_producer_id()
 
         assert len(written) == 2
+
+    def test_none_is_given_that_could_not_be_noted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        known = cluster(1, tmp_path)
+
+        def full(folder: Path, stored: StoredCluster) -> None:
+            raise OSError("disk full")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(cluster_store, "write", full)
+            for _ in range(2):
+                assert refused(known.next_producer_id)[0] is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+        assert known.next_producer_id() == 0
+        assert cluster(1, tmp_path).next_producer_id() == 1000
 
 
 class TestRestart:
