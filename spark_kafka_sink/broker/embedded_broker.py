@@ -10,8 +10,8 @@ from typing import Literal, Self
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER
-from spark_kafka_sink.broker.coordinator_log import partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Surroundings
 from spark_kafka_sink.broker.shared_services import SharedServices
 from spark_kafka_sink.errors import OptionError, UsageError

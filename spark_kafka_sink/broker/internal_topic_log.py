@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedMarker, ReplayedRecord, partition_for
+from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
+from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.log.control_record import parse_marker
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.log.log_types import AppendOrigin, IsolationLevel

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.log_configs import min_insync_replicas
 from spark_kafka_sink.broker.cluster.metadata_image import PartitionState
+from spark_kafka_sink.broker.log.log_configs import min_insync_replicas
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.log.log_types import AppendOrigin, FetchDataInfo, IsolationLevel, LogAppendInfo
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog

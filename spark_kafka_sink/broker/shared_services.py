@@ -12,8 +12,8 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.change_log import log_changes
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, TRANSACTION_STATE_TOPIC
-from spark_kafka_sink.broker.coordinator_log import partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.group.cluster_listener import follow
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator

@@ -17,6 +17,7 @@ from spark_kafka_sink.broker.cluster import cluster_store
 from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
 from spark_kafka_sink.broker.cluster.config_def import ConfigError
+from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.leadership import elected_everywhere, new_partition, with_leader
 from spark_kafka_sink.broker.cluster.metadata_image import (
@@ -39,7 +40,6 @@ from spark_kafka_sink.broker.cluster.new_topics import (
     placed_replicas,
 )
 from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name, check_topic_resource
-from spark_kafka_sink.broker.coordinator_log import partition_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 PRODUCER_ID_BLOCK = 1000

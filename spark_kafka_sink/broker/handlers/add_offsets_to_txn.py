@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC
-from spark_kafka_sink.broker.coordinator_log import partition_for
 from spark_kafka_sink.broker.handlers.transactional_ids import as_understood, is_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch

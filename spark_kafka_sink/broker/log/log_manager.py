@@ -11,9 +11,9 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.log_configs import log_config
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
+from spark_kafka_sink.broker.log.log_configs import log_config
 from spark_kafka_sink.broker.log.partition_files import finish_deletions
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer

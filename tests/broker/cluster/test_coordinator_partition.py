@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.broker.coordinator_log import java_hash, partition_for
+from spark_kafka_sink.broker.cluster.coordinator_partition import java_hash, partition_for
 
 
 # Of `String.hashCode` in a JVM.
