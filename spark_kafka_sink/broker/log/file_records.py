@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from spark_kafka_sink.broker.log.batch import BatchHeader
@@ -14,11 +17,22 @@ from spark_kafka_sink.records.compression import Buffer
 _CHUNK = 8 * 1024
 
 
+def _half_of_the_limit() -> int:
+    """The other half is for connections and for whatever else this process has open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 10_000 if soft == resource.RLIM_INFINITY else soft // 2
+
+
+_kept_open = threading.Semaphore(_half_of_the_limit())
+"""Of all logs in this process, for that is what the system counts."""
+
+
 class FileRecords:
     """Reads copy (pread), so what was read stays whatever becomes of the file.
 
-    Only the segment that is written to keeps its file open, from the first append on: a broker of some thousand segments would
-    pass the usual limit of 1,024 open files otherwise. Opening costs a read 5 us.
+    Only the segment that is written to keeps its file open, from the first append on, and only as long as there are not too
+    many of those (`_kept_open`): a broker of some thousand segments or partitions would pass the usual limit of 1,024 open files
+    otherwise, and could not even accept a connection. Opening costs a read 5 us.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,25 +51,34 @@ class FileRecords:
         return self._size
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        if self._fd < 0:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            os.lseek(self._fd, self._size, os.SEEK_SET)
-        try:
-            written = _write_all(self._fd, buffers)
-        except OSError:
-            self.truncate_to(self._size)
-            raise
+        with self._opened(os.O_RDWR | os.O_CREAT, keep=True) as fd:
+            try:
+                written = _write_all(fd, buffers, self._size)
+            except OSError:
+                self.truncate_to(self._size)
+                raise
         self._size += written
 
     def read(self, position: int, size: int) -> list[Buffer]:
         size = min(size, self._size - position)
         if size <= 0:
             return []
-        if self._fd >= 0:
-            return [os.pread(self._fd, size, position)]
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with self._opened(os.O_RDONLY) as fd:
             return [os.pread(fd, size, position)]
+
+    @contextmanager
+    def _opened(self, flags: int, *, keep: bool = False) -> Iterator[int]:
+        """The file that is open, or one for this time; `keep`: it stays open, where there is room for one more."""
+        if self._fd >= 0:
+            yield self._fd
+            return
+        fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+        if keep and _kept_open.acquire(blocking=False):
+            self._fd = fd
+            yield fd
+            return
+        try:
+            yield fd
         finally:
             os.close(fd)
 
@@ -66,7 +89,6 @@ class FileRecords:
         """Also what a failed write left behind the end."""
         if self._fd >= 0:
             os.ftruncate(self._fd, size)
-            os.lseek(self._fd, size, os.SEEK_SET)
         elif self.path.exists():
             os.truncate(self.path, size)
         self._size = size
@@ -92,6 +114,7 @@ class FileRecords:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            _kept_open.release()
 
     def delete(self) -> None:
         self.close()
@@ -99,13 +122,13 @@ class FileRecords:
         self._size = 0
 
 
-def _write_all(fd: int, buffers: Sequence[Buffer]) -> int:
+def _write_all(fd: int, buffers: Sequence[Buffer], position: int) -> int:
     """One call, as long as the file system takes all of it."""
     left = [memoryview(buffer) for buffer in buffers]
     total = sum(map(len, left))
     missing = total
     while missing:
-        done = os.writev(fd, left)
+        done = os.pwritev(fd, left, position + total - missing)
         missing -= done
         while left and done >= len(left[0]):
             done -= len(left.pop(0))

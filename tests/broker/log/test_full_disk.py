@@ -22,15 +22,15 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = 1 << 30
-        self._writev = os.writev
-        monkeypatch.setattr(os, "writev", self.writev)
+        self._pwritev = os.pwritev
+        monkeypatch.setattr(os, "pwritev", self.pwritev)
 
-    def writev(self, fd: int, buffers: Sequence[Any]) -> int:
+    def pwritev(self, fd: int, buffers: Sequence[Any], position: int) -> int:
         data = b"".join(buffers)[: self.room]
         if not data:
             raise FULL
         self.room -= len(data)
-        return self._writev(fd, [data])
+        return self._pwritev(fd, [data], position)
 
 
 @pytest.mark.parametrize("room", [0, 1, 20, 61, 70])
@@ -51,12 +51,25 @@ def test_a_partial_write_is_cut_off(on_disk: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_write_in_pieces_is_whole(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writev = os.writev
-    monkeypatch.setattr(os, "writev", lambda fd, buffers: writev(fd, [b"".join(buffers)[:7]]))
+    pwritev = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, position: pwritev(fd, [b"".join(buffers)[:7]], position))
     with opened(on_disk) as log:
         for i in range(3):
             log.append_as_leader(batch(b"value %d" % i), 0)
         assert values(stored(log)) == [b"value 0", b"value 1", b"value 2"]
+
+
+def test_a_partial_write_that_cannot_be_cut_off_is_written_over(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    with opened(on_disk) as log:
+        log.append_as_leader(batch(b"before"), 0)
+        disk.room = 20
+        with monkeypatch.context() as broken, failing(ErrorCode.KAFKA_STORAGE_ERROR):
+            broken.setattr(os, "ftruncate", _no_space)
+            log.append_as_leader(batch(b"lost"), 0)
+        disk.room = 1000
+        log.append_as_leader(batch(b"again"), 0)
+        assert values(stored(log)) == [b"before", b"again"]
 
 
 def test_no_new_segment_no_append(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
