@@ -6,7 +6,7 @@ import base64
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum
 from typing import Final, TypeAlias
@@ -192,11 +192,11 @@ class Cluster:
             self._become(elected_everywhere(image))
 
     def broker_down(self, node_id: int) -> None:
-        """What it led goes to replicas that are up."""
+        """What it led goes to replicas that are up. It is down even where that cannot be noted, on a full disk say."""
         with self._lock:
             known = self.image.brokers.get(node_id)
             if known is not None:  # else it ended before it was up
-                self._become(elected_everywhere(self.image.with_broker(replace(known, is_up=False))))
+                self._become(elected_everywhere(self.image.with_broker(replace(known, is_up=False))), must_be_noted=False)
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
         """To a broker that runs; it becomes a replica if it was none."""
@@ -254,10 +254,11 @@ class Cluster:
             self._reserved = before  # or the next one would be given ids that nobody has noted
             raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"No producer ids can be reserved: {error}") from error
 
-    def _become(self, image: MetadataImage) -> None:
+    def _become(self, image: MetadataImage, *, must_be_noted: bool = True) -> None:
         before, self.image = self.image, image
         try:
-            self._store()
+            with nullcontext() if must_be_noted else suppress(OSError):
+                self._store()
             for listener in self._listeners:
                 listener(before, image)
         except BaseException:

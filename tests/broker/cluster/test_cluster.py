@@ -299,6 +299,21 @@ class TestListeners:
         assert not cluster(1, tmp_path).image.topics
 
 
+def test_a_broker_is_down_even_where_that_cannot_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = cluster(2, tmp_path)
+    known.create_topic("t", 2, 2)
+    monkeypatch.setattr(cluster_store, "write", full)
+
+    known.broker_down(1)
+
+    assert known.image.up() == (2,)
+    assert [leader for leader, _ in leaders(known)] == [2, 2]
+
+
+def full(folder: Path, stored: StoredCluster) -> None:
+    raise OSError("disk full")
+
+
 class TestProducerIds:
     def test_none_is_given_twice_even_by_one_that_was_killed(self, tmp_path: Path) -> None:
         given = []
@@ -320,10 +335,6 @@ class TestProducerIds:
 
     def test_none_is_given_that_could_not_be_noted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         known = cluster(1, tmp_path)
-
-        def full(folder: Path, stored: StoredCluster) -> None:
-            raise OSError("disk full")
-
         with monkeypatch.context() as disk:
             disk.setattr(cluster_store, "write", full)
             for _ in range(2):
