@@ -48,7 +48,8 @@ class Surroundings:
 
 
 class FaultInjection:
-    """Lets things go wrong, for tests of clients. All methods may be called from any thread, while the broker runs.
+    """Lets things go wrong, for tests of clients. All methods may be called from any thread, but `unreachable` and the removal of
+    what it gave by that which starts and stops brokers.
 
     api: whose requests are hit; where: which of them, and how many, by the names of `Where`. A request is hit by one fault, by
     the oldest that is about it, when a handler takes it up. Each method gives back a `Fault`: its `hits`, `wait()` for them, and
@@ -127,7 +128,7 @@ class FaultInjection:
         return self._on_requests("a watch of", None, api, where)
 
     def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
-        """How many requests of the API there were since the start, over all brokers or at one `broker`."""
+        """How many requests of the API there were in all, over all brokers or at one `broker`."""
         return self._requests.seen(api, broker)
 
     # Connections
