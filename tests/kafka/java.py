@@ -31,14 +31,15 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> li
     return [java(), *options, logging, "-cp", str(jars() / "*"), main_class, *arguments]
 
 
-def run(main_class: str, *arguments: str, timeout_s: float) -> str:
-    """Runs a tool to its end and returns what it printed; a failure is an error that holds the tail of it."""
+def run(main_class: str, *arguments: str, timeout_s: float, given: str = "") -> str:
+    """Runs a tool to its end, with `given` on its stdin, and returns what it printed; a failure is an error that holds the tail
+    of it."""
     # Tools live for a second: the quick compiler alone and a single-threaded collector start fastest.
     # Without a locale (CI, cron) Java prints ASCII with question marks.
     options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
     done = subprocess.run(
         command(main_class, *arguments, options=options),
-        stdin=subprocess.DEVNULL,
+        input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         timeout=timeout_s,
