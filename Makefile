@@ -2,8 +2,8 @@
 #
 #   make check   format, lint, types, layers
 #   make test    all tests on the newest pyspark, then those of spark/ on the oldest that is supported
-#   make demo    a streaming query into a real Kafka, read back and compared
-#   make docs    docs/api.md and docs/options.md anew, from docstrings and tables of the code
+#   make demo    a streaming query into the embedded broker, read back and compared; BROKER=kafka for real Kafka
+#   make docs    docs/api.md, docs/options.md and the tables of docs/broker.md anew, from docstrings and tables of the code
 #   make bench   peers side by side; QUICK=1 for the short one
 #   make clean   removes what make made
 
@@ -62,6 +62,7 @@ test-oldest: PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
 test-oldest: $(VENV_OLDEST)/.stamp jars
 	$(VENV_OLDEST)/bin/python -m pytest tests/spark $(PYTEST_ARGS)
 
+demo: export BROKER := $(BROKER)
 demo: setup
 	$(VENV)/bin/python jobs/demo.py
 

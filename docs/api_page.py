@@ -9,6 +9,7 @@ import griffe
 
 from docs.markdown import anchor, plain, table
 from docs.public_names import (
+    BROKER,
     PACKAGE,
     SECTIONS,
     Documented,
@@ -25,7 +26,8 @@ WIDTH = 110  # of a line of code
 
 HEAD = f"""# API
 
-Made from the docstrings by `make docs`. The names are those of `{PACKAGE}`, the errors those of `{PACKAGE}.errors`.
+Made from the docstrings by `make docs`. The names are those of `{PACKAGE}`, under "The broker" those of `{PACKAGE}.broker`,
+the errors those of `{PACKAGE}.errors`.
 Times are in ms where a name ends in `_ms` and for options, otherwise in seconds; timestamps are ms since the epoch; sizes are
 bytes.
 """
@@ -38,9 +40,10 @@ All of them are `{PACKAGE}.errors.KafkaSinkError`, begin with their code in brac
 
 
 def api_page() -> str:
-    contents = "".join(f"- {title}: {', '.join(map(_link, names))}\n" for title, names in SECTIONS.items())
-    sections = (f"\n## {title}\n{''.join(_entry(name, exported(name)) for name in names)}" for title, names in SECTIONS.items())
-    return f"{HEAD}\n{contents}- [Errors](#errors), [Options](options.md)\n{''.join(sections)}{ERRORS}{_errors()}"
+    sections = {**SECTIONS, "The broker": BROKER}
+    contents = "".join(f"- {title}: {', '.join(map(_link, names))}\n" for title, names in sections.items())
+    entries = (f"\n## {title}\n{''.join(_entry(name, exported(name)) for name in names)}" for title, names in sections.items())
+    return f"{HEAD}\n{contents}- [Errors](#errors), [Options](options.md)\n{''.join(entries)}{ERRORS}{_errors()}"
 
 
 def _link(name: str) -> str:

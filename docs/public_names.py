@@ -23,8 +23,13 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Reports": ("DeliveryReport", "PartitionReport"),
     "Settings": ("producer_config", "ProducerConfig"),
 }
+# What `spark_kafka_sink.broker` exports, but for enumerations of Kafka's numbers.
+BROKER: Sequence[str] = ("EmbeddedBroker", "FaultInjection", "Where", "Fault", "BrokerConfig", "config_from", "ApiException")
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
+    "EmbeddedBroker": ("cluster", "server"),
+    "Fault": ("forget", "hit", "undo"),
+    "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "DeliveryMetrics": ("add_committed", "feed"),
     "Producer": (
         *("append", "append_gathered", "flush_scope", "flushed", "discard_scope", "rows_per_append"),
@@ -38,9 +43,9 @@ INSIDE: Mapping[str, Sequence[str]] = {
     ),
 }
 # Programs are given these, and do not make them.
-GIVEN = ("Cluster", "DeliveryMetrics", "RecordFuture", "SendScope")
-# docs/options.md tells of its fields.
-FIELDS_ARE_OPTIONS = ("ProducerConfig",)
+GIVEN = ("Cluster", "DeliveryMetrics", "Fault", "FaultInjection", "RecordFuture", "SendScope")
+# docs/options.md and docs/broker.md tell of their fields.
+FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 
 
 @cache
@@ -51,8 +56,8 @@ def package() -> griffe.Module:
 
 
 def exported(name: str) -> Documented:
-    """The class or function that the package exports under a name."""
-    alias = package()[name]
+    """The class or function that the package, or its broker, exports under a name."""
+    alias = package()["broker"][name] if name in BROKER else package()[name]
     assert isinstance(alias, griffe.Alias)
     found = alias.final_target
     assert isinstance(found, griffe.Class | griffe.Function)

@@ -1,4 +1,4 @@
-"""A stream of a million events to a real Kafka through format("kafka_sink"), then read back and compared, record by record."""
+"""A stream of a million events to Kafka through format("kafka_sink"), then read back and compared, record by record."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,37 +25,35 @@ from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
 from jobs.read_back import whole_topic
 from spark_kafka_sink.spark.report_text import summary, table
-from tests.kafka.find import find_kafka
-from tests.kafka.kafka import Kafka
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PARTITIONS = 8
 FILES = 12
 FILES_PER_BATCH = 3
-BROKERS = ("kafka",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="make demo", description=f"{__doc__} BROKER=embedded (the default) needs no Kafka; BROKER=kafka uses real Kafka."
+    )
     parser.add_argument("--rows", type=int, default=1_000_000, help="events to write (default: %(default)s)")
     rows: int = parser.parse_args(arguments).rows
-    broker = os.environ.get("BROKER", BROKERS[0])
-    if broker not in BROKERS:
-        parser.error(f"BROKER={broker}: must be one of {', '.join(BROKERS)}")
+    broker = os.environ.get("BROKER") or next(iter(CLUSTERS))
+    if broker not in CLUSTERS:
+        parser.error(f"BROKER={broker}: must be one of {', '.join(CLUSTERS)}")
     # An ordinary end, so that everything that was started is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    return ending(lambda: _demo(rows), verbose=True)
+    return ending(lambda: _demo(rows, CLUSTERS[broker]), verbose=True)
 
 
-def _demo(rows: int) -> ExitCode:
+def _demo(rows: int, cluster: Callable[[], AbstractContextManager[Topic]]) -> ExitCode:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-kafka-sink-demo-")))
         with _step(f"Writing {rows:,} events with keys, headers and timestamps to {FILES} Parquet files"):
             write_events(folder / "events", rows, FILES)
-        kafka = stack.enter_context(_kafka())
-        topic = stack.enter_context(_topic(kafka))
+        topic = stack.enter_context(cluster())
         spark = stack.enter_context(_spark())
-        stream = Stream(spark, kafka.bootstrap_servers, topic, folder, rows)
+        stream = Stream(spark, topic.bootstrap_servers, topic.name, folder, rows)
         metrics = stream.run()
         compared = _read_back(stream)
     return _judged(compared, metrics.committed, rows)
@@ -69,8 +67,38 @@ def _step(what: str) -> Iterator[None]:
     print(f"done in {time.monotonic() - start:.1f} s", flush=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Where the events go."""
+
+    bootstrap_servers: str
+    name: str
+
+
+# The events are older than the week for which Kafka keeps records, by their own timestamps.
+CONFIGS: Mapping[str, str] = {"retention.ms": "-1"}
+
+
+def _topic_name() -> str:
+    return f"demo-events-{time.time_ns()}"
+
+
 @contextmanager
-def _kafka() -> Iterator[Kafka]:
+def _on_embedded_broker() -> Iterator[Topic]:
+    from spark_kafka_sink.broker import EmbeddedBroker
+
+    with _step("Starting the embedded broker: Kafka's protocol in this process, in memory, for development and tests"):
+        broker = EmbeddedBroker()
+        broker.start()
+    with broker:
+        print(f"It is at {broker.bootstrap_servers}; BROKER=kafka uses real Kafka instead", flush=True)
+        yield Topic(broker.bootstrap_servers, broker.create_topic(_topic_name(), PARTITIONS, configs=CONFIGS))
+
+
+@contextmanager
+def _on_kafka() -> Iterator[Topic]:
+    from tests.kafka.find import find_kafka
+
     print(
         "Kafka: at KAFKA_BOOTSTRAP_SERVERS if that is set, else from Maven artifacts (the first time a download of about 55 MB,"
     )
@@ -79,17 +107,14 @@ def _kafka() -> Iterator[Kafka]:
         kafka = find_kafka()
     with kafka:
         print(f"Kafka is at {kafka.bootstrap_servers}", flush=True)
-        yield kafka
+        topic = kafka.create_topic(_topic_name(), PARTITIONS, config=dict(CONFIGS))
+        try:
+            yield Topic(kafka.bootstrap_servers, topic)
+        finally:
+            kafka.delete_topic(topic)
 
 
-@contextmanager
-def _topic(kafka: Kafka) -> Iterator[str]:
-    # The events are older than the week for which Kafka keeps records, by their own timestamps.
-    topic = kafka.create_topic(f"demo-events-{time.time_ns()}", PARTITIONS, config={"retention.ms": "-1"})
-    try:
-        yield topic
-    finally:
-        kafka.delete_topic(topic)
+CLUSTERS: Mapping[str, Callable[[], AbstractContextManager[Topic]]] = {"embedded": _on_embedded_broker, "kafka": _on_kafka}
 
 
 @contextmanager
@@ -197,7 +222,7 @@ def _judged(compared: Comparison, report: sks.DeliveryReport | None, rows: int) 
     if not compared.expected == compared.found == _records(report) == rows:
         print(f"DIFFERENT: {rows:,} rows sent, {_records(report):,} reported, {compared.found:,} found")
         return ExitCode.DIFFERENCE
-    print(f"All {rows:,} records are in Kafka as they were sent: keys, values, headers, timestamps, partitions.")
+    print(f"All {rows:,} records are in the topic as they were sent: keys, values, headers, timestamps, partitions.")
     return ExitCode.OK
 
 

@@ -33,10 +33,10 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     removes. How many brokers there are is `--kafka-brokers` or the ini option `kafka_brokers`.
     """
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-    from spark_kafka_sink.broker.server_properties import broker_config
+    from spark_kafka_sink.broker.server_properties import config_from
 
     settings = dict(_pair(line) for line in request.config.getini("kafka_settings"))
-    with EmbeddedBroker(_brokers(request.config), config=broker_config(settings)) as broker:
+    with EmbeddedBroker(_brokers(request.config), config=config_from(settings)) as broker:
         yield broker
 
 

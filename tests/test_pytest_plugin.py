@@ -53,10 +53,14 @@ def test_nothing():
 """
 
 
-def run(folder: Path, *arguments: str, plugin: bool = True) -> subprocess.CompletedProcess[str]:
-    loaded = ["-p", PLUGIN] if plugin else []
+def run(folder: Path, *arguments: str, installed: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`installed`: a folder where packages are found by what they say of themselves."""
+    loaded = ["-p", PLUGIN] if installed is None else []
     command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:randomly", "-p", "no:cacheprovider", *loaded, *arguments]
-    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=100, check=False)
+    variables = environment()
+    if installed is not None:
+        variables["PYTHONPATH"] += f":{installed}"
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_a_run_has_a_broker_and_topics(tmp_path: Path) -> None:
@@ -99,6 +103,19 @@ def test_the_fixtures_say_what_they_are_for(tmp_path: Path) -> None:
 
     assert "kafka_broker [session scope]" in shown
     assert "kafka_topic" in shown
+
+
+@pytest.mark.parametrize("arguments", [[], ["-p", PLUGIN]], ids=["found", "named as well"])
+def test_where_the_package_is_installed_the_plugin_is_found(tmp_path: Path, arguments: list[str]) -> None:
+    described = tmp_path / "packages" / "installed-1.0.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1.0\n")
+    plugins = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    (described / "entry_points.txt").write_text("[pytest11]\n" + "".join(f"{name} = {of}\n" for name, of in plugins.items()))
+    (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", "[1]"))
+    ended = run(tmp_path, *arguments, "-k", "own", installed=described.parent)
+
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_an_installed_package_has_the_plugin_and_the_command() -> None:

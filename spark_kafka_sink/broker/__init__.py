@@ -1,1 +1,55 @@
-"""A broker for development and tests: Kafka's protocol and behaviour in this process, without Java. Production is Kafka."""
+"""A broker for development and tests: Kafka's protocol and behaviour in this process, without Java. Production is Kafka.
+
+`from spark_kafka_sink.broker import EmbeddedBroker`; names are imported when they are used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.broker.api_exception import ApiException
+    from spark_kafka_sink.broker.broker_config import BrokerConfig
+    from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+    from spark_kafka_sink.broker.faults.fault import Fault
+    from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Where
+    from spark_kafka_sink.broker.server_properties import config_from
+    from spark_kafka_sink.protocol.api import ApiKey
+    from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+__all__ = [
+    "ApiException",
+    "ApiKey",
+    "BrokerConfig",
+    "EmbeddedBroker",
+    "ErrorCode",
+    "Fault",
+    "FaultInjection",
+    "Where",
+    "config_from",
+]
+
+_HOME = {
+    "ApiException": "broker.api_exception",
+    "ApiKey": "protocol.api",
+    "BrokerConfig": "broker.broker_config",
+    "EmbeddedBroker": "broker.embedded_broker",
+    "ErrorCode": "protocol.error_codes",
+    "Fault": "broker.faults.fault",
+    "FaultInjection": "broker.faults.fault_injection",
+    "Where": "broker.faults.fault_injection",
+    "config_from": "broker.server_properties",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"spark_kafka_sink.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

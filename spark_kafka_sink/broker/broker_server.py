@@ -27,8 +27,8 @@ class BrokerServer:
     ) -> None:
         """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens.
 
-        Where there is one, a second listener tells its own address, as that for brokers does in Kafka: for who is not to meet the
-        proxy.
+        Where that is another port, a second listener tells its own address, as that for brokers does in Kafka: for who is not to
+        meet the proxy.
         """
         self.node_id = node_id
         self._shared = shared
@@ -40,6 +40,10 @@ class BrokerServer:
         self.apis = KafkaApis(shared.of_broker(node_id), faults=shared.faults.of_broker(node_id))
 
     @property
+    def _is_elsewhere(self) -> bool:
+        return self._advertised is not None and self._advertised[1] != 0
+
+    @property
     def is_running(self) -> bool:
         return self._running is not None
 
@@ -47,7 +51,7 @@ class BrokerServer:
         """Take the port; nobody is served yet. Raises OSError where it is taken."""
         sockets = SocketServer(self._config, served=self.apis.served, listeners=self._listeners(), node_id=self.node_id)
         self.port = sockets.bound_port()
-        if self._advertised is not None:
+        if self._is_elsewhere:
             self.direct_port = sockets.bound_port(DIRECT_LISTENER)
         handlers = KafkaRequestHandlerPool(self.node_id, sockets.request_channel, self.apis.handle, self._config.num_io_threads)
         self._running = sockets, handlers
@@ -63,7 +67,7 @@ class BrokerServer:
     def _listeners(self) -> list[Listener]:
         protocol = SecurityProtocol.SASL_PLAINTEXT if self._config.sasl_users else SecurityProtocol.PLAINTEXT
         listeners = [Listener(protocol.value, self._config.host, self.port, protocol)]
-        if self._advertised is not None:
+        if self._is_elsewhere:
             listeners.append(Listener(DIRECT_LISTENER, self._config.host, self.direct_port, protocol))
         return listeners
 

@@ -24,6 +24,9 @@ class EmbeddedBroker:
 
     Starts in `start()` or `with`, ends in `stop()`. The thread that made it calls its methods; they are not to be called by
     several at once. Topics, offsets and transactions live as long as `config.data_dir` does, or in memory until `stop()`.
+
+    brokers: how many. port: that of the first broker, the others have the next ones; 0: any that are free. config: settings.
+    advertised: broker id -> (host, port) that clients are told instead of its own address, such as a proxy's; port 0: its own.
     """
 
     def __init__(
@@ -34,10 +37,6 @@ class EmbeddedBroker:
         config: BrokerConfig = _DEFAULTS,
         advertised: Mapping[int, tuple[str, int]] | None = None,
     ) -> None:
-        """port: that of the first broker, the others have the next ones; 0: any that are free.
-        advertised: broker id -> (host, port) that clients are told instead of its own address, such as a proxy's; port 0: its
-        own.
-        """
         if brokers < 1:
             raise UsageError(f"a cluster of {brokers} brokers: there must be one at least", brokers=brokers)
         self._config = config
@@ -102,6 +101,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
+        """host:port of each broker, with commas between, as clients take them."""
         return ",".join(self._address(node) for node in self._servers)
 
     def _address(self, node: int) -> str:
@@ -109,17 +109,19 @@ class EmbeddedBroker:
         return _written(host, port or self._ports[node])
 
     def address(self, broker_id: int) -> str:
-        """host:port where the broker itself listens, whatever it advertises."""
+        """host:port where the broker of that `broker_id` itself listens, whatever it advertises."""
+        self._check(broker_id)
         return _written(self._config.host, self._ports[broker_id])
 
     @property
     def direct_servers(self) -> str:
         """As bootstrap_servers; who begins here is sent past what brokers advertise."""
         ports = (server.direct_port or server.port for server in self._servers.values())
-        return ",".join(f"{self._config.host}:{port}" for port in ports)
+        return ",".join(_written(self._config.host, port) for port in ports)
 
     @property
     def broker_ids(self) -> list[int]:
+        """Of all brokers, those too that were killed."""
         return list(self._ports)
 
     @property
@@ -129,7 +131,12 @@ class EmbeddedBroker:
 
     def server(self, broker_id: int) -> BrokerServer:
         self._started()
+        self._check(broker_id)
         return self._servers[broker_id]
+
+    def _check(self, broker_id: int) -> None:
+        if broker_id not in self._ports:
+            raise OptionError(f"there is no broker {broker_id}; there are {', '.join(map(str, self._ports))}", option="broker_id")
 
     def _started(self) -> SharedServices:
         if self._shared is None:
@@ -141,7 +148,11 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, replication_factor: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Its name. Raises ApiException as a client is told."""
+        """Makes one and gives its `name`. Raises ApiException as a client is told.
+
+        partitions: how many. replication_factor: of how many brokers each is, which can lead it one after another. configs:
+        Kafka's topic configs, as text.
+        """
         return self.cluster.create_topic(name, partitions, replication_factor, configs=configs).name
 
     # What happens to brokers
@@ -152,32 +163,32 @@ class EmbeddedBroker:
         return self._faults
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads it now; -1 where none does."""
+        """The broker that leads a `partition` of a `topic` now; -1 where none does."""
         state = self.cluster.image.partition(topic, partition)
         return NO_LEADER if state is None else state.leader
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """To a broker that runs; the old one answers NOT_LEADER_OR_FOLLOWER from now on."""
+        """A `partition` of a `topic` is led by `broker_id`, which runs; who led it answers NOT_LEADER_OR_FOLLOWER from now on."""
         self.cluster.move_leader(topic, partition, broker_id)
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """The broker that coordinates a group or a transactional id, -1 where none does."""
+        """The broker that coordinates a group or a transactional id, which is `key`; -1 where none does. kind: which of both."""
         return self.cluster.coordinator(_coordinator_type(kind), key)
 
     def move_coordinator(self, kind: Literal["group", "transaction"], key: str, broker_id: int) -> None:
-        """To a broker that runs, of all groups or ids that share the partition of the internal topic with `key`; the old one
-        answers NOT_COORDINATOR from now on."""
+        """`broker_id`, which runs, coordinates `key` from now on, and the others that are kept with it in one partition of the
+        internal topic; the old one answers NOT_COORDINATOR. kind: what `key` is, a group or a transactional id."""
         topic = self.cluster.internal_topic(_coordinator_type(kind).value)
         self.cluster.move_leader(topic.name, partition_for(key, len(topic.partitions)), broker_id)
 
     def kill(self, broker_id: int) -> None:
-        """Its connections break and nobody answers at its address; what it led goes to replicas on others, if there are any."""
-        self._started()
-        self._servers[broker_id].stop()
+        """`broker_id` is gone: its connections break and nobody answers at its address; what it led goes to replicas on others,
+        if there are any."""
+        self.server(broker_id).stop()
 
     def restart(self, broker_id: int) -> None:
-        """A killed broker comes back at its address."""
-        shared, server = self._started(), self._servers[broker_id]
+        """`broker_id`, which was killed, comes back at its address."""
+        shared, server = self._started(), self.server(broker_id)
         server.stop()
         self._serve(shared, server)
 

@@ -115,7 +115,7 @@ TOPIC_SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
 its number has to be multiplied by."""
 
 
-def broker_config(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
+def config_from(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
     """`settings`: text by Kafka's names; `others`: fields of BrokerConfig that are no text. Where several settings mean one thing
     in several units, the finest wins, as in Kafka.
 

@@ -18,7 +18,7 @@ import click
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.fault_text import add_fault
-from spark_kafka_sink.broker.server_properties import broker_config
+from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.cli.log_format import log_to, warn
 from spark_kafka_sink.errors import KafkaSinkError
 
@@ -92,7 +92,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
         settings[name.strip()] = value.strip()
     users = {} if options.sasl_users is None else _users(options.sasl_users)
     try:
-        return broker_config(settings, host=options.host, data_dir=options.data_dir, sasl_users=users)
+        return config_from(settings, host=options.host, data_dir=options.data_dir, sasl_users=users)
     except KafkaSinkError as error:
         raise click.BadParameter(error.message, param_hint="--set") from None
 

@@ -1,4 +1,4 @@
-"""Consumer groups of other people's clients on embedded brokers: partitions are shared, passed on and never lost from sight."""
+"""Consumer groups of other people's clients: partitions are shared, passed on and never lost from sight."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from confluent_kafka.admin import AdminClient
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
 
 with warnings.catch_warnings():
     # It reads its schemas by a function of importlib that is deprecated.
@@ -23,19 +26,25 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-TOPIC = "t"
 PARTITIONS = 4
-GROUP = "readers"
 DEADLINE_S = 30.0
 # Members learn of a rebalance by their next heartbeat; Kafka's default of 3 s would be most of these tests' time.
 HEARTBEAT_MS = 200
 
 
+@dataclass(frozen=True)
+class Group:
+    """Readers of one topic."""
+
+    servers: str
+    topic: str
+    name: str = "readers"
+
+
 @pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
-        yield broker
+def group(kafka: Kafka, new_topic: NewTopic) -> Group:
+    topic = new_topic(PARTITIONS)
+    return Group(kafka.bootstrap_servers, topic, topic)
 
 
 @pytest.fixture
@@ -45,19 +54,19 @@ def closing() -> Iterator[ExitStack]:
         yield closing
 
 
-def write(broker: EmbeddedBroker, *values: str) -> None:
+def write(group: Group, *values: str) -> None:
     """In turn to all partitions."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    producer = Producer({"bootstrap.servers": group.servers, "log_level": 0})
     for index, value in enumerate(values):
-        producer.produce(TOPIC, value, partition=index % PARTITIONS)
+        producer.produce(group.topic, value, partition=index % PARTITIONS)
     assert producer.flush(DEADLINE_S) == 0
 
 
-def confluent(broker: EmbeddedBroker, closing: ExitStack, **options: Any) -> Consumer:
+def confluent(group: Group, closing: ExitStack, **options: Any) -> Consumer:
     """A member of the group that has subscribed to the topic."""
     settings = {
-        "bootstrap.servers": broker.bootstrap_servers,
-        "group.id": GROUP,
+        "bootstrap.servers": group.servers,
+        "group.id": group.name,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "session.timeout.ms": 6000,
@@ -68,7 +77,7 @@ def confluent(broker: EmbeddedBroker, closing: ExitStack, **options: Any) -> Con
     }
     consumer = Consumer(settings | {name.replace("_", "."): value for name, value in options.items()})
     closing.callback(consumer.close)
-    consumer.subscribe([TOPIC])
+    consumer.subscribe([group.topic])
     return consumer
 
 
@@ -114,22 +123,22 @@ def commit(*consumers: Any) -> None:
             consumer.commit()
 
 
-def committed(consumer: Consumer) -> dict[int, int]:
-    found = consumer.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], timeout=DEADLINE_S)
+def committed(group: Group, consumer: Consumer) -> dict[int, int]:
+    found = consumer.committed([TopicPartition(group.topic, index) for index in range(PARTITIONS)], timeout=DEADLINE_S)
     return {each.partition: each.offset for each in found if each.offset >= 0}
 
 
-def kafka_python(broker: EmbeddedBroker, closing: ExitStack, **options: Any) -> Any:
+def kafka_python(group: Group, closing: ExitStack, **options: Any) -> Any:
     settings = {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "group_id": GROUP,
+        "bootstrap_servers": group.servers,
+        "group_id": group.name,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": HEARTBEAT_MS,
         "fetch_max_wait_ms": 50,
     }
-    consumer = KafkaConsumer(TOPIC, **(settings | options))
+    consumer = KafkaConsumer(group.topic, **(settings | options))
     closing.callback(consumer.close)
     return consumer
 
@@ -138,53 +147,53 @@ VALUES = [f"value {index}" for index in range(40)]
 
 
 @pytest.mark.parametrize("make", [confluent, kafka_python])
-def test_members_share_the_partitions_as_they_come_and_go(broker: EmbeddedBroker, closing: ExitStack, make: Any) -> None:
-    write(broker, *VALUES)
-    first = make(broker, closing)
+def test_members_share_the_partitions_as_they_come_and_go(group: Group, closing: ExitStack, make: Any) -> None:
+    write(group, *VALUES)
+    first = make(group, closing)
     reader = Reader(first)
     reader.until_read(*VALUES)
     commit(first)
-    second = make(broker, closing)
+    second = make(group, closing)
     reader.consumers.append(second)
     reader.until_shared(2, 2)
-    write(broker, *VALUES)
+    write(group, *VALUES)
     reader.until_read(*VALUES, *VALUES)
     commit(first, second)
     second.close()
     reader.consumers.remove(second)
     reader.until_shared(4)
     # What the one had committed is not read by the other.
-    write(broker, "last")
+    write(group, "last")
     reader.until_read(*VALUES, *VALUES, "last")
 
 
-def test_members_of_different_clients_are_in_one_group(broker: EmbeddedBroker, closing: ExitStack) -> None:
+def test_members_of_different_clients_are_in_one_group(group: Group, closing: ExitStack) -> None:
     reader = Reader(
-        confluent(broker, closing, partition_assignment_strategy="roundrobin"),
-        kafka_python(broker, closing, partition_assignment_strategy=[RoundRobinPartitionAssignor]),
+        confluent(group, closing, partition_assignment_strategy="roundrobin"),
+        kafka_python(group, closing, partition_assignment_strategy=[RoundRobinPartitionAssignor]),
     )
     reader.until_shared(2, 2)
-    write(broker, *VALUES)
+    write(group, *VALUES)
     reader.until_read(*VALUES)
 
 
-def test_cooperative_members_give_up_only_what_others_get(broker: EmbeddedBroker, closing: ExitStack) -> None:
-    consumers = [confluent(broker, closing, partition_assignment_strategy="cooperative-sticky") for _ in range(3)]
+def test_cooperative_members_give_up_only_what_others_get(group: Group, closing: ExitStack) -> None:
+    consumers = [confluent(group, closing, partition_assignment_strategy="cooperative-sticky") for _ in range(3)]
     reader = Reader(*consumers)
     reader.until_shared(1, 1, 2)
-    write(broker, *VALUES)
+    write(group, *VALUES)
     reader.until_read(*VALUES)
 
 
-def test_a_static_member_that_is_restarted_makes_no_rebalance(broker: EmbeddedBroker, closing: ExitStack) -> None:
-    first = confluent(broker, closing, group_instance_id="a")
-    second = confluent(broker, closing, group_instance_id="b")
+def test_a_static_member_that_is_restarted_makes_no_rebalance(group: Group, closing: ExitStack) -> None:
+    first = confluent(group, closing, group_instance_id="a")
+    second = confluent(group, closing, group_instance_id="b")
     Reader(first, second).until_shared(2, 2)
-    before = described(broker)
+    before = described(group)
     second.close()
-    again = confluent(broker, closing, group_instance_id="b")
+    again = confluent(group, closing, group_instance_id="b")
     Reader(first, again).until_shared(2, 2)
-    after = described(broker)
+    after = described(group)
 
     assert [member.assignment.topic_partitions for member in after.members if member.group_instance_id == "b"] == [
         member.assignment.topic_partitions for member in before.members if member.group_instance_id == "b"
@@ -193,43 +202,47 @@ def test_a_static_member_that_is_restarted_makes_no_rebalance(broker: EmbeddedBr
     assert [member.member_id for member in after.members if member.group_instance_id == "a"] == unchanged
 
 
-def admin(broker: EmbeddedBroker) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+def admin(group: Group) -> AdminClient:
+    return AdminClient({"bootstrap.servers": group.servers, "log_level": 0})
 
 
-def described(broker: EmbeddedBroker) -> Any:
-    client = admin(broker)  # its futures end with it
-    return client.describe_consumer_groups([GROUP])[GROUP].result(DEADLINE_S)
+def described(group: Group) -> Any:
+    client = admin(group)  # its futures end with it
+    return client.describe_consumer_groups([group.name])[group.name].result(DEADLINE_S)
 
 
-def test_an_administrator_sees_moves_and_deletes_groups(broker: EmbeddedBroker, closing: ExitStack) -> None:
-    write(broker, *VALUES)
-    consumer = confluent(broker, closing)
+def listed(client: AdminClient) -> list[str]:
+    return [found.group_id for found in client.list_consumer_groups().result(DEADLINE_S).valid]
+
+
+def test_an_administrator_sees_moves_and_deletes_groups(group: Group, closing: ExitStack) -> None:
+    write(group, *VALUES)
+    consumer = confluent(group, closing)
     Reader(consumer).until_read(*VALUES)
     commit(consumer)
-    client = admin(broker)
-    assert described(broker).state is ConsumerGroupState.STABLE
-    assert [group.group_id for group in client.list_consumer_groups().result(DEADLINE_S).valid] == [GROUP]
+    client = admin(group)
+    assert described(group).state is ConsumerGroupState.STABLE
+    assert group.name in listed(client)
     consumer.close()
-    assert described(broker).state is ConsumerGroupState.EMPTY
+    assert described(group).state is ConsumerGroupState.EMPTY
 
-    moved = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, 0, 3)])
-    client.alter_consumer_group_offsets([moved])[GROUP].result(DEADLINE_S)
-    found = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])[GROUP].result(DEADLINE_S)
+    moved = ConsumerGroupTopicPartitions(group.name, [TopicPartition(group.topic, 0, 3)])
+    client.alter_consumer_group_offsets([moved])[group.name].result(DEADLINE_S)
+    found = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.name)])[group.name].result(DEADLINE_S)
     assert {each.partition: each.offset for each in found.topic_partitions} == {0: 3, 1: 10, 2: 10, 3: 10}
-    client.delete_consumer_groups([GROUP])[GROUP].result(DEADLINE_S)
-    assert client.list_consumer_groups().result(DEADLINE_S).valid == []
+    client.delete_consumer_groups([group.name])[group.name].result(DEADLINE_S)
+    assert group.name not in listed(client)
 
 
-def test_a_topic_that_is_deleted_takes_its_offsets_along(broker: EmbeddedBroker, closing: ExitStack) -> None:
-    write(broker, *VALUES)
-    consumer = confluent(broker, closing)
+def test_a_topic_that_is_deleted_takes_its_offsets_along(kafka: Kafka, group: Group, closing: ExitStack) -> None:
+    write(group, *VALUES)
+    consumer = confluent(group, closing)
     Reader(consumer).until_read(*VALUES)
     commit(consumer)
-    broker.cluster.delete_topic(TOPIC)
-    broker.create_topic(TOPIC, PARTITIONS)
+    kafka.delete_topic(group.topic)
+    kafka.create_topic(group.topic, PARTITIONS)
     deadline = time.monotonic() + DEADLINE_S
-    while committed(consumer):
+    while committed(group, consumer):
         assert time.monotonic() < deadline
         consumer.poll(0.05)
 
@@ -237,50 +250,49 @@ def test_a_topic_that_is_deleted_takes_its_offsets_along(broker: EmbeddedBroker,
 def test_offsets_and_groups_outlive_a_restart(tmp_path: Path, closing: ExitStack) -> None:
     config = BrokerConfig(data_dir=tmp_path)
     with EmbeddedBroker(config=config) as broker, ExitStack() as first:
-        broker.create_topic(TOPIC, PARTITIONS)
-        write(broker, *VALUES)
-        consumer = confluent(broker, first)
+        group = Group(broker.bootstrap_servers, broker.create_topic("t", PARTITIONS))
+        write(group, *VALUES)
+        consumer = confluent(group, first)
         Reader(consumer).until_read(*VALUES)
         commit(consumer)
     with EmbeddedBroker(config=config) as broker, ExitStack() as second:
-        assert described(broker).state is ConsumerGroupState.EMPTY
-        consumer = confluent(broker, second)
-        assert committed(consumer) == {0: 10, 1: 10, 2: 10, 3: 10}
-        write(broker, "last")
+        group = replace(group, servers=broker.bootstrap_servers)
+        assert described(group).state is ConsumerGroupState.EMPTY
+        consumer = confluent(group, second)
+        assert committed(group, consumer) == {0: 10, 1: 10, 2: 10, 3: 10}
+        write(group, "last")
         Reader(consumer).until_read("last")
 
 
 def test_a_coordinator_may_move_and_die(closing: ExitStack) -> None:
     with EmbeddedBroker(3) as brokers, closing:
-        brokers.create_topic(TOPIC, PARTITIONS, 3)
-        first, second = confluent(brokers, closing), confluent(brokers, closing)
+        group = Group(brokers.bootstrap_servers, brokers.create_topic("t", PARTITIONS, 3))
+        first, second = confluent(group, closing), confluent(group, closing)
         reader = Reader(first, second)
         reader.until_shared(2, 2)
         internal = brokers.cluster.image.topics["__consumer_offsets"]
-        partition = partition_for(GROUP, len(internal.partitions))
+        partition = partition_for(group.name, len(internal.partitions))
         here = brokers.leader("__consumer_offsets", partition)
         there = next(broker for broker in brokers.broker_ids if broker != here)
-        write(brokers, *VALUES)
+        write(group, *VALUES)
         reader.until_read(*VALUES)
 
         brokers.move_leader("__consumer_offsets", partition, there)
         commit(first)
         reader.until_shared(2, 2)
         brokers.kill(there)
-        write(brokers, *VALUES)
+        write(group, *VALUES)
         reader.until_read(*VALUES, *VALUES)
         reader.until_shared(2, 2)
         commit(first, second)
-        assert sum(committed(first).values()) == 2 * len(VALUES)
+        assert sum(committed(group, first).values()) == 2 * len(VALUES)
 
 
-def test_offsets_are_committed_with_the_records_that_came_of_them(broker: EmbeddedBroker, closing: ExitStack) -> None:
-    write(broker, *VALUES)
-    producer = Producer(
-        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "copy", "log_level": 0, "linger.ms": 0}
-    )
+def test_offsets_are_committed_with_the_records_that_came_of_them(group: Group, closing: ExitStack) -> None:
+    write(group, *VALUES)
+    producer = Producer({"bootstrap.servers": group.servers, "transactional.id": group.name, "log_level": 0, "linger.ms": 0})
     producer.init_transactions(DEADLINE_S)
-    consumer = confluent(broker, closing)
+    consumer = confluent(group, closing)
     reader = Reader(consumer)
     reader.until_read(*VALUES)
     positions = consumer.position(consumer.assignment())
@@ -288,9 +300,9 @@ def test_offsets_are_committed_with_the_records_that_came_of_them(broker: Embedd
     producer.begin_transaction()
     producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), DEADLINE_S)
     producer.abort_transaction(DEADLINE_S)
-    assert committed(consumer) == {}
+    assert committed(group, consumer) == {}
     producer.begin_transaction()
     producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), DEADLINE_S)
     producer.commit_transaction(DEADLINE_S)
 
-    reader.until(lambda: committed(consumer) == {0: 10, 1: 10, 2: 10, 3: 10}, "not committed")
+    reader.until(lambda: committed(group, consumer) == {0: 10, 1: 10, 2: 10, 3: 10}, "not committed")

@@ -12,10 +12,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from spark_kafka_sink import broker as public
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.shared_services import LOCK_FILE
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import OptionError, UsageError
 
 QUIET = {"log_level": 0}
 
@@ -207,3 +208,28 @@ def test_who_begins_at_the_direct_servers_is_sent_past_what_is_advertised() -> N
         broker.kill(1)
         broker.restart(1)
         assert broker.direct_servers == direct
+
+
+def test_another_name_of_the_same_port_is_told_and_no_second_port_opened() -> None:
+    with EmbeddedBroker(advertised={1: ("localhost", 0)}) as broker:
+        port = broker.address(1).rpartition(":")[2]
+        assert broker.bootstrap_servers == f"localhost:{port}"
+        assert broker.direct_servers == broker.address(1)
+        write(broker.bootstrap_servers, "t", "a")
+
+
+def test_a_broker_that_there_is_not_is_said(three: EmbeddedBroker) -> None:
+    for method in (three.kill, three.restart, three.address, three.server):
+        with pytest.raises(OptionError, match="there is no broker 4; there are 1, 2, 3"):
+            method(4)
+
+
+@pytest.mark.parametrize("name", public.__all__)
+def test_what_is_exported_is_there(name: str) -> None:
+    assert name in dir(public)
+    assert getattr(public, name).__name__ == name
+
+
+def test_a_name_that_is_not_exported_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Embedded'"):
+        public.Embedded  # noqa: B018

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.server_properties import SETTINGS, TOPIC_SETTINGS, broker_config
+from spark_kafka_sink.broker.server_properties import SETTINGS, TOPIC_SETTINGS, config_from
 from spark_kafka_sink.errors import OptionError
 
 NO_TEXT = {"data_dir", "host", "sasl_users", "topic_defaults"}
@@ -20,11 +20,11 @@ def test_every_field_has_its_setting() -> None:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_default_that_is_given_changes_nothing(name: str) -> None:
-    assert broker_config({name: SETTINGS[name].default}) == BrokerConfig()
+    assert config_from({name: SETTINGS[name].default}) == BrokerConfig()
 
 
 def test_values_are_of_the_fields_types() -> None:
-    config = broker_config(
+    config = config_from(
         {
             "num.io.threads": "9",
             "auto.create.topics.enable": "false",
@@ -48,7 +48,7 @@ def test_values_are_of_the_fields_types() -> None:
 
 
 def test_topics_have_defaults_by_their_own_names_and_by_those_of_a_broker() -> None:
-    config = broker_config({"log.segment.bytes": "2097152", "cleanup.policy": "compact", "message.max.bytes": "2000000"})
+    config = config_from({"log.segment.bytes": "2097152", "cleanup.policy": "compact", "message.max.bytes": "2000000"})
 
     assert config.topic_defaults == {
         "segment.bytes": "2097152",
@@ -68,7 +68,7 @@ def test_topics_have_defaults_by_their_own_names_and_by_those_of_a_broker() -> N
     ],
 )
 def test_of_several_units_the_finest_wins(settings: dict[str, str], retention_ms: int) -> None:
-    assert broker_config(settings).topic_defaults == {"retention.ms": str(retention_ms)}
+    assert config_from(settings).topic_defaults == {"retention.ms": str(retention_ms)}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_of_several_units_the_finest_wins(settings: dict[str, str], retention_ms
 )
 def test_what_cannot_be_is_refused(settings: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError) as refused:
-        broker_config(settings)
+        config_from(settings)
 
     assert text in refused.value.message
 

@@ -1,8 +1,7 @@
-"""Clients that are not ours write transactions to the embedded broker and read what is committed."""
+"""Clients that are not ours write transactions and read what is committed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,15 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.network.client import Client
-from tests.broker.transaction.transactor import Transactor
+from tests.broker.transaction.transactor import Transactor, until
 from tests.kafka import java
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
 
 TIMEOUT_S = 30.0
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as running:
-        yield running
-
-
-def producer(broker: EmbeddedBroker, identity: str, *, initialized: bool = True) -> Producer:
+def producer(broker: EmbeddedBroker | Kafka, identity: str, *, initialized: bool = True) -> Producer:
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "transactional.id": identity,
@@ -45,7 +40,7 @@ def write(writer: Producer, topic: str, *values: str) -> None:
     assert writer.flush(TIMEOUT_S) == 0
 
 
-def reader(broker: EmbeddedBroker, isolation: str = "read_committed", group: str = "nobody") -> Consumer:
+def reader(broker: EmbeddedBroker | Kafka, isolation: str = "read_committed", group: str = "nobody") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -59,7 +54,7 @@ def reader(broker: EmbeddedBroker, isolation: str = "read_committed", group: str
     )
 
 
-def read(broker: EmbeddedBroker, topic: str, isolation: str = "read_committed") -> list[str]:
+def read(broker: EmbeddedBroker | Kafka, topic: str, isolation: str = "read_committed") -> list[str]:
     """All values up to where the isolation lets a consumer read, sorted."""
     consumer = reader(broker, isolation)
     try:
@@ -79,45 +74,50 @@ def read(broker: EmbeddedBroker, topic: str, isolation: str = "read_committed") 
         consumer.close()
 
 
-def test_committed_is_read_and_aborted_is_not(broker: EmbeddedBroker) -> None:
-    topic = broker.create_topic("commit-and-abort", 2)
-    writer = producer(broker, "commit-and-abort")
+def until_read(broker: EmbeddedBroker | Kafka, topic: str, values: list[str]) -> None:
+    """A commit is answered when it is certain; the markers that let consumers read on are written after that."""
+    until(lambda: read(broker, topic), lambda found: found == values, "read")
+
+
+def test_committed_is_read_and_aborted_is_not(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    writer = producer(kafka, topic)
     for committed in (True, False, True):
         writer.begin_transaction()
         write(writer, topic, *(f"{committed}-{index}" for index in range(4)))
         writer.commit_transaction(TIMEOUT_S) if committed else writer.abort_transaction(TIMEOUT_S)
     everything = sorted([*(f"True-{index}" for index in range(4)), *(f"True-{index}" for index in range(4))])
-    assert read(broker, topic) == everything
-    assert len(read(broker, topic, "read_uncommitted")) == 12
+    until_read(kafka, topic, everything)
+    assert len(read(kafka, topic, "read_uncommitted")) == 12
 
 
-def test_nothing_of_a_running_transaction_is_read_nor_what_follows_it(broker: EmbeddedBroker) -> None:
-    topic = broker.create_topic("running", 2)
-    writer, other = producer(broker, "running"), producer(broker, "running-2")
+def test_nothing_of_a_running_transaction_is_read_nor_what_follows_it(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    writer, other = producer(kafka, topic), producer(kafka, f"{topic}-2")
     writer.begin_transaction()
     write(writer, topic, "first", "second")
     other.begin_transaction()
     write(other, topic, "later", "latest")
     other.commit_transaction(TIMEOUT_S)
-    assert read(broker, topic) == []
-    assert read(broker, topic, "read_uncommitted") == ["first", "later", "latest", "second"]
+    assert read(kafka, topic) == []
+    assert read(kafka, topic, "read_uncommitted") == ["first", "later", "latest", "second"]
     writer.commit_transaction(TIMEOUT_S)
-    assert read(broker, topic) == ["first", "later", "latest", "second"]
+    until_read(kafka, topic, ["first", "later", "latest", "second"])
 
 
-def test_a_second_producer_with_the_id_fences_the_first(broker: EmbeddedBroker) -> None:
-    topic = broker.create_topic("fenced", 2)
-    zombie = producer(broker, "fenced")
+def test_a_second_producer_with_the_id_fences_the_first(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    zombie = producer(kafka, topic)
     zombie.begin_transaction()
     write(zombie, topic, "zombie", "zombie")
-    writer = producer(broker, "fenced")
+    writer = producer(kafka, topic)
     writer.begin_transaction()
     write(writer, topic, "living")
     with pytest.raises(KafkaException) as fenced:
         zombie.commit_transaction(TIMEOUT_S)
     assert fenced.value.args[0].fatal()
     writer.commit_transaction(TIMEOUT_S)
-    assert read(broker, topic) == ["living"]
+    until_read(kafka, topic, ["living"])
 
 
 def consumed(consumer: Consumer, count: int) -> list[Message]:
@@ -130,16 +130,16 @@ def consumed(consumer: Consumer, count: int) -> list[Message]:
     return found
 
 
-def test_read_and_written_together_with_the_offsets(broker: EmbeddedBroker) -> None:
-    source, target = broker.create_topic("source", 1), broker.create_topic("target", 2)
-    feeder, writer = producer(broker, "feeder"), producer(broker, "worker")
+def test_read_and_written_together_with_the_offsets(kafka: Kafka, new_topic: NewTopic) -> None:
+    source, target = new_topic(1), new_topic(2)
+    feeder, writer = producer(kafka, source), producer(kafka, target)
     feeder.begin_transaction()
     for value in ("a", "b", "c", "d"):
         feeder.produce(source, value)
     feeder.commit_transaction(TIMEOUT_S)
 
     def work(count: int, committed: bool) -> None:
-        consumer = reader(broker, group="workers")
+        consumer = reader(kafka, group=target)
         consumer.subscribe([source])
         try:
             values = [(message.value() or b"").decode() for message in consumed(consumer, count)]
@@ -154,7 +154,7 @@ def test_read_and_written_together_with_the_offsets(broker: EmbeddedBroker) -> N
     work(2, committed=False)
     work(2, committed=True)
     work(2, committed=True)
-    assert read(broker, target) == ["A", "B", "C", "D"]
+    until_read(kafka, target, ["A", "B", "C", "D"])
 
 
 def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
         broker.start()
         write(writer, topic, "after", "after")
         writer.commit_transaction(TIMEOUT_S)
-        assert read(broker, topic) == ["after", "after", "before", "before"]
+        until_read(broker, topic, ["after", "after", "before", "before"])
 
 
 def test_a_transaction_outlives_its_coordinator() -> None:
@@ -180,27 +180,27 @@ def test_a_transaction_outlives_its_coordinator() -> None:
         brokers.kill(brokers.cluster.coordinator(CoordinatorType.TRANSACTION, "moved"))
         write(writer, topic, "after", "after")
         writer.commit_transaction(TIMEOUT_S)
-        assert read(brokers, topic) == ["after", "after", "before", "before"]
+        until_read(brokers, topic, ["after", "after", "before", "before"])
 
 
 @pytest.mark.java
-def test_java_writes_transactions_of_version_2(broker: EmbeddedBroker) -> None:
-    topic = broker.create_topic("java", 2)
+def test_java_writes_transactions_of_version_2(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
     java.run(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", "2000", "--record-size", "10", "--throughput", "-1"),
         *(
             "--producer-props",
-            f"bootstrap.servers={broker.bootstrap_servers}",
+            f"bootstrap.servers={kafka.bootstrap_servers}",
             "--transactional-id",
-            "java",
+            topic,
             "--transaction-duration-ms",
             "20",
         ),
         timeout_s=60,
     )
-    assert len(read(broker, topic)) == 2000
-    host, port = broker.bootstrap_servers.rsplit(":", 1)
+    until(lambda: len(read(kafka, topic)), lambda count: count == 2000, "records read")
+    host, port = kafka.bootstrap_servers.rsplit(":", 1)
     with Client(int(port), host) as client:
         # Each commit was an epoch.
-        assert Transactor(client, "java", topic).describe().producer_epoch > 1
+        assert Transactor(client, topic, topic).describe().producer_epoch > 1

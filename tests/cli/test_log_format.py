@@ -34,11 +34,11 @@ def test_json_has_the_event_and_what_it_says_of_itself() -> None:
 
 
 def test_text_is_pairs_that_a_shell_could_take_apart() -> None:
-    line = KeyValueFormatter().format(record(topic="a=b", empty="", plain=3))
+    line = KeyValueFormatter().format(record(topic="a=b", empty="", plain=3, lines="a\nb"))
 
     assert line == (
         "time=2023-11-14T22:13:20.123Z level=INFO logger=broker.x thread=main "
-        'message="Created topic events" topic="a=b" empty="" plain=3'
+        'message="Created topic events" topic="a=b" empty="" plain=3 lines="a\\nb"'
     )
     assert shlex.split(line)[4:6] == ["message=Created topic events", "topic=a=b"]
 

@@ -11,7 +11,8 @@ import pytest
 import spark_kafka_sink
 from docs.markdown import anchor, plain, table
 from docs.pages import FOLDER, PAGES
-from docs.public_names import INSIDE, SECTIONS, errors, exported, undocumented
+from docs.public_names import BROKER, INSIDE, SECTIONS, errors, exported, undocumented
+from spark_kafka_sink import broker
 
 NAMES = [name for names in SECTIONS.values() for name in names]
 
@@ -26,13 +27,17 @@ def test_everything_that_is_exported_is_on_the_page() -> None:
     assert len(NAMES) == len(set(NAMES))
 
 
+def test_everything_that_the_broker_exports_is_on_the_page() -> None:
+    assert {*BROKER, "ApiKey", "ErrorCode"} == set(broker.__all__)
+
+
 @pytest.mark.parametrize("name", spark_kafka_sink.__all__)
 def test_what_is_exported_is_there(name: str) -> None:
     assert name in dir(spark_kafka_sink)
     assert getattr(spark_kafka_sink, name).__name__.rpartition(".")[2] == name
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *BROKER])
 def test_a_public_name_its_methods_parameters_and_fields_are_documented(name: str) -> None:
     assert undocumented(name, exported(name)) == []
 

@@ -68,6 +68,10 @@ def test_aborted_records_are_seen_unless_committed_ones_are_asked_for(kafka: Kaf
         sender.produce(topic, value)
         sender.flush(30)
         end(30)
+    # A commit is answered when it is certain; the marker that lets a consumer read on is written after that.
+    kafka.wait_for(
+        lambda: len(read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed")) == 1, "the marker", 20
+    )
     seen = {level: [r.value for r in read_topic(kafka.bootstrap_servers, topic, isolation_level=level)] for level in LEVELS}
     assert seen == {"read_uncommitted": [b"aborted", b"committed"], "read_committed": [b"committed"]}
 

@@ -24,8 +24,8 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8")
 class Readme:
     """Its blocks, with a topic and a folder of ours in the place of those that they name."""
 
-    def __init__(self, kafka: Kafka, topic: str, folder: Path) -> None:
-        self._servers = kafka.bootstrap_servers
+    def __init__(self, servers: str, topic: str, folder: Path) -> None:
+        self._servers = servers
         self._topic = topic
         self._folder = folder
         self.names: dict[str, Any] = {}
@@ -43,11 +43,11 @@ class Readme:
 
 @pytest.fixture
 def readme(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Readme:
-    return Readme(kafka, new_topic(3), tmp_path)
+    return Readme(kafka.bootstrap_servers, new_topic(3), tmp_path)
 
 
 def test_there_are_these_blocks_and_no_others() -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
 
 
 # It starts two streams, which share two cores with everything else.
@@ -93,3 +93,8 @@ def test_what_is_plugged_in(readme: Readme) -> None:
     readme.run("class Upper")
     (record,) = readme.records()
     assert (record.partition, record.value, record.headers) == (0, b"SHOUT", (("trace", b"1"),))
+
+
+def test_a_broker_without_installing_kafka(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Readme("", "events", tmp_path).run("EmbeddedBroker")
+    assert capsys.readouterr().out == "0 2\n"

@@ -23,7 +23,11 @@ INT16: Final = range(-(2**15), 2**15)
 
 
 class Where(TypedDict, total=False):
-    """Which requests are hit, and how many of them: `FaultInjection` says what each is. Without `times` it is one."""
+    """Which requests are hit, and how many of them.
+
+    times: so many, 1 where nothing is said; None: all, until the fault is removed. broker: at this one only, by its id.
+    topic: those that ask for it, among others or alone. partition: those that ask for this one of it. client_id: of this client.
+    """
 
     times: int | None
     broker: int | None
@@ -44,12 +48,12 @@ class Surroundings:
 
 
 class FaultInjection:
-    """Lets things go wrong, for tests of clients. All methods may be called from any thread, while the broker runs.
+    """Lets things go wrong, for tests of clients. All methods may be called from any thread, but `unreachable` and the removal of
+    what it gave by that which starts and stops brokers.
 
-    The next `times` requests (None: all, until it is removed) of an API are hit; `broker`, `topic`, `partition` and `client_id`
-    narrow that to those of one broker, to those that ask for a topic or a partition of it, and to those of one client. A request
-    is hit by one fault, by the oldest that is about it, when a handler takes it up. Each method gives back a `Fault`: its `hits`,
-    `wait()` for them, and its `remove()`, which the end of a `with` calls. What cannot be raises OptionError.
+    api: whose requests are hit; where: which of them, and how many, by the names of `Where`. A request is hit by one fault, by
+    the oldest that is about it, when a handler takes it up. Each method gives back a `Fault`: its `hits`, `wait()` for them, and
+    its `remove()`, which the end of a `with` calls. What cannot be raises OptionError.
     """
 
     def __init__(self, brokers: Collection[int]) -> None:
@@ -124,7 +128,7 @@ class FaultInjection:
         return self._on_requests("a watch of", None, api, where)
 
     def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
-        """How many requests of the API there were since the start, over all brokers or at one."""
+        """How many requests of the API there were in all, over all brokers or at one `broker`."""
         return self._requests.seen(api, broker)
 
     # Connections

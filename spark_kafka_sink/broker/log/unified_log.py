@@ -172,6 +172,8 @@ class UnifiedLog:
         marker: EndTransactionMarker | None,
         guard: VerificationGuard | None,
     ) -> LogAppendInfo:
+        # Who appends looked up the epoch without the lock, and the leader may have moved since: epochs never go back in a log.
+        leader_epoch = max(leader_epoch, self.latest_epoch)
         batch = valid.at(self.log_end_offset, leader_epoch)
         appended, completed = None, None
         if batch.has_producer_id:

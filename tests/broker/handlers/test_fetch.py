@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,6 +93,23 @@ def test_when_its_time_is_over_it_answers_what_there_is() -> None:
 
         assert not before
         assert values(asked) == [b"a"]
+
+
+def test_who_waits_holds_nothing_of_what_is_there_already(tmp_path: Path) -> None:
+    with Rig(data_dir=tmp_path) as rig:
+        rig.cluster.create_topic("t")
+        size = 500_000
+        rig.log("t").append_as_leader(batch(os.urandom(size)), 0)
+        tracemalloc.start()
+        try:
+            waiting = [fetch(rig, 0, min_bytes=2 * size) for _ in range(20)]
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        rig.log("t").append_as_leader(batch(os.urandom(size)), 0)
+
+        assert held < size
+        assert [len(values(asked)) for asked in waiting] == [2] * 20
 
 
 def test_without_a_wait_nothing_is_answered_with_nothing() -> None:

@@ -98,6 +98,15 @@ def test_a_segment_is_rolled_for_its_age_by_the_records_own_time(folder: Path | 
         assert [segment.base_offset for segment in log._local.segments] == [0, 2]
 
 
+def test_who_is_late_with_an_older_leader_epoch_changes_none_that_is_known(folder: Path | None) -> None:
+    with opened(folder) as log:
+        for epoch in (1, 2, 1):
+            log.append_as_leader(batch(b"v"), epoch)
+
+        assert [one.leader_epoch for one in stored(log)] == [1, 2, 2]
+        assert [log.end_offset_for_epoch(epoch) for epoch in (1, 2)] == [(1, 1), (2, 3)]
+
+
 def test_another_leader_epoch_is_kept_where_it_began(folder: Path | None) -> None:
     with opened(folder) as log:
         for epoch in (1, 1, 4, 9):
