@@ -54,6 +54,11 @@ class ReplicaManager:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return LedPartition(state, log)
 
+    def log_start_offset(self, topic: str, index: int) -> int:
+        """Whoever leads it; -1 where there is no such partition."""
+        log = self._logs.get(topic, index)
+        return -1 if log is None else log.log_start_offset
+
     def append(
         self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
     ) -> LogAppendInfo:

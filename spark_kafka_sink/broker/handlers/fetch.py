@@ -27,6 +27,7 @@ from spark_kafka_sink.protocol.fetch import (
 
 NO_SESSION = 0
 _FIRST_BY_ID = 13
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 
 
@@ -154,7 +155,9 @@ def _partition(image: MetadataImage, read: _Read) -> PartitionData:
     if isinstance(result, ApiException):
         moved = result.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         leader = current_leader(image, read.topic, read.index) if moved else None
-        return PartitionData(read.index, result.code, -1, records=(), current_leader=leader)
+        # Kafka has an empty array where its metadata know of no such partition, and null where its log does not answer.
+        aborted = () if result.code in _UNKNOWN else None
+        return PartitionData(read.index, result.code, -1, aborted_transactions=aborted, records=(), current_leader=leader)
     return PartitionData(
         read.index,
         ErrorCode.NONE,

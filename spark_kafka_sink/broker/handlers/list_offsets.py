@@ -27,6 +27,7 @@ _FIRST_VERSIONS: Final[Mapping[int, int]] = {
     ListOffsetsTimestamp.EARLIEST_LOCAL: 8,
     ListOffsetsTimestamp.LATEST_TIERED: 9,
 }
+_EARLIEST = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL)
 _UNKNOWN = TimestampAndOffset(-1, -1, -1)
 
 
@@ -55,13 +56,17 @@ def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffse
 def _found(
     services: BrokerServices, request: Request, topic: str, partition: ListOffsetsPartition, isolation: IsolationLevel
 ) -> TimestampAndOffset:
-    log = services.replica_manager.led(topic, partition.partition_index, partition.current_leader_epoch).log
     timestamp = partition.timestamp
     if request.version < _FIRST_VERSIONS.get(timestamp, 0) or timestamp < min(ListOffsetsTimestamp):
         raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
+    led = services.replica_manager.led(topic, partition.partition_index, partition.current_leader_epoch)
+    log = led.log
     found = log.fetch_offset_by_timestamp(timestamp) or _UNKNOWN
     end = log.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else log.high_watermark
     if timestamp == ListOffsetsTimestamp.LATEST:
-        return found._replace(offset=end)
+        return found._replace(offset=end, leader_epoch=led.state.leader_epoch)
+    if timestamp in _EARLIEST and log.latest_epoch < 0:
+        # Kafka's log knows of an epoch when its leader takes over, ours when it first writes.
+        return found._replace(leader_epoch=led.state.leader_epoch)
     # A consumer is told of no record that it could not fetch yet (`Partition.fetchOffsetForTimestamp`).
     return found if timestamp < 0 or found.offset < end else _UNKNOWN

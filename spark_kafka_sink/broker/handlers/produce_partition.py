@@ -9,6 +9,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
 from spark_kafka_sink.broker.handlers.topics_asked import current_leader, topic_name
 from spark_kafka_sink.broker.log.batch import BatchHeader, read_header
+from spark_kafka_sink.broker.log.log_validator import only_batch
 from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -28,6 +29,17 @@ _FIRST_BY_ID = 13
 _FIRST_WITH_ZSTD = 7
 # Kafka's AdminUtils.ADMIN_CLIENT_ID: its own tools may repair internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
+# Those of `ReplicaManager.appendToLocalLog` that it has a case of their own for.
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 @dataclass(slots=True)
@@ -53,12 +65,13 @@ class ProducePartition:
         return header if header is not None and header.is_transactional and self.error is None else None
 
     def append(self, services: BrokerServices, acks: int) -> PartitionProduceResponse:
+        if self.error is not None:
+            return self._failed(services, self.error, self.error.message)
         try:
-            if self.error is not None:
-                raise self.error
             info = services.replica_manager.append(self.topic, self.index, self.records, acks, guard=self.guard)
         except ApiException as error:
-            return self._failed(services, error)
+            start = -1 if error.code in _WITHOUT_LOG_START else services.replica_manager.log_start_offset(*self.topic_partition)
+            return self._failed(services, error, error.message if error.record_errors else None, start)
         return PartitionProduceResponse(
             index=self.index,
             error_code=ErrorCode.NONE,
@@ -67,14 +80,18 @@ class ProducePartition:
             log_start_offset=info.log_start_offset,
         )
 
-    def _failed(self, services: BrokerServices, error: ApiException) -> PartitionProduceResponse:
+    def _failed(
+        self, services: BrokerServices, error: ApiException, message: str | None, log_start_offset: int = -1
+    ) -> PartitionProduceResponse:
+        """Kafka has words only for records that it names, and for transactions that it cannot verify."""
         moved = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionProduceResponse(
             index=self.index,
             error_code=error.code,
             base_offset=-1,
+            log_start_offset=log_start_offset,
             record_errors=tuple(BatchIndexAndErrorMessage(index, message) for index, message in error.record_errors),
-            error_message=error.message,
+            error_message=message,
             current_leader=current_leader(services.cluster.image, self.topic, self.index) if moved else None,
         )
 
@@ -87,9 +104,11 @@ def produce_partition(
     name = topic.name
     try:
         name = topic_name(services.cluster.image, topic.name, topic.topic_id, by_id=request.version >= _FIRST_BY_ID)
-        _check(request, name, header)
+        if services.cluster.image.partition(name, partition.index) is None:
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        _check(request, name, records, header)
     except ApiException as error:
-        return ProducePartition(name, partition.index, records, header, error)
+        return ProducePartition(name, partition.index, records, header, ApiException(error.code))
     return ProducePartition(name, partition.index, records, header)
 
 
@@ -98,15 +117,15 @@ def _records(partition: PartitionProduceData) -> Buffer:
     return buffers[0] if len(buffers) == 1 else b"".join(buffers)
 
 
-def _check(request: Request, name: str, header: BatchHeader | None) -> None:
+def _check(request: Request, name: str, records: Buffer, header: BatchHeader | None) -> None:
+    """In Kafka's order: `ProduceRequest.validateRecords`, then `ReplicaManager.appendRecords`."""
     body: ProduceRequest = request.body
+    if header is None:
+        raise ApiException(ErrorCode.INVALID_RECORD)
+    only_batch(memoryview(records))
+    if header.codec_id == Codec.ZSTD and request.version < _FIRST_WITH_ZSTD:
+        raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     if body.acks not in _ACKS:
         raise ApiException(ErrorCode.INVALID_REQUIRED_ACKS)
     if name in INTERNAL_TOPICS and request.header.client_id != _ADMIN_CLIENT_ID:
-        raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {name}")
-    if header is None:
-        text = f"Produce requests with version {request.version} must have at least one record batch per partition"
-        raise ApiException(ErrorCode.INVALID_RECORD, text)
-    if header.codec_id == Codec.ZSTD and request.version < _FIRST_WITH_ZSTD:
-        text = f"Produce requests with version {request.version} are not allowed to use ZStandard compression"
-        raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+        raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION)

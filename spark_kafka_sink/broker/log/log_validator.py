@@ -39,7 +39,7 @@ class ValidBatch:
 def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: int, topic_partition: str) -> ValidBatch:
     """The one batch in `records`. Raises ApiException with the code that Kafka answers."""
     view = memoryview(records).cast("B")
-    batch = _only_batch(view)
+    batch = only_batch(view)
     header = read_header(batch)
     _check_batch(header, batch, config, origin, topic_partition)
     if header.codec_id > max(Codec):
@@ -73,8 +73,9 @@ def _stored(
     return _sealed(stamped, batch[HEADER_SIZE:])
 
 
-def _only_batch(view: memoryview) -> memoryview:
-    """ByteBufferLogInputStream.nextBatch and ProduceRequest.validateRecords: bytes behind it that are no batch are left out."""
+def only_batch(view: memoryview) -> memoryview:
+    """ByteBufferLogInputStream.nextBatch and ProduceRequest.validateRecords: bytes behind it that are no batch are left out.
+    Raises ApiException."""
     size = _batch_size(view)
     if size is None:
         raise ApiException(ErrorCode.INVALID_RECORD, "There must be one record batch, and there is none")
@@ -93,7 +94,8 @@ def _batch_size(view: memoryview) -> int | None:
         return None
     length = int.from_bytes(view[_LENGTH_POSITION:SIZE_BEFORE_LENGTH], "big", signed=True)
     if length < _LEAST_LENGTH:
-        raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"Record size {length} is less than the minimum ({_LEAST_LENGTH})")
+        text = f"Record size {length} is less than the minimum record overhead ({_LEAST_LENGTH})"
+        raise ApiException(ErrorCode.CORRUPT_MESSAGE, text)
     if len(view) <= _MAGIC_POSITION:
         return None
     if view[_MAGIC_POSITION] > MAGIC:
