@@ -80,13 +80,14 @@ class _Fetch:
         self.keys: list[tuple[str, int]] = []
 
     def is_enough(self) -> bool:
-        """Reads what is there now. A partition that fails is news as well."""
+        """Reads what is there now. A partition that fails is news as well, and one where more comes only with another Fetch is
+        not to be waited for (DelayedFetch, case F)."""
         by_topic = self._read_all()
         reads = [read for topic in by_topic for read in topic]
         self.keys = [(read.topic, read.index) for read in reads]
         enough = (
             not reads
-            or any(isinstance(read.result, ApiException) for read in reads)
+            or any(isinstance(read.result, ApiException) or read.result.is_behind for read in reads)
             or sum(read.size for read in reads) >= self._body.min_bytes
         )
         self._reads = by_topic if enough else None

@@ -51,6 +51,11 @@ class LogSegments:
         """The segment that would hold `offset`, and all behind it."""
         return self._segments[max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0) :]
 
+    def is_behind(self, offset: int, end: int) -> bool:
+        """Whether `offset` lies in an older segment than `end` (LogOffsetMetadata.onOlderSegment)."""
+        place, end_place = (bisect_right(self._segments, at, key=_base_offset) for at in (offset, end))
+        return place < end_place
+
     def end_of(self, segment: LogSegment, log_end_offset: int) -> int:
         """The offset at which the next one begins."""
         after = bisect_right(self._segments, segment.base_offset, key=_base_offset)

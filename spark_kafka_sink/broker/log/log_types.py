@@ -78,13 +78,15 @@ class AbortedTransaction(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FetchDataInfo:
     """records: batches end to end, the last possibly cut off; they stay as they are whatever becomes of the log.
-    aborted_transactions: None unless READ_COMMITTED was asked for."""
+    aborted_transactions: None unless READ_COMMITTED was asked for. is_behind: what may be read goes on in a later segment, which
+    this read does not reach."""
 
     records: list[Buffer]
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
     aborted_transactions: list[AbortedTransaction] | None = None
+    is_behind: bool = False
 
     @property
     def size(self) -> int:

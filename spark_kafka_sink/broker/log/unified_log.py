@@ -223,7 +223,9 @@ class UnifiedLog:
                 raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset} for partition {self.name}, which has {there}")
             found = self._local.read(offset, max_bytes, end, min_one_batch)
             aborted = self._aborted(offset, found) if committed else None
-            return FetchDataInfo(found.records, self.high_watermark, self.last_stable_offset, self._log_start_offset, aborted)
+            behind = offset < end and self._local.segments.is_behind(offset, end)
+            stable = self.last_stable_offset
+            return FetchDataInfo(found.records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
 
     def _aborted(self, offset: int, found: LocalRead) -> list[AbortedTransaction]:
         return self._local.collect_aborted(offset, found.upper_bound) if found.records else []

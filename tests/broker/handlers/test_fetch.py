@@ -81,6 +81,21 @@ def test_it_waits_for_min_bytes_over_all_partitions() -> None:
         assert (values(asked, 0), values(asked, 1)) == ([b"a"], [b"b"])
 
 
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_at_the_end_of_a_segment_it_does_not_wait_for_what_is_in_the_next(isolation: int) -> None:
+    with Rig() as rig:
+        rig.cluster.create_topic("t")
+        rig.log("t").append_as_leader(batch(b"a"), 0)
+        rig.log("t").roll()
+        rig.log("t").append_as_leader(batch(b"b"), 0)
+
+        older = fetch(rig, 0, min_bytes=10_000, isolation_level=isolation)
+        newest = fetch(rig, 1, min_bytes=10_000, isolation_level=isolation)
+
+        assert values(older) == [b"a"]
+        assert not newest.is_answered
+
+
 def test_when_its_time_is_over_it_answers_what_there_is() -> None:
     with Rig() as rig:
         rig.cluster.create_topic("t")
