@@ -1,6 +1,7 @@
 """The fixtures that tests ask for a Kafka by: `kafka`, `kafka3`, `new_topic`, `proxy`, `proxied_kafka`.
 
-Each test runs on embedded brokers and, with the mark `kafka`, on real ones; what is seen of the two must not differ.
+Each test runs on embedded brokers, with the mark `embedded`, and on real ones, with the mark `kafka`; what is seen of the two
+must not differ.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ class NewTopic(Protocol):
 
 BrokerKind = Literal["embedded", "kafka"]
 
+_EMBEDDED = pytest.param("embedded", marks=pytest.mark.embedded)
 _REAL = pytest.param("kafka", marks=pytest.mark.kafka)
 
 only_real_kafka = pytest.mark.parametrize("broker_kind", [_REAL], indirect=True)
 """Of a test that uses what embedded brokers do not have: a process, Java's log and its tools. It says which."""
 
 
-@pytest.fixture(params=["embedded", _REAL])
+@pytest.fixture(params=[_EMBEDDED, _REAL])
 def broker_kind(request: pytest.FixtureRequest) -> BrokerKind:
     """Which brokers the fixtures below give a test."""
     kind: BrokerKind = request.param
