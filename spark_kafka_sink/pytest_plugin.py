@@ -34,9 +34,15 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     """
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
     from spark_kafka_sink.broker.server_properties import config_from
+    from spark_kafka_sink.errors import KafkaSinkError
 
     settings = dict(_pair(line) for line in request.config.getini("kafka_settings"))
-    with EmbeddedBroker(_brokers(request.config), config=config_from(settings)) as broker:
+    try:
+        embedded = EmbeddedBroker(_brokers(request.config), config=config_from(settings))
+    except (KafkaSinkError, pytest.UsageError) as error:
+        # Where it was raised tells nobody anything: the mistake is in pytest's settings.
+        pytest.fail(f"kafka_broker: {error}", pytrace=False)
+    with embedded as broker:
         yield broker
 
 

@@ -88,6 +88,7 @@ def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path) -> None:
     ended = run(tmp_path, "-k", "brokers")
 
     assert "unknown setting num.partition; did you mean num.partitions?" in ended.stdout
+    assert "pytest_plugin.py" not in ended.stdout
     assert ended.returncode == 1
 
 

@@ -46,6 +46,10 @@ class EmbeddedBroker:
         self._advertised = dict(advertised or {})
         self._faults = FaultInjection(list(self._ports))
 
+    def __repr__(self) -> str:
+        where = "not started" if self._shared is None else self.bootstrap_servers
+        return f"<EmbeddedBroker {where}>"
+
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -158,4 +158,7 @@ def _why(error: OSError, options: BrokerOptions) -> str:
 
 def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
     where = "in memory" if options.data_dir is None else f"in {options.data_dir}"
-    return f"Ready at {broker.bootstrap_servers}, data {where}; for development and tests, not for production (Ctrl+C ends it)"
+    return (
+        f"Ready: bootstrap.servers={broker.bootstrap_servers}, data {where}; for development and tests, not for production "
+        "(Ctrl+C ends it)"
+    )

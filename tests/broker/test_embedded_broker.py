@@ -130,10 +130,11 @@ def test_its_end_leaves_no_thread_and_frees_its_ports() -> None:
 
 def test_before_its_start_and_after_its_end_it_says_so() -> None:
     broker = EmbeddedBroker()
+    assert repr(broker) == "<EmbeddedBroker not started>"
     with pytest.raises(UsageError, match="not started"):
         broker.create_topic("t")
     with broker:
-        pass
+        assert repr(broker) == f"<EmbeddedBroker {broker.bootstrap_servers}>"
     with pytest.raises(UsageError, match="not started"):
         broker.create_topic("t")
 

@@ -45,7 +45,7 @@ class BrokerProcess:
         self._reader.start()
         self.ready = self.process.stdout.readline()
         self.ready_s = time.monotonic() - self.began
-        found = re.search(r"Ready at (\S+),", self.ready)
+        found = re.search(r"Ready: bootstrap\.servers=(\S+),", self.ready)
         if found is None:
             self._end()
             raise AssertionError(f"it was not ready: {self.ready}{self.log}")

@@ -228,7 +228,7 @@ def test_the_line_of_a_password_is_named_and_not_shown(tmp_path: Path) -> None:
 
 def test_another_address_than_loopback_is_warned_of() -> None:
     with BrokerProcess("--port", "0", "--host", "0.0.0.0", "--advertised-host", "127.0.0.1") as broker:
-        assert broker.ready.startswith("Ready at 127.0.0.1:")
+        assert broker.ready.startswith("Ready: bootstrap.servers=127.0.0.1:")
         write(broker.address, "events", "a")
         assert broker.signal(signal.SIGTERM) == 0
         assert broker.log.startswith("Warning: it listens on 0.0.0.0, not on loopback alone: whoever reaches it reads and writes")

@@ -95,14 +95,19 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """By the timer: no thread waits, and the connection's next request is not read meanwhile."""
+    """By the timer: no thread waits, and the connection's next request is not read meanwhile. A broker that stops has none: the
+    fetches that its end answers are dropped."""
 
-    timer: Callable[[], Timer]
+    timer: Callable[[], Timer | None]
     ms: float
 
     def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
         def later(answered: Request, answer: Message | None) -> bool:
-            self.timer().after(self.ms, lambda: answered.deliver(answer))
+            timer = self.timer()
+            if timer is None:
+                answered.drop()
+            else:
+                timer.after(self.ms, lambda: answered.deliver(answer))
             return True
 
         request.on_answer = later

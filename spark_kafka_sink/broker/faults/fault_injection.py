@@ -105,7 +105,7 @@ class FaultInjection:
         **where: Unpack[Where],
     ) -> Fault:
         """What was asked is done at once, and answered `ms` milliseconds later than it would be."""
-        effect = effects.Delay(lambda: self._started().timer, _not_negative("ms", ms))
+        effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
 
     def hold(
@@ -246,6 +246,10 @@ class FaultInjection:
 
     def _image(self) -> MetadataImage:
         return MetadataImage() if self._around is None else self._around.image()
+
+    def _timer(self) -> Timer | None:
+        around = self._around
+        return None if around is None else around.timer
 
     def _started(self) -> Surroundings:
         if self._around is None:

@@ -103,7 +103,7 @@ def _plain(name: str) -> str:
 
 def _kind(word: str) -> Kind:
     if word not in _KINDS:
-        raise OptionError(f"unknown fault {word!r}{nearest(word, _KINDS)}: one of {', '.join(_KINDS)}", option="fault")
+        raise OptionError(f"unknown fault {word!r}{nearest(word, _KINDS)} (one of {', '.join(_KINDS)})", option="fault")
     return _KINDS[word]
 
 
@@ -116,7 +116,7 @@ def _values(text: str, pairs: list[str], known: Mapping[str, Callable[[str], Any
         try:
             values[name] = known[name](value)
         except ValueError:
-            raise OptionError(f"{pair!r} in fault {text!r} has no value that fits", option="fault") from None
+            raise OptionError(f"fault {text!r}: {value!r} is no value that fits", option="fault") from None
     return values
 
 

@@ -87,6 +87,20 @@ def test_no_thread_waits_for_a_delay(broker: EmbeddedBroker, client: Client, top
         each.close()
 
 
+def test_an_answer_that_a_broker_gives_while_it_stops_is_dropped_and_not_delayed(caplog: pytest.LogCaptureFixture) -> None:
+    wanted = FetchTopic("t", partitions=(FetchPartition(0, partition_max_bytes=1_000),))
+    with EmbeddedBroker() as broker, connected(broker) as client, connected(broker) as other_client:
+        broker.create_topic("t")
+        fault = broker.faults.delay(ApiKey.FETCH, 10)
+        client.send(request_frame(ApiKey.FETCH, 4, FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=(wanted,))))
+        fault.wait()
+        broker.faults.detach()
+        produced(other_client, "t")
+
+        assert client.is_closed_by_broker()
+    assert caplog.records == []
+
+
 def test_a_held_request_is_served_when_it_is_let_go(
     broker: EmbeddedBroker, client: Client, other_client: Client, topic: str
 ) -> None:
