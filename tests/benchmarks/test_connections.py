@@ -14,7 +14,8 @@ def test_requests_are_counted_by_connection_and_stored() -> None:
 
         answers, seconds = answers_by_connection(broker.bootstrap_servers, "t", 8, 1000)
 
-        assert (len(answers), sum(answers)) == (BUSY, 1000)
+        assert len(answers) == BUSY
+        assert 1000 <= sum(answers) < 1000 + BUSY  # those that come with the last one count
         assert min(answers) > 0
         assert seconds > 0
 
