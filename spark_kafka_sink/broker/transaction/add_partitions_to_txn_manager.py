@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +17,8 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     ProducerIdAndEpoch,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 Failures = Mapping[tuple[str, int], ErrorCode]
 """Partitions that must not be written, and what their client is told; empty: go on."""
@@ -169,6 +172,10 @@ class AddPartitionsToTxnManager:
             self._ask(asked, asked.begin())
         except ApiException as error:
             asked.then(dict.fromkeys(guards, error.code))
+        except Exception:
+            # Nobody is above: a request that nobody answers holds its connection for good.
+            logger.exception("Unexpected error while asking for partitions of a transaction")
+            asked.then(dict.fromkeys(guards, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _told(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:

@@ -12,10 +12,12 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch
 from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.records.decoder import decode_batches
+from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Asked, Rig, batch
 
 NAMED, BY_ID = 12, 17
@@ -252,3 +254,17 @@ def test_the_end_of_the_broker_ends_every_wait() -> None:
         rig.cluster.create_topic("t")
         asked = fetch(rig, 0)
     assert asked.is_answered
+
+
+def test_a_fetch_of_an_internal_topic_is_not_answered_by_the_coordinator_that_writes_it() -> None:
+    with Rig() as rig:
+        topic = rig.cluster.internal_topic("__consumer_offsets").name
+        asked = fetch(rig, 0, topic=topic)
+
+        keyed = small_batch([NewRecord(b"k", b"a", timestamp=1)])
+        rig.log(topic).append_as_leader(keyed, 0, origin=AppendOrigin.COORDINATOR)
+        under_its_lock = asked.is_answered
+        rig.timer.advance(0)
+
+        assert not under_its_lock
+        assert values(asked) == [b"a"]

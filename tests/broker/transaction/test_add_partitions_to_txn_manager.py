@@ -186,3 +186,23 @@ def test_producers_are_told_of_a_coordinator_what_makes_them_try_again() -> None
     assert produce_error(E.CONCURRENT_TRANSACTIONS, GENERIC_ERROR) is E.NOT_ENOUGH_REPLICAS
     assert produce_error(E.CONCURRENT_TRANSACTIONS, ADD_PARTITION) is E.CONCURRENT_TRANSACTIONS
     assert produce_error(E.INVALID_TXN_STATE, DEFAULT_ERROR) is E.INVALID_TXN_STATE
+
+
+def test_whatever_goes_wrong_while_it_asks_again_is_told(
+    manager: AddPartitionsToTxnManager,
+    world: World,
+    renewed: ProducerIdAndEpoch,
+    log: Verification,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: list[Failures] = []
+    answers = iter([log.begin])
+
+    def begin() -> Guards:
+        return next(answers)()  # the second time there is none
+
+    manager.add_or_verify_with_patience("t", *renewed, begin, ADD_PARTITION, told.append)
+    world.timer.advance(100)
+
+    assert told == [{A: E.UNKNOWN_SERVER_ERROR}]
+    assert "StopIteration" in caplog.text
