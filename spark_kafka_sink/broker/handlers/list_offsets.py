@@ -27,6 +27,8 @@ _FIRST_VERSIONS: Final[Mapping[int, int]] = {
     ListOffsetsTimestamp.EARLIEST_LOCAL: 8,
     ListOffsetsTimestamp.LATEST_TIERED: 9,
 }
+_FIRST_WITH_LEADER_EPOCH: Final = 4
+"""Before it there is no place for one (`ReplicaManager.fetchOffset`)."""
 _EARLIEST = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL)
 _UNKNOWN = TimestampAndOffset(-1, -1, -1)
 
@@ -43,7 +45,8 @@ def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffse
             found = _found(services, request, topic, partition, isolation)
         except ApiException as error:
             return ListOffsetsPartitionResponse(partition.partition_index, error.code)
-        return ListOffsetsPartitionResponse(partition.partition_index, ErrorCode.NONE, *found)
+        epoch = found.leader_epoch if request.version >= _FIRST_WITH_LEADER_EPOCH else -1
+        return ListOffsetsPartitionResponse(partition.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
 
     return ListOffsetsResponse(
         topics=tuple(
