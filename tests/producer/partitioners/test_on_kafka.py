@@ -72,12 +72,13 @@ def test_round_robin_goes_on_from_append_to_append_and_leaves_named_partitions_a
 def test_sticky_moves_on_with_each_batch(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(4)
     with producer_on(kafka, partitioner_class="sticky", batch_size=1000, linger_ms=60_000) as producer:
-        send(producer, topic, *(numbered(50, start) for start in range(0, 1000, 50)))
+        send(producer, topic, *(numbered(50, start) for start in range(0, 4000, 50)))
     found = places(kafka, topic)
-    runs = 1 + sum(found[n] != found[n + 1] for n in range(999))
+    runs = 1 + sum(found[n] != found[n + 1] for n in range(3999))
+    # Each move is to another at random: 36 of them miss one of the four once in a million times.
     assert set(found.values()) == {0, 1, 2, 3}
     # A record takes at most 15 bytes: 66 and more of them fill a batch.
-    assert 9 <= runs <= 14
+    assert 36 <= runs <= 61
 
 
 class ByLength:
