@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +83,10 @@ def confluent(group: Group, closing: ExitStack, **options: Any) -> Consumer:
 
 
 class Reader:
-    """Polls its consumers in turn until something is so; `values`: what they have read, `poll` what one poll of one finds."""
+    """Polls its consumers at the same time until something is so; `values`: what they have read.
+
+    In turn would not do: a member that is not polled does not join, and the others wait for it.
+    """
 
     def __init__(self, *consumers: Any) -> None:
         self.consumers = list(consumers)
@@ -92,8 +96,9 @@ class Reader:
         deadline = time.monotonic() + DEADLINE_S
         while not reached():
             assert time.monotonic() < deadline, f"{what}: {self.shares()}, {len(self.values)} values"
-            for consumer in self.consumers:
-                self.values += _polled(consumer)
+            with ThreadPoolExecutor(len(self.consumers)) as pool:
+                for values in pool.map(_polled, self.consumers):
+                    self.values += values
 
     def shares(self) -> list[int]:
         return [len(consumer.assignment()) for consumer in self.consumers]

@@ -16,6 +16,8 @@ from tests.broker.compat import confluent
 from tests.broker.compat.confluent import TIMEOUT_S
 from tests.kafka import java
 
+pytestmark = pytest.mark.java
+
 TOPIC = "t"
 GROUP = "g"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
@@ -13,6 +14,8 @@ from tests.broker.compat.conftest import NewTopic
 from tests.broker.compat.java_tools import events, table, tool
 from tests.kafka import java
 from tests.kafka.witness import read_topic
+
+pytestmark = pytest.mark.java
 
 
 def words(lines: list[str]) -> list[list[str]]:
