@@ -12,6 +12,7 @@ from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreateTopics
 from spark_kafka_sink.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
 from tests.broker.network.client import Client
 
 TOPIC, BROKER = 2, 4
@@ -53,6 +54,15 @@ class Pair:
             return all(partition.error_code == ErrorCode.NONE for partition in answer.topics[0].partitions)
 
         eventually(lambda: all(map(leads, self._clients.values())))
+
+    def coordinate_groups(self) -> None:
+        """`__consumer_offsets` is there on both: it is made for the first who looks for a coordinator, in whatever test."""
+
+        def found(client: Client) -> bool:
+            answer: Any = client.ask(ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest("group"))
+            return bool(answer.error_code == ErrorCode.NONE)
+
+        eventually(lambda: all(map(found, self._clients.values())))
 
     def ask(self, key: ApiKey, version: int, body: Message, seen: Callable[[Any], Any] = str) -> Any:
         """What both answer, as `seen` sees it."""

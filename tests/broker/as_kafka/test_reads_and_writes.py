@@ -113,6 +113,7 @@ def test_producers(both: Pair, fields: dict[str, Any], version: int) -> None:
 @pytest.mark.parametrize("acks", [-1, 1, 2, -2])
 @pytest.mark.parametrize("version", [3, 9, 11])
 def test_where_it_is_written(both: Pair, acks: int, version: int) -> None:
+    both.coordinate_groups()
     for topic, partition in ((both.t, 0), (both.t, 9), (both.t, -1), (both.missing, 0), ("__consumer_offsets", 0), ("a b", 0)):
         both.ask(ApiKey.PRODUCE, version, written(topic, batch(NOW), acks, partition), without_times)
 
