@@ -49,6 +49,7 @@ def reader(broker: EmbeddedBroker | Kafka, isolation: str = "read_committed", gr
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
             "log_level": 0,
         }
     )

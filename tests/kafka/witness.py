@@ -59,6 +59,7 @@ def _consumer(bootstrap_servers: str, isolation_level: str) -> Iterator[Consumer
             "enable.partition.eof": True,
             "isolation.level": isolation_level,
             "check.crcs": True,
+            "fetch.wait.max.ms": 10,  # a log's end is told by an empty answer, for which 500 ms would be waited
             "reconnect.backoff.max.ms": 200,
             "log_level": 0,
         }
@@ -97,7 +98,7 @@ def _messages(consumer: Consumer, topic: str, ends: dict[int, int], deadline: fl
     while unfinished:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{topic}: partitions {sorted(unfinished)} were not read to their ends {ends} before the deadline")
-        for message in consumer.consume(CONSUME_AT_ONCE, timeout=0.1):
+        for message in consumer.consume(CONSUME_AT_ONCE, timeout=0.02):
             error = message.error()
             if error is None:
                 yield message
