@@ -1,0 +1,1 @@
+"""Exactly once: who commits the transactions of a batch, and when. Knows no Spark."""

@@ -1,0 +1,53 @@
+"""What the commit log says of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+
+class State(StrEnum):
+    """prepared: its transactions will be committed, by whoever comes. complete: all are. aborted: all are proved aborted, it is
+    to be written again. closed: its run is over, and must not commit. replay: some are aborted; those may be written again, by
+    tasks whose rows are proved the same."""
+
+    PREPARED = "prepared"
+    COMPLETE = "complete"
+    ABORTED = "aborted"
+    CLOSED = "closed"
+    REPLAY = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """One task's share of a batch. It pickles.
+
+    spark_partition: the task's, -1 where that is not known. checksum: of its rows, whatever their Arrow batches were.
+    """
+
+    handle: TransactionHandle
+    spark_partition: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """A query's, or a batch job's, last word. query_id: Spark's id of the query, or the job's own.
+
+    record_id: random, another one for each record that is written. rows: of all transactions.
+    aborted: the transactional ids of those that were proved aborted, where the state is replay, or complete with accepted loss.
+    """
+
+    query_id: str
+    batch: int
+    state: State
+    record_id: str
+    rows: int
+    transactions: tuple[PreparedTransaction, ...] = ()
+    aborted: tuple[str, ...] = ()
+
+    @property
+    def handles(self) -> tuple[TransactionHandle, ...]:
+        return tuple(each.handle for each in self.transactions)

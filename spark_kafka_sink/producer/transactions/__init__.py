@@ -1,0 +1,1 @@
+"""Transactions: their states, and the requests to coordinators that lead from one to the next."""

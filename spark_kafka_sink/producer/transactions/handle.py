@@ -1,0 +1,43 @@
+"""An open transaction as plain values: what another process needs to end it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import groupby
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionHandle:
+    """Whoever has it can commit or abort the transaction; it pickles.
+
+    transactional_id, producer_id, epoch: what the coordinator knows the transaction by. Exactly one transaction has this epoch.
+    end_txn_version: of EndTxn, to be used for every attempt to end it: 5 with transaction version 2 (KIP-890), 4 with version 1.
+        One that was committed with v4 answers INVALID_TXN_STATE to v5, as if it had been aborted.
+    records: how many were acked. partitions: for each topic the partitions written to, as in ("events", "0-7,9").
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    end_txn_version: int
+    records: int
+    partitions: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.transactional_id} (producer id {self.producer_id}, epoch {self.epoch})"
+
+
+def partition_ranges(partitions: Iterable[tuple[str, int]]) -> tuple[tuple[str, str], ...]:
+    """(topic, partition) pairs, shortened: 1,000 partitions of 200 tasks have to fit a record of 1 MB."""
+    by_topic = groupby(sorted(set(partitions)), key=lambda each: each[0])
+    return tuple((topic, ",".join(_ranges([number for _, number in group]))) for topic, group in by_topic)
+
+
+def _ranges(numbers: list[int]) -> list[str]:
+    runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
+    return [_range([number for _, number in run]) for _, run in runs]
+
+
+def _range(run: list[int]) -> str:
+    return f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0])

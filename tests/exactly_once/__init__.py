@@ -1,0 +1,1 @@
+"""Tests of what commits a batch."""
