@@ -37,7 +37,8 @@ class CommitRecord:
     """A query's, or a batch job's, last word. query_id: Spark's id of the query, or the job's own.
 
     record_id: random, another one for each record that is written. rows: of all transactions.
-    aborted: the transactional ids of those that were proved aborted, where the state is replay, or complete with accepted loss.
+    committed: transactional ids that were committed before this record and need no other end: those that a replay left in place.
+    aborted: those that were proved aborted, where the state is replay, or complete with a loss that somebody accepted.
     """
 
     query_id: str
@@ -46,8 +47,14 @@ class CommitRecord:
     record_id: str
     rows: int
     transactions: tuple[PreparedTransaction, ...] = ()
+    committed: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
 
     @property
     def handles(self) -> tuple[TransactionHandle, ...]:
         return tuple(each.handle for each in self.transactions)
+
+    @property
+    def to_commit(self) -> tuple[TransactionHandle, ...]:
+        """What this record, while it is prepared, asks whoever comes to commit."""
+        return tuple(each for each in self.handles if each.transactional_id not in self.committed)

@@ -1,0 +1,221 @@
+"""What commit() does next: every rule of the protocol in one pure function, from what is known to one step.
+
+Whoever carries the steps out (Committer) starts again from nothing when he loses his claim to the log, or does not know what
+became of something that he wrote. Tests walk through every order of events of two drivers that do (tests/exactly_once/model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+# A batch whose transactions have less than this left of their time is not begun to be committed; a quarter of a short time-out.
+MARGIN_MS = 60_000
+
+
+class Reason(Enum):
+    """Why a query stops."""
+
+    BEHIND = "the commit log is ahead: another driver runs this query, or its checkpoint was rolled back"
+    OTHER_ROWS = "the batch was written with another number of rows: two drivers run on copies of one checkpoint"
+    UNFINISHED = "the batch before is not complete in the commit log"
+    GAP = "batches are missing in the commit log"
+    NO_RECORD = "the commit log knows nothing of this query, which has committed batches before"
+    CLOSED = "the run was closed"
+    UNRESOLVED = (
+        "transactions of the batch were aborted by the broker, or nobody knows what became of them, and others were committed"
+    )
+    NOT_REPLAYED = "the rows that were written again are not proved to be those that were lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Claim the log (InitProducerId on this query's id there), and then read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Describe the batch's own transactions, and list all that are open under the query's ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write this to the log; its record id is the writer's to choose."""
+
+    state: State
+    transactions: tuple[PreparedTransaction, ...]
+    rows: int
+    committed: tuple[str, ...] = ()
+    aborted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """EndTxn(commit) for each; their outcomes are to be learned."""
+
+    handles: tuple[TransactionHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The batch is complete. EndTxn(abort) for each that is left; what it answers does not matter."""
+
+    leftovers: tuple[TransactionHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Nothing of the batch is visible, nor will be: abort its own transactions and fail; written again, it can be committed."""
+
+    leftovers: tuple[TransactionHandle, ...]
+    ended: tuple[TransactionHandle, ...]  # no longer open, or too old
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Fail; going on would lose or double rows, and the same batch would stop again. `leftovers` are aborted first."""
+
+    reason: Reason
+    leftovers: tuple[TransactionHandle, ...]
+
+
+Step = Read | Look | Write | Commit | Done | GiveUp | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a commit of one batch knows.
+
+    own: the batch's transactions, as its tasks have told. start: the batch at which the log may begin (commit.log.start).
+    last: the query's last record, once `read`. described, listed: what Look found, None before.
+    outcomes: what became of `last.to_commit`, by transactional id, None before. reread: the log still ended with the same record
+    when it was claimed and read again after that.
+    """
+
+    batch: int
+    own: tuple[PreparedTransaction, ...]
+    start: int | None = None
+    now_ms: int = 0
+    read: bool = False
+    last: CommitRecord | None = None
+    described: Mapping[str, TransactionDescription] | None = None
+    listed: tuple[TransactionHandle, ...] | None = None
+    outcomes: Mapping[str, Outcome] | None = None
+    reread: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(each.handle.records for each in self.own)
+
+
+def decide(view: View) -> Step:
+    """The next step. The same view always gives the same."""
+    if not view.read:
+        return Read()
+    last = view.last
+    if last is None:
+        return _new_batch(view) if view.batch in (0, view.start) else _stop(view, Reason.NO_RECORD)
+    if view.batch < last.batch:
+        return _stop(view, Reason.BEHIND)
+    if view.batch == last.batch:
+        return _same_batch(view, last)
+    if view.batch > last.batch + 1:
+        return _new_batch(view) if view.batch == view.start else _stop(view, Reason.GAP)
+    return _new_batch(view) if last.state is State.COMPLETE else _stop(view, Reason.UNFINISHED)
+
+
+def _same_batch(view: View, last: CommitRecord) -> Step:
+    if last.state in (State.PREPARED, State.COMPLETE) and view.rows != last.rows:
+        return _stop(view, Reason.OTHER_ROWS)
+    match last.state:
+        case State.COMPLETE:
+            return Done(_leftovers(view))
+        case State.PREPARED:
+            return _roll_forward(view, last)
+        case State.ABORTED:
+            return _new_batch(view)
+        case State.REPLAY:
+            return _replayed(view, last)
+        case State.CLOSED:
+            return _stop(view, Reason.CLOSED)
+
+
+def _new_batch(view: View) -> Step:
+    return _prepare(view, view.own, ())
+
+
+def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[PreparedTransaction, ...]) -> Step:
+    """`chosen` are to be committed; `kept` are committed already."""
+    if view.described is None or view.listed is None:
+        return Look()
+    ended = tuple(each.handle for each in chosen if not _is_open(each.handle, view))
+    if ended:
+        return GiveUp(_leftovers(view), ended)
+    transactions = (*kept, *chosen)
+    rows = sum(each.handle.records for each in transactions)
+    return Write(State.PREPARED, transactions, rows, committed=_ids(kept))
+
+
+def _is_open(handle: TransactionHandle, view: View) -> bool:
+    """By the coordinator's word, and for long enough."""
+    assert view.described is not None
+    said = view.described.get(handle.transactional_id)
+    if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
+        return False
+    margin = min(MARGIN_MS, said.timeout_ms // 4)
+    return view.now_ms - said.start_time_ms <= said.timeout_ms - margin
+
+
+def _roll_forward(view: View, last: CommitRecord) -> Step:
+    if view.outcomes is None:
+        return Commit(last.to_commit)
+    outcomes = {each.transactional_id: view.outcomes.get(each.transactional_id, Outcome.UNKNOWN) for each in last.to_commit}
+    found = set(outcomes.values())
+    if found <= {Outcome.COMMITTED}:
+        return Write(State.COMPLETE, last.transactions, last.rows)
+    if not view.reread:
+        return Read()
+    if found == {Outcome.ABORTED}:
+        if last.committed:
+            return Write(State.REPLAY, last.transactions, last.rows, last.committed, tuple(outcomes))
+        return Write(State.ABORTED, last.transactions, last.rows)
+    return _stop(view, Reason.UNRESOLVED)
+
+
+def _replayed(view: View, last: CommitRecord) -> Step:
+    """Of a batch that was committed in part, the other part; the rows of every task must be those of the first time."""
+    before = {each.spark_partition: each for each in last.transactions}
+    again = {each.spark_partition: each for each in view.own}
+    if {where: _content(each) for where, each in before.items()} != {where: _content(each) for where, each in again.items()}:
+        return _stop(view, Reason.NOT_REPLAYED)
+    lost = [where for where, each in before.items() if each.handle.transactional_id in last.aborted]
+    kept = tuple(each for where, each in before.items() if where not in lost)
+    return _prepare(view, tuple(again[where] for where in lost), kept)
+
+
+def _content(transaction: PreparedTransaction) -> tuple[int, int]:
+    return transaction.handle.records, transaction.checksum
+
+
+def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
+    """What is open for nothing: own transactions, and those that were listed, that the record does not ask to be committed."""
+    recorded = set[str]()
+    if view.last is not None and view.last.batch == view.batch:
+        recorded = {each.transactional_id for each in view.last.handles}
+    found = {each.handle.transactional_id: each.handle for each in view.own}
+    if view.last is not None and view.last.state is State.COMPLETE and view.last.batch == view.batch:
+        found = {each.transactional_id: each for each in view.listed or ()} | found
+    return tuple(each for each in found.values() if each.transactional_id not in recorded)
+
+
+def _stop(view: View, reason: Reason) -> Stop:
+    return Stop(reason, _leftovers(view))
+
+
+def _ids(transactions: tuple[PreparedTransaction, ...]) -> tuple[str, ...]:
+    return tuple(each.handle.transactional_id for each in transactions)
