@@ -32,8 +32,10 @@ class Broker:
     def configure(self, settings: Mapping[str, str]) -> None:
         self._settings_file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
-    def format(self, cluster_id: str) -> None:
-        java.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings_file), timeout_s=60)
+    def format(self, cluster_id: str, features: Mapping[str, int]) -> None:
+        """features: those to be finalized at another level than this release's own."""
+        levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
+        java.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings_file), *levels, timeout_s=60)
 
     def start(self) -> None:
         with self.output.open("ab") as output:

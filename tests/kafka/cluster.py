@@ -39,6 +39,7 @@ class KafkaCluster(Brokers):
         overrides: Mapping[str, str] | None = None,
         *,
         advertised: Mapping[int, str] | None = None,
+        features: Mapping[str, int] | None = None,
         heap_mb: int = 512,
         java_options: Sequence[str] = QUICK_START,
         deadline_s: float = 90.0,
@@ -47,6 +48,7 @@ class KafkaCluster(Brokers):
 
         overrides: broker settings, for every node, over those of `broker.settings`.
         advertised: node id -> "host:port" that the node tells its clients instead of its own address: a proxy's.
+        features: finalized levels, such as {"transaction.version": 0}; this release's own for all others.
         heap_mb: of each node. java_options: QUICK_START or, for benchmarks, FULL_SPEED.
         deadline_s: how long they may take to be ready; then TimeoutError with their logs' tails.
         """
@@ -64,7 +66,7 @@ class KafkaCluster(Brokers):
         super().__init__(",".join(addresses[node] for node in self._brokers), ",".join(map(self._internal, self._brokers)))
         try:
             self._configure(addresses, overrides or {})
-            self._start_all(deadline_s)
+            self._start_all(features or {}, deadline_s)
         except BaseException:
             self.stop()
             raise
@@ -75,13 +77,13 @@ class KafkaCluster(Brokers):
             own = settings(broker, advertised=addresses[node], voters=voters, brokers=len(self._brokers))
             broker.configure(own | dict(overrides))
 
-    def _start_all(self, deadline_s: float) -> None:
+    def _start_all(self, features: Mapping[str, int], deadline_s: float) -> None:
         # urlsafe base64 may begin with "-", which the tool would take for an option; Kafka draws again as well (Uuid.randomUuid).
         cluster_id = "-"
         while cluster_id.startswith("-"):
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         with ThreadPoolExecutor(len(self._brokers)) as pool:
-            list(pool.map(lambda broker: broker.format(cluster_id), self._brokers.values()))
+            list(pool.map(lambda broker: broker.format(cluster_id, features), self._brokers.values()))
         for broker in self._brokers.values():
             broker.start()
         self.wait_for(self._all_there, f"{len(self._brokers)} broker(s) ready", deadline_s)

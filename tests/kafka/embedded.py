@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -16,10 +17,21 @@ from tests.kafka.cluster import data_folder
 class EmbeddedKafka(Brokers):
     """Starts in the constructor, ends in `stop()` or at the end of a `with`."""
 
-    def __init__(self, brokers: int = 1, *, in_memory: bool = False, advertised: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        in_memory: bool = False,
+        advertised: Mapping[int, str] | None = None,
+        transaction_version: int = 2,
+    ) -> None:
         """in_memory: there are no files to look into. advertised: node id -> "host:port" that clients are told: a proxy's."""
         self._folder = None if in_memory else data_folder()
-        self.broker = EmbeddedBroker(brokers, config=settings(brokers, self._folder), advertised=_addresses(advertised or {}))
+        self.broker = EmbeddedBroker(
+            brokers,
+            config=replace(settings(brokers, self._folder), transaction_version=transaction_version),
+            advertised=_addresses(advertised or {}),
+        )
         self._down: set[int] = set()
         self._paused: dict[int, Fault] = {}
         try:
