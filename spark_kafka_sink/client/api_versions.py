@@ -44,6 +44,23 @@ def node_api_versions(label: str, response: ApiVersionsResponse) -> NodeApiVersi
     return NodeApiVersions(label, {key.api_key: (key.min_version, key.max_version) for key in response.api_keys})
 
 
+class FinalizedFeatures:
+    """What the cluster agreed on (KIP-584), as the broker knows it that is furthest: Java's ApiVersions."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._levels: Mapping[str, int] = {}
+
+    def update(self, response: ApiVersionsResponse) -> None:
+        if response.finalized_features_epoch > self._epoch:
+            self._epoch = response.finalized_features_epoch
+            self._levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+
+    def level(self, name: str) -> int:
+        """Of a feature; 0 for one that is not finalized, or that no broker has told of yet."""
+        return self._levels.get(name, 0)
+
+
 def fallback_version(asked: int, response: ApiVersionsResponse) -> int | None:
     """The version of ApiVersions to ask in after `response` refused `asked`; None where there is nothing left to try.
 

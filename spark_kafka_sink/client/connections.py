@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from spark_kafka_sink.client.addresses import Resolver, resolve
 from spark_kafka_sink.client.api_versions import (
+    FinalizedFeatures,
     NodeApiVersions,
     api_versions_request,
     fallback_version,
@@ -102,6 +103,7 @@ class Connections:
         idle_ms = config.connections_max_idle_ms
         self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
         self._versions: dict[int, NodeApiVersions] = {}
+        self.features = FinalizedFeatures()
         self._labels: dict[int, str] = {}
         self.failures: dict[int, str] = {}  # why each node that is not connected was lost, or could not be reached
         self._correlation_id = -1
@@ -318,5 +320,6 @@ class Connections:
             self._disconnect(request.node_id, error, now_ms, happened)
         else:
             self._versions[request.node_id] = node_api_versions(label, body)
+            self.features.update(body)
             self.states.ready(request.node_id)
             self.failures.pop(request.node_id, None)

@@ -108,6 +108,11 @@ class NetworkClient:
         """What went over the network since the last time that this was asked."""
         return self._connections.take_counts()
 
+    def finalized_feature(self, name: str) -> int:
+        """The cluster's level of a feature, as "transaction.version": of all answers to ApiVersions so far the one of the newest
+        epoch counts. 0 where it is not finalized, and before the first connection. From any thread."""
+        return self._connections.features.level(name)
+
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Whom to ask what any broker can answer; a negative id is one of bootstrap.servers. None while back-off leaves none."""
         return self._connections.least_loaded(self._metadata.candidates(), now_ms)

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.client import api_versions
-from spark_kafka_sink.client.api_versions import NodeApiVersions, fallback_version, node_api_versions, software_version
+from spark_kafka_sink.client.api_versions import (
+    FinalizedFeatures,
+    NodeApiVersions,
+    fallback_version,
+    node_api_versions,
+    software_version,
+)
 from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse, FinalizedFeatureKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE
@@ -77,3 +84,27 @@ def test_run_from_its_sources_it_has_no_version(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     assert software_version() == "unknown"
+
+
+def finalized(epoch: int, **levels: int) -> ApiVersionsResponse:
+    features = [FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=0) for name, level in levels.items()]
+    return ApiVersionsResponse(error_code=0, finalized_features_epoch=epoch, finalized_features=features)
+
+
+@pytest.mark.parametrize("order", [(7, 3), (3, 7)])
+def test_of_what_brokers_say_is_finalized_the_newest_epoch_counts(order: tuple[int, int]) -> None:
+    features = FinalizedFeatures()
+    for epoch in order:
+        features.update(finalized(epoch, transaction=epoch))
+
+    assert features.level("transaction") == 7
+
+
+def test_a_feature_that_is_not_finalized_is_at_level_0() -> None:
+    features = FinalizedFeatures()
+    before = features.level("transaction")
+    features.update(finalized(7, transaction=2))
+    features.update(finalized(8))
+    features.update(finalized(-1, transaction=1))  # of no epoch: the broker does not know
+
+    assert (before, features.level("transaction")) == (0, 0)
