@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.broker_answers import BrokerAnswers
@@ -37,6 +38,9 @@ class Metadata:
     Every `request_update` makes a new version; a request carries the newest, and its answer serves that and all older ones. So an
     answer that was on its way already when something new was wanted does not pass for an answer to it.
     """
+
+    # Java's producer asks with auto-creation as well; whether it happens is the brokers' setting.
+    allow_auto_topic_creation: ClassVar[bool] = True
 
     def __init__(self, config: ProducerConfig) -> None:
         self._changed = threading.Condition(threading.RLock())
@@ -144,8 +148,7 @@ class Metadata:
 
             def body(version: int) -> MetadataRequest:
                 self._spoken_version = version
-                # Java's producer asks with auto-creation as well; whether it happens is the brokers' setting.
-                return MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+                return MetadataRequest(topics=topics, allow_auto_topic_creation=self.allow_auto_topic_creation)
 
             return MetadataRequestAndVersion(body, self._version, partial)
 

@@ -45,8 +45,9 @@ def transaction_version(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def transaction_kafka(transaction_version: int, request: pytest.FixtureRequest) -> Kafka:
+def transaction_kafka(transaction_version: int, broker_kind: BrokerKind, request: pytest.FixtureRequest) -> Kafka:
     """`kafka_tv1`, then `kafka`: what is seen of the two must not differ. Topics: `new_topic(on=transaction_kafka)`."""
+    # broker_kind is named for its parameters: what is asked for by name below adds none to a test.
     found: Kafka = request.getfixturevalue("kafka_tv1" if transaction_version == 1 else "kafka")
     return found
 

@@ -1,0 +1,54 @@
+"""A wait that has a deadline: the pauses between tries, and the error that says what came of them."""
+
+from __future__ import annotations
+
+import time
+from typing import NoReturn
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.errors import DeadlineError
+
+_MOST_NAMED = 20
+
+
+class Waiting:
+    """`note` what was asked for and why it is not there, then `again`."""
+
+    def __init__(self, deadline: float, backoff: ExponentialBackoff) -> None:
+        """deadline: on time.monotonic's clock."""
+        self._begun = time.monotonic()
+        self._deadline = deadline
+        self._backoff = backoff
+        self._tries = 0
+        self._said: dict[str, str] = {}
+
+    def note(self, asked: str, said: str) -> None:
+        """`asked`: for what, of whom. The last word on it counts."""
+        self._said[asked] = said
+
+    def forget(self, asked: str) -> None:
+        """It is there."""
+        self._said.pop(asked, None)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def again(self) -> None:
+        """Pause before the next try; DeadlineError where there is no time for one."""
+        if self.is_over:
+            self.fail()
+        self.pause()
+
+    def pause(self) -> None:
+        pause_s = self._backoff.backoff_ms(self._tries) / 1000
+        self._tries += 1
+        time.sleep(max(0.0, min(pause_s, self._deadline - time.monotonic())))
+
+    def fail(self) -> NoReturn:
+        waited_ms = round((time.monotonic() - self._begun) * 1000)
+        said = [f"{asked}: {text}" for asked, text in self._said.items()]
+        more = [f"and {len(said) - _MOST_NAMED} more"] if len(said) > _MOST_NAMED else []
+        raise DeadlineError(
+            f"not within {waited_ms:,} ms, asked {max(1, self._tries)} times: {'; '.join(said[:_MOST_NAMED] + more)}"
+        )

@@ -1,0 +1,212 @@
+"""Questions to a cluster, as a thread asks them that waits for the answers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import DeadlineError, DisconnectedError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.protocol.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from spark_kafka_sink.protocol.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
+from tests.kafka.brokers import Brokers
+from tests.kafka.fixtures import NewTopic, ProxiedKafka
+from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
+
+CLUSTER = DescribeClusterRequest(include_cluster_authorized_operations=False)
+
+
+def client_of(kafka: Kafka | str, **settings: object) -> ClusterClient:
+    servers = kafka if isinstance(kafka, str) else kafka.bootstrap_servers
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return ClusterClient(producer_config({"bootstrap.servers": servers, **options}))
+
+
+def soon(seconds: float = 20.0) -> float:
+    return time.monotonic() + seconds
+
+
+@pytest.fixture
+def client(kafka: Kafka) -> Iterator[ClusterClient]:
+    with client_of(kafka) as made:
+        yield made
+
+
+def test_any_broker_is_asked(client: ClusterClient) -> None:
+    answer = client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
+
+    assert [broker.broker_id for broker in answer.brokers] == list(client.brokers(soon()))
+
+
+def of_broker(node_id: int) -> DescribeConfigsRequest:
+    """What only this broker answers."""
+    resource = DescribeConfigsResource(resource_type=4, resource_name=str(node_id), configuration_keys=["node.id"])
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def test_many_questions_go_each_to_its_broker_and_answers_come_in_their_order(kafka3: Brokers) -> None:
+    wanted = [*kafka3.broker_ids, *reversed(kafka3.broker_ids)]
+    with client_of(kafka3) as client:
+        answers = client.ask_many([Question(node, DESCRIBE_CONFIGS, of_broker(node)) for node in wanted], soon())
+
+    results = [answer.results[0] for answer in answers if isinstance(answer, DescribeConfigsResponse)]
+    assert [(int(result.resource_name), result.error_code) for result in results] == [(node, 0) for node in wanted]
+
+
+def test_transactional_ids_are_spread_over_coordinators(kafka3: Brokers) -> None:
+    names = [f"asked-{number}" for number in range(30)]
+    with client_of(kafka3) as client:
+        nodes = client.coordinators(names, soon())
+        again = client.coordinators(names, soon())
+
+    assert list(nodes) == names
+    assert 1 < len(set(nodes.values())) <= 3
+    assert set(nodes.values()) <= set(kafka3.broker_ids)
+    assert again == nodes
+
+
+def test_200_questions_to_one_broker_are_on_their_way_at_the_same_time(client: ClusterClient, kafka: Kafka) -> None:
+    (node_id,) = client.brokers(soon())
+    answers = client.ask_many([Question(node_id, DESCRIBE_CLUSTER, CLUSTER)] * 200, soon())
+
+    assert len(answers) == 200
+
+
+def test_the_leader_of_each_partition_is_known(client: ClusterClient, new_topic: NewTopic) -> None:
+    topic = new_topic(3)
+
+    assert {client.leader(topic, partition, soon()) for partition in range(3)} <= set(client.brokers(soon()))
+
+
+def test_a_topic_is_waited_for_and_never_made_by_asking(client: ClusterClient, kafka: Kafka) -> None:
+    with pytest.raises(DeadlineError, match=r"the leader of nobodys-topic-0: .*UNKNOWN_TOPIC_OR_PARTITION"):
+        client.leader("nobodys-topic", 0, soon(0.5))
+
+    assert "nobodys-topic" not in kafka.metadata().topics
+
+
+def test_how_many_partitions_a_topic_has_is_asked_anew_each_time(client: ClusterClient, new_topic: NewTopic) -> None:
+    topic = new_topic(3)
+
+    assert client.topic(topic, soon()) == (3, 0)
+    assert client.topic("nobodys-topic", soon()) == (0, 3)  # UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_the_level_of_the_transactions_is_the_clusters(transaction_kafka: Kafka, transaction_version: int) -> None:
+    with client_of(transaction_kafka) as client:
+        level = client.finalized_feature("transaction.version", soon())
+
+    assert level == (2 if transaction_version == 2 else 0)
+
+
+def test_without_brokers_the_deadline_names_them(client: ClusterClient) -> None:
+    (port,) = free_ports(1)
+    nowhere = client_of(f"127.0.0.1:{port}")
+    with nowhere, pytest.raises(DeadlineError, match=rf"the brokers: bootstrap server 127.0.0.1:{port}: could not connect"):
+        nowhere.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon(0.5))
+
+
+def test_a_broker_that_nobody_knows_is_named_with_those_that_are_known(client: ClusterClient) -> None:
+    with pytest.raises(DeadlineError, match=r"DESCRIBE_CLUSTER: broker 99 is not known; known are broker"):
+        client.ask(99, DESCRIBE_CLUSTER, CLUSTER, soon(0.5))
+
+
+def test_a_broker_that_does_not_answer_is_named_at_the_deadline(kafka3: Brokers) -> None:
+    with client_of(kafka3) as client:
+        client.ask(2, DESCRIBE_CLUSTER, CLUSTER, soon())
+        kafka3.pause(2)
+        with pytest.raises(DeadlineError, match=r"DESCRIBE_CLUSTER: broker 2 .* did not answer DESCRIBE_CLUSTER"):
+            client.ask(2, DESCRIBE_CLUSTER, CLUSTER, soon(0.5))
+        kafka3.resume(2)
+
+        assert client.ask(2, DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
+
+
+def test_when_a_broker_is_down_another_is_asked(kafka3: Brokers) -> None:
+    with client_of(kafka3) as client:
+        assert len(client.brokers(soon())) == 3
+        kafka3.kill(1)
+
+        for _ in range(6):
+            assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
+
+
+def test_a_broker_that_comes_back_is_asked_again(kafka3: Brokers) -> None:
+    with client_of(kafka3) as client:
+        client.ask(3, DESCRIBE_CLUSTER, CLUSTER, soon())
+        kafka3.kill(3)
+        (failed,) = client.try_many([Question(3, DESCRIBE_CLUSTER, CLUSTER)], soon())
+        kafka3.restart(3)
+
+        assert isinstance(failed, DisconnectedError)
+        assert client.ask(3, DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
+
+
+def test_connections_that_were_cut_between_two_questions_are_made_again(proxied_kafka: ProxiedKafka) -> None:
+    with client_of(proxied_kafka.proxy.address) as client:
+        client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
+        proxied_kafka.proxy.cut()
+
+        assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
+
+
+def test_an_answer_that_was_cut_off_is_asked_for_again(proxied_kafka: ProxiedKafka) -> None:
+    with client_of(proxied_kafka.proxy.address) as client:
+        client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
+        proxied_kafka.proxy.cut_after(10, "to_client")
+        (lost,) = client.try_many([Question(None, DESCRIBE_CLUSTER, CLUSTER)], soon())
+
+        assert isinstance(lost, DisconnectedError)
+        assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
+
+
+def test_a_version_that_a_broker_does_not_speak_is_an_error_at_once(client: ClusterClient) -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"speaks FIND_COORDINATOR v0 to v\d, this client v90"):
+        client.ask_any(
+            FIND_COORDINATOR.limited_to(90, 90), FindCoordinatorRequest(key_type=1, coordinator_keys=["someone"]), soon()
+        )
+
+
+def test_a_forked_child_connects_anew_and_leaves_its_parents_connections_alone(client: ClusterClient) -> None:
+    client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write_end, b"%d" % client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code)
+            client.close()
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as said:
+        assert said.read() == b"0"
+    os.waitpid(child, 0)
+
+    assert all(client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0 for _ in range(3))
+
+
+def test_a_client_that_is_closed_asks_nothing(client: ClusterClient) -> None:
+    client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
+    client.close()
+    client.close()
+
+    with pytest.raises(UsageError, match="closed"):
+        client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
+
+
+def test_nothing_is_asked_after_the_deadline(client: ClusterClient) -> None:
+    with pytest.raises(DeadlineError):
+        client.ask_any(PRODUCE, ProduceRequest(), time.monotonic() - 1)
