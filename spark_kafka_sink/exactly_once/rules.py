@@ -7,7 +7,7 @@ became of something that he wrote. Tests walk through every order of events of t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
@@ -27,9 +27,7 @@ class Reason(Enum):
     GAP = "batches are missing in the commit log"
     NO_RECORD = "the commit log knows nothing of this query, which has committed batches before"
     CLOSED = "the run was closed"
-    UNRESOLVED = (
-        "transactions of the batch were aborted by the broker, or nobody knows what became of them, and others were committed"
-    )
+    UNRESOLVED = "of the transactions of the batch some are not proved to be committed, and not all are proved to be aborted"
     NOT_REPLAYED = "the rows that were written again are not proved to be those that were lost"
 
 
@@ -112,6 +110,31 @@ class View:
     def rows(self) -> int:
         return sum(each.handle.records for each in self.own)
 
+    def begun(self) -> View:
+        """Nothing is known: at first, and when the claim is lost or it is unknown what became of a record that was written."""
+        return View(self.batch, self.own, self.start)
+
+    def with_read(self, last: CommitRecord | None) -> View:
+        """The log was claimed, and read after that. Outcomes count if nobody wrote since the record that they are of."""
+        is_same = last is not None and self.last is not None and last.record_id == self.last.record_id
+        if is_same and self.outcomes is not None:
+            return replace(self, reread=True)
+        return replace(self.begun(), read=True, last=last)
+
+    def with_look(
+        self, described: Mapping[str, TransactionDescription], listed: tuple[TransactionHandle, ...], now_ms: int
+    ) -> View:
+        return replace(self, described=described, listed=listed, now_ms=now_ms)
+
+    def with_outcomes(self, outcomes: Mapping[str, Outcome]) -> View:
+        return replace(self, outcomes=outcomes)
+
+    def with_written(self, record: CommitRecord) -> View:
+        """The log ends with it: its own EndTxn answered NONE. What was listed before `prepared` may be ended after `complete`;
+        of a batch that is written again everything is looked at again."""
+        listed = self.listed if record.state in (State.PREPARED, State.COMPLETE) else None
+        return replace(self.begun(), read=True, last=record, listed=listed)
+
 
 def decide(view: View) -> Step:
     """The next step. The same view always gives the same."""
@@ -124,9 +147,17 @@ def decide(view: View) -> Step:
         return _stop(view, Reason.BEHIND)
     if view.batch == last.batch:
         return _same_batch(view, last)
-    if view.batch > last.batch + 1:
-        return _new_batch(view) if view.batch == view.start else _stop(view, Reason.GAP)
-    return _new_batch(view) if last.state is State.COMPLETE else _stop(view, Reason.UNFINISHED)
+    return _later_batch(view, last)
+
+
+def _later_batch(view: View, last: CommitRecord) -> Step:
+    """Even commit.log.start leaves no transactions behind that somebody was promised to see."""
+    is_next = view.batch == last.batch + 1
+    if view.batch == view.start and last.state not in (State.PREPARED, State.REPLAY):
+        return _new_batch(view)
+    if is_next and last.state is State.COMPLETE:
+        return _new_batch(view)
+    return _stop(view, Reason.UNFINISHED if is_next or last.state is not State.COMPLETE else Reason.GAP)
 
 
 def _same_batch(view: View, last: CommitRecord) -> Step:
@@ -191,15 +222,16 @@ def _replayed(view: View, last: CommitRecord) -> Step:
     """Of a batch that was committed in part, the other part; the rows of every task must be those of the first time."""
     before = {each.spark_partition: each for each in last.transactions}
     again = {each.spark_partition: each for each in view.own}
-    if {where: _content(each) for where, each in before.items()} != {where: _content(each) for where, each in again.items()}:
+    is_told_apart = len(before) == len(last.transactions)  # it is not where partitions are unknown
+    if not is_told_apart or sorted(map(_content, view.own)) != sorted(map(_content, last.transactions)):
         return _stop(view, Reason.NOT_REPLAYED)
     lost = [where for where, each in before.items() if each.handle.transactional_id in last.aborted]
     kept = tuple(each for where, each in before.items() if where not in lost)
     return _prepare(view, tuple(again[where] for where in lost), kept)
 
 
-def _content(transaction: PreparedTransaction) -> tuple[int, int]:
-    return transaction.handle.records, transaction.checksum
+def _content(transaction: PreparedTransaction) -> tuple[int, int, int]:
+    return transaction.spark_partition, transaction.handle.records, transaction.checksum
 
 
 def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
