@@ -10,8 +10,8 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 class State(StrEnum):
     """prepared: its transactions will be committed, by whoever comes. complete: all are. aborted: all are proved aborted, it is
-    to be written again. closed: its run is over, and must not commit. replay: some are aborted; those may be written again, by
-    tasks whose rows are proved the same."""
+    to be written again. closed: all are being aborted on request, a commit() of any of them must stop. replay: some are aborted;
+    those may be written again, by tasks whose rows are proved the same."""
 
     PREPARED = "prepared"
     COMPLETE = "complete"

@@ -6,7 +6,7 @@ became of something that he wrote. Tests walk through every order of events of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -26,7 +26,7 @@ class Reason(Enum):
     UNFINISHED = "the batch before is not complete in the commit log"
     GAP = "batches are missing in the commit log"
     NO_RECORD = "the commit log knows nothing of this query, which has committed batches before"
-    CLOSED = "the run was closed"
+    CLOSED = "the run was aborted from outside, and its transactions with it"
     UNRESOLVED = "of the transactions of the batch some are not proved to be committed, and not all are proved to be aborted"
     NOT_REPLAYED = "the rows that were written again are not proved to be those that were lost"
 
@@ -110,6 +110,10 @@ class View:
     def rows(self) -> int:
         return sum(each.handle.records for each in self.own)
 
+    @property
+    def own_handles(self) -> tuple[TransactionHandle, ...]:
+        return tuple(each.handle for each in self.own)
+
     def begun(self) -> View:
         """Nothing is known: at first, and when the claim is lost or it is unknown what became of a record that was written."""
         return View(self.batch, self.own, self.start)
@@ -167,13 +171,13 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
         case State.COMPLETE:
             return Done(_leftovers(view))
         case State.PREPARED:
-            return _roll_forward(view, last)
+            return roll_forward(view, last)
         case State.ABORTED:
             return _new_batch(view)
         case State.REPLAY:
             return _replayed(view, last)
         case State.CLOSED:
-            return _stop(view, Reason.CLOSED)
+            return _stop(view, Reason.CLOSED) if _keys(view.own_handles) & _keys(last.handles) else _new_batch(view)
 
 
 def _new_batch(view: View) -> Step:
@@ -202,7 +206,8 @@ def _is_open(handle: TransactionHandle, view: View) -> bool:
     return view.now_ms - said.start_time_ms <= said.timeout_ms - margin
 
 
-def _roll_forward(view: View, last: CommitRecord) -> Step:
+def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop:
+    """Commit what a prepared record lists, whoever wrote it."""
     if view.outcomes is None:
         return Commit(last.to_commit)
     outcomes = {each.transactional_id: view.outcomes.get(each.transactional_id, Outcome.UNKNOWN) for each in last.to_commit}
@@ -235,14 +240,24 @@ def _content(transaction: PreparedTransaction) -> tuple[int, int, int]:
 
 
 def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
-    """What is open for nothing: own transactions, and those that were listed, that the record does not ask to be committed."""
-    recorded = set[str]()
-    if view.last is not None and view.last.batch == view.batch:
-        recorded = {each.transactional_id for each in view.last.handles}
-    found = {each.handle.transactional_id: each.handle for each in view.own}
-    if view.last is not None and view.last.state is State.COMPLETE and view.last.batch == view.batch:
-        found = {each.transactional_id: each for each in view.listed or ()} | found
-    return tuple(each for each in found.values() if each.transactional_id not in recorded)
+    """What is open for nothing: own transactions that the record does not ask for, and when the batch is complete what was listed
+    before it was prepared. Nobody can prepare any of those any more: all that could are of this batch or of one before."""
+    found = view.own_handles
+    if view.last is None or view.last.batch != view.batch:
+        return found
+    if view.last.state is State.COMPLETE:
+        found = (*found, *(each for each in view.listed or () if key(each) not in _keys(found)))
+    asked_for = set() if view.last.state is State.CLOSED else _keys(view.last.handles)
+    return tuple(each for each in found if key(each) not in asked_for)
+
+
+def key(handle: TransactionHandle) -> tuple[str, int, int]:
+    """Of one transaction. What brokers list says less than its handle does."""
+    return handle.transactional_id, handle.producer_id, handle.epoch
+
+
+def _keys(handles: Iterable[TransactionHandle]) -> set[tuple[str, int, int]]:
+    return {key(each) for each in handles}
 
 
 def _stop(view: View, reason: Reason) -> Stop:
