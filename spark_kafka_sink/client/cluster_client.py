@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.client.cluster import Cluster, Node
 from spark_kafka_sink.client.cluster_metadata import ClusterMetadata
 from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.client.coordinators import Coordinators
@@ -130,9 +130,9 @@ class ClusterClient:
         self._open(deadline)
         return self._client.finalized_feature(name)
 
-    def leader_epoch(self, topic: str, partition: int) -> int | None:
-        """The epoch of the leader that `leader` named last; None where it is not known."""
-        return self._metadata.fetch().leader_epoch(topic, partition)
+    def known(self) -> Cluster:
+        """What was said last of brokers, and of the topics that were asked about; empty before the first question."""
+        return self._metadata.fetch() if self._pid == os.getpid() else Cluster()
 
     def stale(self) -> None:
         """What is known of leaders proved wrong: the next question asks for metadata first."""

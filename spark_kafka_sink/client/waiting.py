@@ -30,6 +30,9 @@ class Waiting:
         """It is there."""
         self._said.pop(asked, None)
 
+    def said(self, asked: str) -> str | None:
+        return self._said.get(asked)
+
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self._deadline

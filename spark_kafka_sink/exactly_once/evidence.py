@@ -32,6 +32,7 @@ class TransactionDescription:
     epoch: int
     timeout_ms: int
     start_time_ms: int
+    partitions: tuple[tuple[str, str], ...] = ()
 
 
 def proved_by(handle: TransactionHandle, answer: ErrorCode, described: TransactionDescription | None) -> Outcome:

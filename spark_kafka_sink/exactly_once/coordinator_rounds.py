@@ -1,0 +1,99 @@
+"""Questions about transactional ids to their coordinators, asked again until each id has an answer that is final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.errors import DeadlineError, DisconnectedError
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
+
+T = TypeVar("T")
+
+BACKOFF: Final = ExponentialBackoff(initial_ms=2, max_ms=200)
+"""Markers of a transaction that was just ended take 2 to 20 ms, and CONCURRENT_TRANSACTIONS is answered meanwhile."""
+
+MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
+"""Another broker may coordinate now: it is asked for, then again. All other codes that Java's class calls retriable just pass,
+COORDINATOR_LOAD_IN_PROGRESS and CONCURRENT_TRANSACTIONS among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[T]):
+    """Of one id: an error code, and what was asked for where it is 0."""
+
+    code: int
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[T]):
+    """One request about some ids of one coordinator, and how to read its answer."""
+
+    question: Question
+    ids: Sequence[str]
+    read: Callable[[Message], Mapping[str, Reply[T]]]
+
+
+class CoordinatorRounds(Generic[T]):
+    """Rounds of pipelined requests; between two a pause, of ms at first."""
+
+    def __init__(self, client: ClusterClient, ask: Callable[[int, Sequence[str]], Iterable[Asked[T]]], deadline: float) -> None:
+        """ask: what to ask a node about ids that it coordinates. deadline: on time.monotonic's clock."""
+        self._client = client
+        self._ask = ask
+        self._deadline = deadline
+        self._waiting = Waiting(deadline, BACKOFF)
+        self.replies: dict[str, Reply[T]] = {}
+
+    def run(self, ids: Collection[str]) -> dict[str, Reply[T]]:
+        """A final reply for each id. DeadlineError: `replies` has those that came. PeerError for what a broker does wrong."""
+        while left := [each for each in ids if each not in self.replies]:
+            self._round(self._client.coordinators(left, self._deadline))
+            if not all(each in self.replies for each in left):
+                self._waiting.again()
+        return self.replies
+
+    def run_out(self, ids: Collection[str]) -> dict[str, str]:
+        """As `run`, but without an error at the deadline: what was said last of each id that has no reply then."""
+        try:
+            self.run(ids)
+        except DeadlineError as error:
+            return {each: self._waiting.said(each) or error.message for each in ids if each not in self.replies}
+        return {}
+
+    def _round(self, nodes: Mapping[str, int]) -> None:
+        by_node: dict[int, list[str]] = {}
+        for each, node_id in nodes.items():
+            by_node.setdefault(node_id, []).append(each)
+        asked = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
+        answers = self._client.try_many([one.question for one in asked], self._deadline)
+        for one, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, DisconnectedError):
+                self._lost(one.ids, answer.message)
+            elif isinstance(answer, Exception):
+                raise answer
+            else:
+                self._take(one.read(answer))
+
+    def _lost(self, ids: Sequence[str], why: str) -> None:
+        self._client.forget_coordinators(ids)
+        for each in ids:
+            self._waiting.note(each, why)
+
+    def _take(self, replies: Mapping[str, Reply[T]]) -> None:
+        for each, reply in replies.items():
+            facts = error_facts(reply.code)
+            if reply.code and facts.retriable:
+                self._waiting.note(each, facts.name)
+                if reply.code in MOVED:
+                    self._client.forget_coordinators([each])
+            else:
+                self._waiting.forget(each)
+                self.replies[each] = reply

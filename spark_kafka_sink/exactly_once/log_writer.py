@@ -1,0 +1,205 @@
+"""Transactions of a few records each, written to one partition by a thread that waits for their end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.errors import BrokerError, DisconnectedError
+from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
+from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import VERSION_2_END_TXN
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.produce import (
+    PRODUCE,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+
+# Before v12 a broker expects AddPartitionsToTxn, from then on it adds what is written to (KIP-890). v13 would take topic ids.
+_PRODUCE_VERSION_1: Final = PRODUCE.limited_to(3, 11)
+_PRODUCE_VERSION_2: Final = PRODUCE.limited_to(12, 12)
+_ADD_PARTITIONS: Final = ADD_PARTITIONS_TO_TXN.limited_to(0, 3)
+_SEQUENCES: Final = 2**31
+
+
+class _Then(Enum):
+    LOST = auto()  # somebody else writes under this id now, or nobody knows: to be claimed again
+    REFUSED = auto()  # asking again does not help
+
+
+_ADVICE: Final[Mapping[int, str]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant this client Write on the topic",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this client Write on the transactional id, or on a prefix of it",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "grant this client IdempotentWrite on the cluster, or Write on the transactional id",
+    ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes to 1 MB, which is Kafka's default",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes",
+    ErrorCode.INVALID_RECORD: "the topic takes no records like these: remove what checks them",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "choose another topic",
+    ErrorCode.UNSUPPORTED_VERSION: "the brokers are too old",
+}
+"""Of Produce and AddPartitionsToTxn: what only somebody else can change. What is neither here nor retriable loses the claim."""
+
+
+def _then(code: int) -> _Then | None:
+    """What becomes of the claim; None: the same again."""
+    if code in _ADVICE:
+        return _Then.REFUSED
+    return None if error_facts(code).retriable else _Then.LOST
+
+
+class LogWriter:
+    """One producer's transactions, one after the other. After an error it is of no use any more.
+
+    `InitProducerId` was answered with producer_id and epoch; end_txn_version says which version of transactions is spoken.
+    """
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        end_txn_version: int,
+        partition: tuple[str, int],
+    ) -> None:
+        self._client = client
+        self._transactions = TransactionClient(client)
+        self._id = transactional_id
+        self._producer_id = producer_id
+        self._epoch = epoch
+        self._version = end_txn_version
+        self._topic, self._partition = partition
+        self._sequence = 0
+        self._added = False
+        self._written = 0
+
+    @property
+    def _adds_partitions(self) -> bool:
+        return self._version < VERSION_2_END_TXN
+
+    def append(self, records: Sequence[NewRecord], deadline: float) -> int:
+        """Write records, in one batch, in the transaction that is open or begins with it; the offset of the first, -1 if unknown.
+
+        Raises ClaimLostError, BrokerError (refused, with what to do), DeadlineError. What is written can then not become visible.
+        """
+        if self._adds_partitions and not self._added:
+            self._add_partition(deadline)
+            self._added = True
+        batch = small_batch(
+            records,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=self._sequence,
+            transactional=True,
+        )
+        offset = self._produce(batch, deadline)
+        self._sequence = (self._sequence + len(records)) % _SEQUENCES
+        self._written += len(records)
+        return offset
+
+    def handle(self) -> TransactionHandle:
+        """The transaction that is open now."""
+        partitions = ((self._topic, str(self._partition)),)
+        return TransactionHandle(self._id, self._producer_id, self._epoch, self._version, self._written, partitions)
+
+    def commit(self, deadline: float) -> None:
+        """Returns once the coordinator says that it is committed; ClaimLostError for anything else."""
+        (ended,) = self._transactions.end([self.handle()], True, deadline).values()
+        if ended.outcome is not Outcome.COMMITTED:
+            raise self._lost(f"EndTxn: {ended.error}")
+        if self._version >= VERSION_2_END_TXN:
+            # Every end bumps the epoch (or brings a new producer id), and sequences begin again.
+            self._producer_id, self._epoch, self._sequence = ended.producer_id, ended.epoch, 0
+        self._added = False
+        self._written = 0
+
+    # Inside
+
+    def _add_partition(self, deadline: float) -> None:
+        topics = [AddPartitionsToTxnTopic(name=self._topic, partitions=[self._partition])]
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=self._producer_id,
+            v3_and_below_producer_epoch=self._epoch,
+            v3_and_below_topics=topics,
+        )
+
+        def ask(node_id: int, ids: Sequence[str]) -> list[Asked[None]]:
+            return [Asked(Question(node_id, _ADD_PARTITIONS, request), ids, lambda answer: {self._id: _added(answer)})]
+
+        reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
+        self._check(reply.code, "AddPartitionsToTxn")
+
+    def _produce(self, batch: bytes, deadline: float) -> int:
+        """Until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
+        api = _PRODUCE_VERSION_1 if self._adds_partitions else _PRODUCE_VERSION_2
+        data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=[batch])])
+        request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
+        waiting = Waiting(deadline, BACKOFF)
+        while True:
+            node_id = self._client.leader(self._topic, self._partition, deadline)
+            (answer,) = self._client.try_many([Question(node_id, api, request)], deadline)
+            if isinstance(answer, DisconnectedError):
+                waiting.note(f"Produce to {self._where}", answer.message)
+                self._client.stale()
+            elif isinstance(answer, Exception):
+                raise answer
+            else:
+                said = _produced(answer)
+                if said.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    return said.base_offset
+                self._check(said.error_code, f"Produce to {self._where}")
+                facts = error_facts(said.error_code)
+                waiting.note(f"Produce to {self._where}", facts.name)
+                if facts.refreshes_metadata:
+                    self._client.stale()
+            waiting.again()
+
+    @property
+    def _where(self) -> str:
+        return f"{self._topic}-{self._partition}"
+
+    def _check(self, code: int, api: str) -> None:
+        """Raises for what asking again does not change."""
+        then = _then(code) if code else None
+        name = error_facts(code).name
+        if then is _Then.LOST:
+            raise self._lost(f"{api}: {name}")
+        if then is _Then.REFUSED:
+            text = f"{api} as {self._id}: {name}: {_ADVICE[code]}"
+            raise BrokerError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=name)
+
+    def _lost(self, why: str) -> ClaimLostError:
+        return ClaimLostError(
+            f"{self._id} (producer id {self._producer_id}, epoch {self._epoch}): {why}", transactional_id=self._id, error=why
+        )
+
+
+def _added(answer: Message) -> Reply[None]:
+    assert isinstance(answer, AddPartitionsToTxnResponse)
+    (topic,) = answer.results_by_topic_v3_and_below
+    return Reply(topic.results_by_partition[0].partition_error_code, None)
+
+
+def _produced(answer: Message) -> PartitionProduceResponse:
+    assert isinstance(answer, ProduceResponse)
+    return answer.responses[0].partition_responses[0]

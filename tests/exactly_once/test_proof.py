@@ -1,0 +1,82 @@
+"""What a description of a transactional id proves of one of its transactions; test_transaction_client measures it on brokers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.exactly_once.evidence import TransactionDescription
+from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+STATES = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+    "SomethingNew",
+]
+COMMITTED, ABORTED = ("PrepareCommit", "CompleteCommit"), ("PrepareAbort", "CompleteAbort")
+
+
+def handle(end_txn_version: int, epoch: int = 7) -> TransactionHandle:
+    return TransactionHandle("p.q.a.0", 1000, epoch, end_txn_version, 1)
+
+
+def said(state: str, epoch: int, producer_id: int = 1000) -> TransactionDescription:
+    return TransactionDescription(state, producer_id, epoch, 60_000, -1)
+
+
+def proved(end_txn_version: int, epoch: int) -> dict[Proof, list[str]]:
+    """By what is proved, the states that prove it where the handle's epoch is 7."""
+    found: dict[Proof, list[str]] = {}
+    for state in STATES:
+        found.setdefault(proof_of(handle(end_txn_version), said(state, epoch)), []).append(state)
+    del found[Proof.UNKNOWN]
+    return found
+
+
+def test_with_version_2_the_end_of_a_transaction_is_at_the_next_epoch() -> None:
+    assert proved(5, 7) == {Proof.OPEN: ["Ongoing"]}
+    assert proved(5, 8) == {
+        Proof.COMMITTED: ["PrepareCommit", "CompleteCommit"],
+        Proof.ABORTED: ["PrepareAbort", "CompleteAbort", "PrepareEpochFence"],
+    }
+
+
+def test_with_version_1_it_is_at_its_own_epoch_and_a_timeout_at_the_next() -> None:
+    assert proved(4, 7) == {
+        Proof.OPEN: ["Ongoing"],
+        Proof.COMMITTED: ["PrepareCommit", "CompleteCommit"],
+        Proof.ABORTED: ["PrepareAbort", "CompleteAbort"],
+    }
+    assert proved(4, 8) == {Proof.ABORTED: ["PrepareAbort", "CompleteAbort", "PrepareEpochFence"]}
+
+
+@given(
+    version=st.sampled_from([3, 4, 5, 6]),
+    state=st.sampled_from(STATES),
+    epoch=st.integers(0, 32767),
+    epoch_said=st.integers(-1, 32767),
+)
+def test_another_epoch_or_producer_id_proves_nothing(version: int, state: str, epoch: int, epoch_said: int) -> None:
+    assert proof_of(handle(version, epoch), said(state, epoch_said, producer_id=1001)) is Proof.UNKNOWN
+    if epoch_said not in (epoch, epoch + 1):
+        assert proof_of(handle(version, epoch), said(state, epoch_said)) is Proof.UNKNOWN
+
+
+@pytest.mark.parametrize("state", [*COMMITTED, *ABORTED])
+def test_a_producer_id_whose_epochs_ran_out_is_followed_by_another_which_proves_nothing(state: str) -> None:
+    assert proof_of(handle(5, 32_766), said(state, 0, producer_id=2000)) is Proof.UNKNOWN
+    # While its markers are written the old producer id is still there, with the last epoch.
+    outcome = Proof.COMMITTED if state in COMMITTED else Proof.ABORTED
+    assert proof_of(handle(5, 32_766), said(state, 32_767)) is outcome
+
+
+def test_an_id_that_nobody_knows_proves_nothing() -> None:
+    assert proof_of(handle(5), None) is Proof.UNKNOWN
