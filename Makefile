@@ -4,6 +4,7 @@
 #   make test    all tests on the newest pyspark, then those of spark/ on the oldest that is supported
 #   make demo    a streaming query into the embedded broker, read back and compared; BROKER=kafka for real Kafka
 #   make docs    docs/api.md, docs/options.md and the tables of docs/broker.md anew, from docstrings and tables of the code
+#   make chaos   500 kills at random of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
 #   make bench   peers side by side; QUICK=1 for the short one
 #   make clean   removes what make made
 
@@ -21,7 +22,7 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: setup jars check format test test-newest test-oldest demo docs bench constraints clean
+.PHONY: setup jars check format test test-newest test-oldest demo docs chaos bench constraints clean
 
 setup: $(VENV)/.stamp
 
@@ -55,9 +56,9 @@ test: test-newest test-oldest
 jars: setup
 	@$(VENV)/bin/python -m tests.kafka.jars $(wildcard tests/*/pom.xml)
 
-# Spark's tests run on one kind of broker with each pyspark; all others run on both kinds.
+# Spark's tests run on one kind of broker with each pyspark; all others run on both kinds, also those that kill Spark.
 test-newest: jars
-	$(VENV)/bin/python -m pytest -m "not (spark and embedded)" $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -m "chaos or not (spark and embedded)" $(PYTEST_ARGS)
 
 test-oldest: PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
 test-oldest: $(VENV_OLDEST)/.stamp
@@ -69,6 +70,12 @@ demo: setup
 
 docs: setup
 	$(VENV)/bin/python -m docs
+
+chaos: export SEED := $(SEED)
+chaos: export KILLS := $(KILLS)
+chaos: export BROKER := $(BROKER)
+chaos: setup
+	$(VENV)/bin/python -m tests.faults.exactly_once
 
 bench: export QUICK := $(QUICK)
 bench: setup

@@ -1,0 +1,43 @@
+"""Three brokers, drivers, and queries that are to reach one by the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.exactly_once.driver_program import Query
+from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.moved import moved
+from tests.faults.exactly_once.numbered_rows import NumberedRows
+from tests.kafka.brokers import Brokers
+from tests.kafka.fixtures import NewTopic
+
+Moved = tuple[NumberedRows, Query]
+MovedRows = Callable[..., Moved]
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with Fleet(tmp_path_factory.mktemp("fleet")) as made:
+        yield made
+
+
+@pytest.fixture
+def three_brokers(_three_embedded_brokers: Brokers) -> Iterator[Brokers]:
+    """`kafka3`, of tests that run on embedded brokers alone."""
+    yield _three_embedded_brokers
+    _three_embedded_brokers.heal()
+
+
+@pytest.fixture
+def moved_rows(tmp_path: Path, new_topic: NewTopic) -> MovedRows:
+    """`moved_rows(brokers, batches)`: numbered rows, and the query that moves them to a new topic of the brokers."""
+
+    def make(brokers: Brokers, batches: int, **options: str) -> Moved:
+        return moved(brokers, new_topic(PARTITIONS, on=brokers), tmp_path, batches, **options)
+
+    return make

@@ -1,0 +1,48 @@
+"""Drivers, which take long to start: those that nobody killed are used again."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.faults.exactly_once.driver import LOCAL, Driver
+
+
+class Fleet:
+    """Takes part in one thread only. folder: takes the drivers' logs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._numbers = count(1)
+        self._idle: list[Driver] = []
+        self.started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._idle:
+            self._idle.pop().stop()
+
+    def take(self, master: str = LOCAL) -> Driver:
+        """One that runs nothing, or a new one, which may not be ready yet."""
+        for driver in self._idle:
+            if driver.master == master:
+                self._idle.remove(driver)
+                return driver
+        self.started += 1
+        folder = self._folder / f"driver-{next(self._numbers)}"
+        folder.mkdir()
+        return Driver(folder / "log", master)
+
+    def give_back(self, driver: Driver) -> None:
+        """It has run its query to the end."""
+        self._idle.append(driver)
+
+    def replace(self, driver: Driver) -> Driver:
+        """Another of the same kind, for one that was killed."""
+        successor = self.take(driver.master)
+        driver.stop()
+        return successor

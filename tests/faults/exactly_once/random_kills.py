@@ -1,0 +1,38 @@
+"""Kills drawn at random, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import random
+
+from spark_kafka_sink.exactly_once.steps import Step
+from tests.faults.exactly_once.kills import COMMIT_STEPS, TASK_STEPS, Kill, Victim
+
+# How often each is drawn. Whatever has a virtual machine of Java takes seconds to start again.
+WEIGHTS = {
+    Victim.PYTHON: 60,
+    Victim.ERROR: 12,
+    Victim.BROKER: 15,
+    Victim.BROKERS: 5,
+    Victim.DRIVER: 8,
+}
+# A batch has at least as many tasks.
+FEWEST_TASKS = 3
+LATEST_MS = 40
+
+
+def random_kill(draw: random.Random) -> Kill:
+    victim = draw.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    step = draw.choice([*TASK_STEPS, *COMMIT_STEPS])
+    return Kill(
+        victim,
+        step,
+        nth=draw.randint(1, FEWEST_TASKS) if comes_often(step) else 1,
+        again=draw.random() < 0.3,
+        late_ms=draw.randint(1, LATEST_MS) if draw.random() < 0.4 and victim is not Victim.ERROR else 0,
+        broker=draw.randint(1, 3),
+    )
+
+
+def comes_often(step: Step) -> bool:
+    """Once for each task of a batch."""
+    return step in TASK_STEPS or step.startswith("end.")

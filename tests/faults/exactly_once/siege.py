@@ -1,0 +1,168 @@
+"""A query that is killed as a list of kills says, and run again from its checkpoint until it is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from types import TracebackType
+from typing import Self
+
+from tests.faults.exactly_once.driver import LOCAL, Ended, Event, Said
+from tests.faults.exactly_once.driver_program import Query
+from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.kills import TASK_STEPS, Kill, Victim
+from tests.faults.exactly_once.numbered_rows import NumberedRows
+from tests.faults.exactly_once.open_transactions import assert_nothing_open
+from tests.faults.exactly_once.step_watch import Reached
+from tests.kafka.brokers import Brokers
+from tests.kafka.witness import read_topic
+
+COMMITTED = "commit.end"
+ERROR_TEXT = "this step is to fail"
+# What a query says that was killed. Whatever else it stops with it must not stop with: nobody lost a transaction here.
+KILLED = re.compile(f"Python worker (exited|failed)|{ERROR_TEXT}|Connection reset|EOFException|Broken pipe")
+
+
+class Siege:
+    """One query, which is run by one driver after the other. The thread that made it calls its methods.
+
+    fleet: gives the drivers, all with the Spark master `master`. variants: what the query is each time it is run,
+    in turn: with another number of tasks. made: the kills so far. failures: what the query failed of.
+    """
+
+    def __init__(self, brokers: Brokers, variants: Sequence[Query], fleet: Fleet, master: str = LOCAL) -> None:
+        self.made: list[Kill] = []
+        self.failures: list[str] = []
+        self._brokers = brokers
+        self._queries = cycle(variants)
+        self._query = variants[0]
+        self._fleet = fleet
+        self._driver = fleet.take(master)
+        self._kills: list[Kill] = []
+        self._failures_left = 0
+        self._worker = 0
+        self._begin_batch()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self._fleet.give_back(self._driver)
+        else:
+            self._driver.stop()  # who knows what it is at
+
+    def run(self, kills: Iterable[Kill] = ()) -> None:
+        """Until the query is done. AssertionError where a kill of the list was never due, or the query failed by itself."""
+        self._kills = list(kills)
+        self._driver.run(next(self._queries))
+        while not self._is_done(self._driver.next()):
+            pass
+        self._brokers.heal()
+        assert not self._kills, self._explain(f"never came to {', '.join(map(str, self._kills))}")
+
+    def judge(self, rows: NumberedRows) -> None:
+        try:
+            judge(self._brokers, rows, self._query)
+        except AssertionError as error:
+            raise AssertionError(self._explain(f"{error}")) from None
+
+    def _is_done(self, event: Event) -> bool:
+        match event:
+            case Reached():
+                self._at(event)
+            case Said(event="failed", facts=facts):
+                self._failed(str(facts["text"]))
+            case Said(event="done"):
+                return True
+            case Ended(code=code):
+                raise AssertionError(self._explain(f"the driver ended by itself, with code {code}"))
+        return False
+
+    def _at(self, reached: Reached) -> None:
+        self._reached[reached.name] += 1
+        if reached.name in TASK_STEPS:
+            self._worker = reached.pid
+        if self._is_due(reached):
+            self._strike(self._kills.pop(0), reached)
+            return
+        if reached.name == COMMITTED:
+            self._begin_batch()
+        reached.go()
+
+    def _is_due(self, reached: Reached) -> bool:
+        if not self._kills or not (self._calm or self._kills[0].again):
+            return False
+        kill = self._kills[0]
+        return kill.step == reached.name and kill.nth == self._reached[reached.name]
+
+    def _begin_batch(self) -> None:
+        """A batch is committed: who was killed is back before the next begins."""
+        self._reached: Counter[str] = Counter()
+        self._calm = True
+        self._brokers.heal()
+
+    def _strike(self, kill: Kill, reached: Reached) -> None:
+        self.made.append(kill)
+        self._calm = False
+        self._reached.clear()
+        self._failures_left += 1  # it ends the query once at most, and the next run makes it good
+        if kill.late_ms:
+            reached.go()
+            time.sleep(kill.late_ms / 1000)  # not to wait for something: any moment after the step will do
+        self._kill(kill, reached)
+        reached.go()
+
+    def _kill(self, kill: Kill, reached: Reached) -> None:
+        match kill.victim:
+            case Victim.PYTHON:
+                _sigkill(reached.pid)
+            case Victim.EXECUTOR:
+                executor = self._driver.executor_of(self._worker)
+                assert executor != self._driver.jvm, "this driver has no executors of its own"
+                _sigkill(executor.pid)
+            case Victim.DRIVER:
+                self._replace_driver()
+            case Victim.BROKER:
+                self._brokers.kill(kill.broker)
+            case Victim.BROKERS:
+                for broker in self._brokers.broker_ids:
+                    self._brokers.kill(broker)
+                self._brokers.heal()
+            case Victim.ERROR:
+                reached.fail(ERROR_TEXT)
+
+    def _replace_driver(self) -> None:
+        """The step where the old one stood is left alone: what its Python processes still do comes beside the new one's work."""
+        self._driver.kill()
+        self._driver = self._fleet.replace(self._driver)
+        self._driver.run(next(self._queries))
+
+    def _failed(self, text: str) -> None:
+        self.failures.append(text)
+        assert KILLED.search(text), self._explain(f"the query failed by itself: {text}")
+        assert self._failures_left > 0, self._explain(f"the query failed more often than it was killed: {self.failures[-2:]}")
+        self._failures_left -= 1
+        self._driver.run(next(self._queries))
+
+    def _explain(self, message: str) -> str:
+        made = ", ".join(map(str, self.made)) or "none"
+        return self._driver.explain(f"{message}\nkills until then: {made}")
+
+
+def judge(brokers: Brokers, rows: NumberedRows, query: Query) -> None:
+    """AssertionError unless every row is in the topic once, those of a key in order, and nothing of the query is open."""
+    assert_nothing_open(brokers, query.id, query.topic)
+    rows.check(read_topic(brokers.direct_servers, query.topic, isolation_level="read_committed"))
+
+
+def _sigkill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # Spark was faster, which kills the workers of tasks that it gives up

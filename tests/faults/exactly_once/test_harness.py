@@ -1,0 +1,93 @@
+"""What judges the chaos has to be right itself."""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.exactly_once.steps import VARIABLE, StepError, step
+from tests.faults.exactly_once.numbered_rows import NumberedRows
+from tests.faults.exactly_once.random_kills import random_kill
+from tests.faults.exactly_once.step_watch import Reached, StepWatch
+from tests.kafka.witness import Witnessed
+
+Change = Callable[[list[Witnessed]], list[Witnessed]]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> NumberedRows:
+    return NumberedRows(tmp_path / "rows", batches=3, tasks=2, rows=4).write()
+
+
+def delivered(rows: NumberedRows) -> list[Witnessed]:
+    """As the sink should have written what is in the files."""
+    numbers = [line for path in sorted(rows.folder.iterdir()) for line in path.read_text().split()]
+    return [Witnessed(0, at, b"%d" % (int(number) % rows.keys), number.encode(), (), None) for at, number in enumerate(numbers)]
+
+
+def test_rows_that_are_there_once_and_in_order_pass(rows: NumberedRows) -> None:
+    assert len(delivered(rows)) == rows.total == 24
+    rows.check(delivered(rows))
+
+
+def test_all_rows_of_a_key_are_in_one_file_of_a_batch(rows: NumberedRows) -> None:
+    files = [path.read_text().split() for path in rows.folder.glob("batch-00001-*")]
+    keys = [{int(number) % rows.keys for number in numbers} for numbers in files]
+    assert len(keys) == 2
+    assert keys[0].isdisjoint(keys[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda found: found[:5] + found[6:], "key 3: 1 rows lost"),
+        (lambda found: [*found, found[5]], "key 3: 1 rows twice"),
+        (lambda found: found[::-1], "key 0: out of order"),
+        (lambda found: [*found, found[0]._replace(value=b"24")], "key 0: rows that nobody sent"),
+        (lambda found: [found[0]._replace(key=b"1"), *found[1:]], "row 0 stands under the key 1"),
+        (lambda _: [], "key 3: 6 rows lost"),
+    ],
+)
+def test_what_is_wrong_is_said(rows: NumberedRows, change: Change, complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        rows.check(change(delivered(rows)))
+
+
+def test_a_seed_draws_the_same_kills_again() -> None:
+    draws = [random.Random(seed) for seed in (7, 7, 8)]
+    first, again, other = ([random_kill(draw) for _ in range(50)] for draw in draws)
+    assert first == again != other
+    assert len({kill.victim for kill in first}) > 3
+
+
+@pytest.mark.parametrize("answer", ["go", "fail"])
+def test_a_process_waits_at_a_step_for_an_answer(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: queue.SimpleQueue[Reached] = queue.SimpleQueue()
+    watch = StepWatch(waiting.put)
+    monkeypatch.setenv(VARIABLE, str(watch.port))
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(outcome()))
+    thread.start()
+    reached = waiting.get(timeout=10)
+    assert (reached.name, reached.batch, reached.pid, said) == ("flush.before", 4, os.getpid(), [])
+    if answer == "go":
+        reached.go()
+    else:
+        reached.fail("on purpose")
+    thread.join(10)
+    watch.close()
+    assert said == [{"go": "went on", "fail": "flush.before: on purpose"}[answer]]
+
+
+def outcome() -> str:
+    try:
+        step("flush.before", 4)
+    except StepError as error:
+        return str(error)
+    return "went on"
