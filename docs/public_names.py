@@ -19,6 +19,7 @@ Member = griffe.Function | griffe.Attribute
 SECTIONS: Mapping[str, Sequence[str]] = {
     "In Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
+    "In transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
     "Plugged in": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
     "Reports": ("DeliveryReport", "PartitionReport"),
     "Settings": ("producer_config", "ProducerConfig"),
@@ -31,10 +32,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "DeliveryMetrics": ("add_committed", "feed"),
-    "Producer": (
-        *("append", "append_gathered", "flush_scope", "flushed", "discard_scope", "rows_per_append"),
-        *("check_alive", "check_may_wait", "check_usable", "check_process"),
-    ),
+    "Producer": ("transaction",),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": (

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
+    from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.arrow_publish import TaskReport
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "ColumnsMetadata",
+    "ConsumerGroupMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
     "KafkaSinkError",
     "Node",
+    "OffsetAndMetadata",
     "PartitionInfo",
     "PartitionReport",
     "Partitioner",
@@ -61,10 +64,12 @@ __all__ = [
 _HOME = {
     "Cluster": "client.cluster",
     "ColumnsMetadata": "producer.interceptors",
+    "ConsumerGroupMetadata": "producer.transactions.offsets",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
     "KafkaSinkError": "errors",
     "Node": "client.cluster",
+    "OffsetAndMetadata": "producer.transactions.offsets",
     "PartitionInfo": "producer.producer_record",
     "PartitionReport": "producer.report",
     "Partitioner": "producer.partitioners.partitioner",

@@ -248,6 +248,19 @@ class ProducerConfig:
         differs="The system grows it with the connection: a request of 1 MB goes out in 1 or 2 calls where 128 KiB took 4 or 5.",
     )
     receive_buffer_bytes: int = _option("receive.buffer.bytes", integer(-1), 32768, "SO_RCVBUF; -1 leaves it to the system.")
+    transactional_id: str | None = _option(
+        "transactional.id",
+        TEXT,
+        None,
+        "Makes the producer transactional; only one producer at a time may have an id, the latest one. Needs idempotence.",
+    )
+    transaction_timeout_ms: int = _option(
+        "transaction.timeout.ms",
+        integer(1),
+        60_000,
+        "How long a transaction may be open before its coordinator aborts it, in ms; brokers set a limit"
+        " (transaction.max.timeout.ms).",
+    )
     metrics_num_samples: int = _option("metrics.num.samples", integer(1), 2, "Windows that rates, averages and maxima span.")
     metrics_sample_window_ms: int = _option("metrics.sample.window.ms", MILLISECONDS, 30_000, "Length of one such window, in ms.")
 
@@ -290,6 +303,15 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     return ProducerConfig(**values)
 
 
+def check_transactional(config: ProducerConfig) -> None:
+    """OptionError for a producer that cannot write in transactions."""
+    if not config.enable_idempotence:
+        raise OptionError(
+            "option enable.idempotence: transactions need it, and so acks=all, retries and at most 5 requests in flight",
+            option="enable.idempotence",
+        )
+
+
 def _rules_out_idempotence(values: Mapping[str, Any]) -> bool:
     return bool(values.get("acks", -1) != -1 or values.get("retries", 1) == 0 or values.get("max_in_flight", 5) > 5)
 
@@ -304,6 +326,8 @@ def _check_together(config: ProducerConfig) -> None:
         ):
             if wrong:
                 raise OptionError(f"option {name}: enable.idempotence=true needs it to be {wanted}", option=name)
+    elif config.transactional_id is not None:
+        check_transactional(config)
     least = min(config.linger_ms + config.request_timeout_ms, INT32_MAX)
     if config.delivery_timeout_ms < least:
         raise OptionError(

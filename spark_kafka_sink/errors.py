@@ -95,6 +95,30 @@ class UnsupportedVersionError(PeerError):
     code = "UNSUPPORTED_VERSION"
 
 
+class TransactionError(PeerError):
+    """A transaction cannot go on. `facts` has transactional_id, and where a broker said so error_code and error."""
+
+    code = "TRANSACTION"
+
+
+class TransactionAbortableError(TransactionError):
+    """A transaction can only be aborted: something of it failed. The first cause is `__cause__`. The producer can go on."""
+
+    code = "TRANSACTION_ABORTABLE"
+
+
+class TransactionAbortedError(TransactionError):
+    """A record was not sent, because its transaction was aborted before that."""
+
+    code = "TRANSACTION_ABORTED"
+
+
+class ProducerFencedError(TransactionError):
+    """Another producer has the transactional id now, or the transaction took longer than transaction.timeout.ms."""
+
+    code = "PRODUCER_FENCED"
+
+
 class DeadlineError(KafkaSinkError):
     """Something did not happen in time; the message says what was tried meanwhile."""
 
@@ -121,6 +145,12 @@ class FlushTimeoutError(DeadlineError):
     """A flush or close did not end in time; says how much was still on its way."""
 
     code = "FLUSH_TIMEOUT"
+
+
+class TransactionTimeoutError(DeadlineError):
+    """A call about a transaction did not end in time, and goes on. The same call again waits for its end."""
+
+    code = "TRANSACTION_TIMEOUT"
 
 
 class ResultTimeoutError(DeadlineError, TimeoutError):

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from threading import TIMEOUT_MAX, Lock
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.client.network_client import NetworkClient
-from spark_kafka_sink.config import ProducerConfig, producer_config
+from spark_kafka_sink.config import ProducerConfig, check_transactional, producer_config
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, SerializationError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.accumulator.appender import Appender, ThunkOf
+from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
-from spark_kafka_sink.producer.column_sender import Chosen, ColumnSender
+from spark_kafka_sink.producer.column_sender import ColumnSender
 from spark_kafka_sink.producer.exit import close_at_exit
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.process import process
+from spark_kafka_sink.producer.producer_inside import ProducerInside
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import PartitionInfo
 from spark_kafka_sink.producer.sender.sender import Sender
@@ -32,8 +32,14 @@ from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
 from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
-from spark_kafka_sink.producer.single_records.record_sender import AnyHeaders, InterceptedSender, RecordSender
-from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from spark_kafka_sink.producer.single_records.record_sender import AnyHeaders, AnyRecordSender, InterceptedSender, RecordSender
+from spark_kafka_sink.records.columns import NO_PARTITION
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets
+    from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
+    from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
+    from spark_kafka_sink.producer.transactions.transactions import Transactions
 
 # A chunk is what an open batch holds idle on average half of: 1,000 open partitions hold 16 MB of 32. Chunks of 64 KiB would
 # take all of it; smaller ones cost more copies a batch and more buffers a request (sendmsg takes 1,024).
@@ -42,12 +48,13 @@ CHUNK_SIZE = 16 * 1024
 ABORT_TIMEOUT_S = 10.0
 
 
-class Producer:
+class Producer(ProducerInside):
     """Sends records to Kafka, one by one or in columns, from a memory of its own, through one background thread. In a `with` it
     is closed at the end; after an exception what is not finished fails. Java's KafkaProducer.
 
     settings: Kafka's producer option names and values, or a ProducerConfig; `config` has them as they are in force.
     idle_close_ms: the producer closes itself when it has had no open scope for so long, in ms; None: never.
+    transactional: it writes in transactions only, each with an id of its own (`transaction`); for one id set transactional.id.
 
     Raises OptionError for a setting.
 
@@ -55,8 +62,12 @@ class Producer:
     guards the count of open scopes. A producer belongs to the process that made it: in a forked child every call says so.
     """
 
-    def __init__(self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None) -> None:
+    def __init__(
+        self, settings: ProducerConfig | Mapping[str, object], *, idle_close_ms: int | None = None, transactional: bool = False
+    ) -> None:
         self.config = settings if isinstance(settings, ProducerConfig) else producer_config(settings)
+        if transactional:
+            check_transactional(self.config)
         serializers = serializers_of(self.config)
         self._serialization = Serialization(*serializers)
         self._pid = process.pid
@@ -73,7 +84,7 @@ class Producer:
         self._pool = BufferPool(self.config.buffer_memory, chunk_size, on_wait=self._metrics.waited_for_memory)
         self._metadata = ProducerMetadata(self.config, on_wait=self._metrics.waited_for_metadata)
         self._client = NetworkClient(self.config, self._metadata)
-        appender = Appender(self.config, self._accumulator, self._pool, self._wakeup)
+        appender = Appender(self.config, self._accumulator, self._pool, self.wake_sender)
         self._columns = ColumnSender(
             self.config,
             self._interceptors,
@@ -82,14 +93,15 @@ class Producer:
             self._partitioner,
             appender,
             self._metrics,
-            self._wakeup,
+            self.wake_sender,
             self.check_usable,
         )
-        self._gathered = GatheredRecords(self, self.config, self._accumulator, self._wakeup, self._metrics)
+        self._gathered = GatheredRecords(self, self.config, self._accumulator, self.wake_sender, self._metrics)
         records = RecordSender(
-            self.config, serializers, self._gathered, self._metadata, self._metrics, self._wakeup, self.check_usable
+            self.config, serializers, self._gathered, self._metadata, self._metrics, self.wake_sender, self.check_usable
         )
-        self._records = InterceptedSender(self._interceptors, records) if self._interceptors else records
+        self._records: AnyRecordSender = InterceptedSender(self._interceptors, records) if self._interceptors else records
+        self._transactions = None
         self._sender = Sender(
             self.config,
             self._client,
@@ -100,6 +112,7 @@ class Producer:
             self._metrics,
             idle_since_ms=self._ms_until_idle_close,
             ended=self._close_plugins,
+            transactions=self._make_transactional() if transactional or self.config.transactional_id is not None else None,
         )
         self._sender.start()
         close_at_exit(self)
@@ -125,6 +138,64 @@ class Producer:
             self._scopes += 1
         return SendScope(self, self._scope_closed)
 
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Get a producer id for transactional.id, once and first: an open transaction of the producer that had the id before is
+        aborted, and that producer is fenced. Java's KafkaProducer.initTransactions.
+
+        This and the other calls about transactions raise TransactionTimeoutError after `timeout` seconds (None: max.block.ms);
+        the same call again goes on: ProducerFencedError when another producer has the id now; TransactionError for what the
+        transaction cannot go on after; UsageError where its state does not allow the call, with what to call instead.
+        """
+        self._transactional().init(timeout)
+
+    def begin(self) -> None:
+        """Open a transaction; what is sent until its end belongs to it. Java's KafkaProducer.beginTransaction."""
+        self._transactional().begin()
+
+    def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
+        """Commit a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
+
+        offsets: (topic, partition) -> the offset of the next record to be read, or (offset, metadata), or an OffsetAndMetadata.
+        group: its id, or a ConsumerGroupMetadata: then a consumer that was put out of its group is refused.
+        """
+        self._transactional().send_offsets(offsets, group)
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Send what is waiting, and make the transaction visible once all of it is acked. Java's KafkaProducer.commitTransaction.
+
+        timeout: as in init_transactions. TransactionAbortableError when something of it failed: call abort().
+        """
+        self._transactional().commit(timeout)
+
+    def abort(self, timeout: float | None = None) -> None:
+        """Make the transaction void; what was not sent yet fails. Java's KafkaProducer.abortTransaction.
+
+        timeout: as in init_transactions.
+        """
+        self._transactional().abort(timeout)
+
+    def transaction(self, transactional_id: str) -> TransactionScope:
+        """A transaction of its own for columns of records, to be used in a `with`; `prepare()` leaves it open for others to end.
+
+        Only of a producer made with transactional=True, one at a time. Whoever had the id before is fenced, its open transaction
+        aborted. Waits at most max.block.ms, then TransactionTimeoutError. TransactionError when a broker refuses; UsageError when
+        the producer is closed.
+        """
+        from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
+
+        transactions = self._transactional()
+        self.check_usable()
+        with self._lock:
+            self._check_open()
+            if self._scopes:
+                raise UsageError("the producer has an open transaction: leave its `with` before the next begins")
+            self._scopes += 1
+        try:
+            return TransactionScope(self, self._scope_closed, transactions.open(transactional_id), transactions.abort_quietly)
+        except BaseException:
+            self._scope_closed()
+            raise
+
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """A topic's partitions, in order. Java's KafkaProducer.partitionsFor.
 
@@ -132,7 +203,7 @@ class Producer:
         """
         self.check_usable()
         deadline = NO_WAIT if in_callback() else time.monotonic() + self.config.max_block_ms / 1000
-        cluster = self._metadata.wait_on(topic, NO_PARTITION, deadline, self._wakeup)
+        cluster = self._metadata.wait_on(topic, NO_PARTITION, deadline, self.wake_sender)
         leaders = (cluster.leader(topic, partition) for partition in range(cluster.partition_count(topic) or 0))
         nodes = (None if leader is None else cluster.nodes.get(leader) for leader in leaders)
         return [PartitionInfo(topic, partition, node) for partition, node in enumerate(nodes)]
@@ -238,93 +309,27 @@ class Producer:
         if kind is None:
             self.close()
         elif process.pid == self._pid:
+            if self._transactions is not None and not self.closed:
+                self._transactions.abort_quietly()
             self._abort()
-
-    # What a scope asks for (ScopeOwner)
-
-    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
-        self.check_process()
-        with self._true_cause():
-            self._columns.append(scope, topic, columns)
-
-    def append_gathered(
-        self, scope: SendScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf, chosen: Chosen
-    ) -> None:
-        with self._true_cause():
-            self._columns.append_gathered(scope, topic, columns, deadline, thunk_of, chosen)
-
-    def rows_per_append(self, topic: str) -> int:
-        return self._columns.rows_per_append(topic)
-
-    def flush_scope(self, scope: SendScope) -> None:
-        self.check_alive()
-        self.check_may_wait()
-        self._accumulator.flush(scope)
-        self._sender.wakeup()
-
-    def flushed(self, waited_ns: int) -> None:
-        self._metrics.flushed(waited_ns)
-
-    def discard_scope(self, scope: SendScope) -> None:
-        if process.pid != self._pid:
-            return  # a fork may have copied a lock that a thread of the parent held
-        with scope.appending:
-            dropped = self._accumulator.discard(scope)
-            for batch in dropped:
-                batch.memory.give_back(self._pool)
-        for batch in dropped:  # without the lock: an interceptor hears of it
-            batch.failed(UsageError("the records were discarded with their send scope before they were sent"))
-
-    def check_usable(self) -> None:
-        """Raise what stands in the way of new records, if anything does."""
-        self.check_alive()
-        self._check_open()
-
-    def check_alive(self) -> None:
-        """Raise why nothing that was appended can be acked any more, if that is so."""
-        self.check_process()
-        if self.failed is not None:
-            raise self.failed.with_traceback(None)  # raised again and again: each time it would become longer
-        if not self._sender.is_alive():
-            raise UsageError("the producer is closed")
-
-    def check_may_wait(self) -> None:
-        """Raise why waiting for an answer would be for ever, if it would."""
-        if process.pid != self._pid:
-            raise UsageError(
-                f"this producer belongs to process {self._pid}; in a forked child nothing more is known of its records"
-            )
-        if self._must_not_wait():
-            raise UsageError("a delivery callback must not wait for records: it may run in the thread that would answer")
-
-    def check_process(self) -> None:
-        if process.pid != self._pid:
-            raise UsageError(f"this producer belongs to process {self._pid}; a forked child must make its own")
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise UsageError("the producer is closed")
 
     # Inside
 
-    @contextmanager
-    def _true_cause(self) -> Iterator[None]:
-        """The pool and the metadata only know that they were closed; why is the producer's to say."""
-        try:
-            yield
-        except UsageError as error:
-            if self.failed is not None:
-                raise self.failed.with_traceback(None) from error
-            raise
+    def _transactional(self) -> Transactions:
+        if self._transactions is None:
+            raise UsageError("the producer is not transactional: set transactional.id, and call init_transactions()")
+        return self._transactions
 
-    def _must_not_wait(self) -> bool:
-        """In the sender's thread, and in a callback wherever it runs: what it waits for may wait for the locks around it."""
-        return in_callback() or self._sender.is_current_thread()
+    def _make_transactional(self) -> TransactionSender:
+        from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
+        from spark_kafka_sink.producer.transactions.transactions import TransactionalRecords, Transactions
 
-    def _wakeup(self) -> None:
-        self._sender.wakeup()
+        sender = TransactionSender(self.config, self._client, self._metadata, self._accumulator)
+        self._transactions = Transactions(self, self.config, sender, self._client)
+        self._records = TransactionalRecords(self._records, self._transactions)
+        return sender
 
-    def _scope_closed(self, scope: SendScope) -> None:
+    def _scope_closed(self, scope: SendScope | None = None) -> None:
         if process.pid != self._pid:
             return
         with self._lock:

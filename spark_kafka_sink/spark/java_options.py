@@ -12,16 +12,17 @@ HARMLESS: Mapping[str, str] = {
     "enable.metrics.push": "no client metrics are pushed to brokers",
     "metric.reporters": "register(spark) returns the metrics",
     "metrics.recording.level": "register(spark) returns the metrics",
-    "transaction.timeout.ms": "there are no transactions yet",
 }
 
 # Ignoring one of these would send other bytes, to another place, or in another way than was asked for.
 REFUSED: Mapping[str, str] = {
     "config.providers": "configuration providers are not supported: give the values themselves",
     "security.providers": "Java security providers cannot run here",
-    "transaction.two.phase.commit.enable": "transactions are not supported yet",
-    "transactional.id": "transactions are not supported yet",
+    "transaction.two.phase.commit.enable": "the sink's own commit log does what it is for",
 }
+
+# Options of a producer that are not a sink's to be given.
+SET_BY_THE_SINK: Mapping[str, str] = {"transactional.id": "the sink gives each of its transactions an id of its own"}
 
 # What it may be is checked, and no more.
 ONLY_PLAINTEXT = "only PLAINTEXT is supported yet, no TLS and no SASL"

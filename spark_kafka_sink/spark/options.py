@@ -13,7 +13,7 @@ from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
-from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, why_refused
+from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, SET_BY_THE_SINK, why_refused
 from spark_kafka_sink.spark.serialized_columns import looked_at
 
 logger = logging.getLogger(__name__)
@@ -148,6 +148,8 @@ def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
     # Where delivery.timeout.ms is not given either it is raised to what both need.
     known: dict[str, object] = {} if kafka.keys() & {"linger.ms", "delivery.timeout.ms"} else {"linger.ms": TASK_LINGER_MS}
     for name, value in kafka.items():
+        if name in SET_BY_THE_SINK:
+            raise OptionError(f"option {KAFKA_PREFIX}{name}: {SET_BY_THE_SINK[name]}", option=KAFKA_PREFIX + name)
         if name in OPTIONS:
             known[name] = value
         else:

@@ -81,10 +81,11 @@ class OpenBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdAndEpoch:
-    """Who sends, as InitProducerId gave it; without idempotence NO_PRODUCER."""
+    """Who sends, as InitProducerId gave it; without idempotence NO_PRODUCER. transactional: in transactions."""
 
     producer_id: int
     epoch: int
+    transactional: bool = False
 
 
 NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
@@ -185,6 +186,7 @@ class SealedBatch:
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=NO_SEQUENCE if identity == NO_PRODUCER else first_record % 2**31,
+            transactional=identity.transactional,
         )
 
     def buffers(self) -> list[Buffer]:

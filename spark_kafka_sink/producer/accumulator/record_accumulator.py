@@ -43,6 +43,8 @@ class RecordAccumulator:
         self.lock = RLock()
         self.closed = False  # no more appends; what lingers goes out at once
         self.aborted = False  # everything was failed; nothing may be added any more
+        # Whether a queue may be sent now, asked with the lock held; who says no marks it (`answered`) when it may. None: all may.
+        self.admits: Callable[[PartitionQueue], bool] | None = None
         self.memory_waiters = 0  # appends that wait for memory: every partition is ready then
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
@@ -217,6 +219,8 @@ class RecordAccumulator:
 
     def _take(self, queue: PartitionQueue) -> Batch | None:
         """What may be sent of a queue now: a retry, if there are any, or its first batch."""
+        if self.admits is not None and not self.admits(queue):
+            return None
         sequences = queue.sequences
         if queue.retries:
             for batch in queue.retries:
@@ -313,14 +317,25 @@ class RecordAccumulator:
             for batch in self._incomplete.values():
                 if now_ms - batch.created_ms < self._delivery_timeout_ms:
                     break
-                if isinstance(batch, OpenBatch):
-                    if batch.writing:
-                        continue
-                    self._unqueue(batch)
-                elif batch in batch.queue.retries:
-                    batch.queue.retries.remove(batch)
-                gone.append(batch)
+                if self._take_out(batch):
+                    gone.append(batch)
         return gone
+
+    def unsent(self) -> list[Batch]:
+        """Batches that are not on the wire, taken out of their queues; those that an append writes to stay."""
+        with self.lock:
+            batches = [batch for batch in self._incomplete.values() if isinstance(batch, OpenBatch) or not batch.on_wire]
+            return [batch for batch in batches if self._take_out(batch)]
+
+    def _take_out(self, batch: Batch) -> bool:
+        """Out of its queue; False where an append writes to it."""
+        if isinstance(batch, OpenBatch):
+            if batch.writing:
+                return False
+            self._unqueue(batch)
+        elif batch in batch.queue.retries:
+            batch.queue.retries.remove(batch)
+        return True
 
     def abort_all(self) -> list[Batch]:
         """Everything not finished, taken out of the queues: for a close that cannot wait and for a fatal error."""

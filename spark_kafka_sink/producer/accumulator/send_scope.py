@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from threading import Condition, Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError, UsageError
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, NO_OFFSET, DeliveryReport, PartitionReport, latency_bucket
@@ -133,7 +133,7 @@ class SendScope:
         finally:
             self._on_close(self)
 
-    def __enter__(self) -> SendScope:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

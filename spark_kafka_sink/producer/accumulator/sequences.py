@@ -67,6 +67,10 @@ class PartitionSequences:
             return not batch.refused
         return self.in_flight[0] is batch
 
+    def is_first(self, batch: SealedBatch) -> bool:
+        """Whether all before it are finished, so that its numbers are the next that the broker should expect."""
+        return bool(self.in_flight) and self.in_flight[0] is batch
+
     def assign(self, batch: SealedBatch) -> None:
         """Give a batch its numbers, at its first send."""
         if not self.in_flight and batch.created_ms - self.last_created_ms >= FORGOTTEN_MS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
@@ -18,10 +19,16 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.sender.rejected_records import others, rejected
-from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
+
 log = logging.getLogger(__name__)
+
+# Before the partition's next transaction can begin, the markers of the one before are written within 6 to 18 ms.
+SOON_MS = 20
 
 
 class Delivery:
@@ -34,8 +41,10 @@ class Delivery:
         pool: BufferPool,
         why_unsent: Callable[[int | None], str],
         metrics: SenderMetrics,
+        transactions: TransactionSender | None = None,
     ) -> None:
         """`why_unsent`: what keeps a node (None: no leader) from taking requests, for error texts."""
+        self._transactions = transactions
         self._why_unsent = why_unsent
         self._config = config
         self._accumulator = accumulator
@@ -65,6 +74,8 @@ class Delivery:
 
     def _action(self, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
         action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
+        if self._transactions is not None:
+            action = in_transaction(action, batch, answer)
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
             return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
         if action is Action.SPLIT and batch.record_count == 1:
@@ -87,6 +98,27 @@ class Delivery:
             else:
                 self._drop(batch, error)
             self._settled(batch.queue)
+
+    def fail_unsent(self, error: KafkaSinkError) -> None:
+        """Fail all that is not on the wire: its transaction is aborted, or can only be."""
+        for batch in self._accumulator.unsent():
+            self._accumulator.remove(batch)
+            batch.failed(error)
+            self._metrics.failed(batch.queue.topic, batch.record_count)
+            if batch.scope is not None:
+                batch.scope.batch_failed(batch.record_count, error)
+            if isinstance(batch, OpenBatch):
+                batch.memory.give_back(self._pool)
+            else:
+                self._give_up(batch)
+
+    def _give_up(self, batch: SealedBatch) -> None:
+        if self._transactions is not None:
+            self._transactions.dropped()
+        if batch.queue.sequences is not None:
+            batch.queue.sequences.dropped(batch)
+        batch.done = True
+        batch.free(self._pool)
 
     def resolve_gaps(self, identity: ProducerIdAndEpoch) -> bool:
         """Start new epochs where the numbering broke and nothing is in flight any more. True: one needs a fresh producer id."""
@@ -149,11 +181,14 @@ class Delivery:
             return
         if not again:
             late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
-            self._drop(batch, self._failure(batch, answer, batch.record_count, late))
+            error = self._failure(batch, answer, batch.record_count, late)
+            if action is Action.FATAL and self._transactions is not None:  # first, as more than the batch has failed
+                self._transactions.refused_for_good(error)
+            self._drop(batch, error)
             return
         self._metrics.retried(batch.queue.topic, batch.record_count)
         _AGAIN[action](batch)
-        self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch))
+        self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch, answer.error_code))
 
     def _split(self, batch: SealedBatch) -> None:
         """Sender.completeBatch and RecordAccumulator.splitAndReenqueue of Java: what was too large goes on in parts, whose age is
@@ -189,6 +224,8 @@ class Delivery:
         log.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
         if scope is not None:
             scope.records_failed(len(errors), error)
+        if self._transactions is not None:
+            self._transactions.failed(error)
 
     def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
         """Others have its records now, in its place."""
@@ -206,8 +243,10 @@ class Delivery:
     def _is_late(self, batch: SealedBatch, now_ms: int) -> bool:
         return now_ms - batch.created_ms >= self._config.delivery_timeout_ms
 
-    def _back_off_ms(self, batch: SealedBatch) -> int:
+    def _back_off_ms(self, batch: SealedBatch, code: int) -> int:
         """Exponential with 20 % jitter up to retry.backoff.max.ms, as Java's ExponentialBackoff (KIP-580)."""
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            return min(SOON_MS, self._config.retry_backoff_ms)
         step = self._config.retry_backoff_ms * 2 ** min(batch.attempts - 1, 32)
         return int(min(step, self._config.retry_backoff_max_ms) * random.uniform(0.8, 1.2))
 
@@ -231,6 +270,8 @@ class Delivery:
             batch.failed(error)
         log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
         self._metrics.failed(batch.queue.topic, batch.record_count)
+        if self._transactions is not None:  # first: who hears of it next finds a transaction that can only be aborted
+            self._transactions.failed(error)
         scope = batch.scope
         if scope is not None:
             scope.batch_failed(batch.record_count, error)
@@ -240,7 +281,7 @@ class Delivery:
         self._accumulator.remove(batch)
         batch.free(self._pool)
 
-    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> KafkaSinkError:
+    def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> BrokerError:
         """Of `count` of its records; `more` is the text's end."""
         queue, code = batch.queue, answer.error_code
         refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
@@ -272,6 +313,16 @@ class Delivery:
             return f"{never}: {self._why_unsent(batch.queue.leader)}"
         last = batch.last_error or "no answer yet"
         return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
+
+
+def in_transaction(action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
+    """A transaction has one epoch: what another one would mend fails the batch, and so aborts the transaction."""
+    sequences = batch.queue.sequences
+    if action is Action.PRODUCER_LOST and answer.log_start_offset >= 0:
+        return Action.FAIL
+    if action is Action.OUT_OF_ORDER and sequences is not None and sequences.is_first(batch):
+        return Action.FAIL
+    return action
 
 
 def _plain_retry(batch: SealedBatch) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
@@ -36,6 +36,9 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.records.compression import codec_of
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
+
 log = logging.getLogger(__name__)
 
 # From v13 on topics go by id; names do until every broker that we meet knows ids.
@@ -51,6 +54,10 @@ class UnsentRecords(Protocol):
         ...
 
     def has_rows(self) -> bool: ...
+
+    def drop(self, error: KafkaSinkError) -> None:
+        """Fail what is there now."""
+        ...
 
     def fail(self, error: KafkaSinkError) -> None: ...
 
@@ -72,8 +79,11 @@ class Sender:
         metrics: SenderMetrics,
         idle_since_ms: Callable[[int], int | None],
         ended: Callable[[], None],
+        transactions: TransactionSender | None = None,
     ) -> None:
-        """ended: called at the thread's end, when everybody was told."""
+        """ended: called at the thread's end, when everybody was told. transactions: of a transactional producer."""
+        self._transactions = transactions
+        self._producing = 0  # Produce requests without an answer
         self._config = config
         self._client = client
         self._metadata = metadata
@@ -84,7 +94,9 @@ class Sender:
         self._idle_since_ms = idle_since_ms
         self._when_ended = ended
         self._identity = ProducerIdentity(config, client)
-        self._delivery = Delivery(config, accumulator, pool, self._why_unsent, metrics)
+        self._delivery = Delivery(config, accumulator, pool, self._why_unsent, metrics, transactions)
+        if transactions is not None:
+            accumulator.admits = transactions.admits
         self._refusals = RefusalLog()
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
@@ -146,6 +158,8 @@ class Sender:
     def _fail_what_is_left(self) -> None:
         error = self.failure or UsageError("the producer was closed before these records were acked")
         try:
+            if self._transactions is not None:
+                self._transactions.fail(error)
             self._delivery.fail_all(error)
         finally:
             self._records.fail(error)
@@ -155,18 +169,35 @@ class Sender:
             return True
         if self._accumulator.has_incomplete() or self._records.has_rows():
             return False
-        return self._closing or self._idle_since_ms(monotonic_ms()) is None
+        if self._closing:
+            return self._transactions is None or self._transactions.close(monotonic_ms())
+        return self._idle_since_ms(monotonic_ms()) is None
 
     def _run_once(self, now_ms: int) -> None:
         self._delivery.expire(now_ms)
-        if self._identity.current is not None and self._delivery.resolve_gaps(self._identity.current):
+        identity = self._identity.current if self._transactions is None else None
+        if identity is not None and self._delivery.resolve_gaps(identity):
             self._identity.renew()
         timeout = self._records.drain_due(now_ms)
         timeout = min(timeout, self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
+        if self._transactions is not None:
+            timeout = min(timeout, self._transact(self._transactions, now_ms))
         responses = self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms)
         self._count_network()  # before anybody is told that records are acked
         for response in responses:
             self._answered(response, monotonic_ms())
+
+    def _transact(self, transactions: TransactionSender, now_ms: int) -> int:
+        """What the transaction asks for; in how many ms there will be more. It ends when nothing of it is waiting or on its way:
+        what comes after its end would be part of the next one, or of none."""
+        refused = transactions.refuses()
+        if refused is not None:
+            self._records.drop(refused)
+            self._delivery.fail_unsent(refused)
+        elif transactions.is_committing:
+            self._accumulator.flush(None)
+        flushed = not (self._producing or self._accumulator.has_incomplete() or self._records.has_rows())
+        return transactions.step(now_ms, flushed=flushed)
 
     def _count_network(self) -> None:
         self._metrics.polled(self._client.take_counts(), monotonic_ms())
@@ -174,7 +205,9 @@ class Sender:
     def _why_unsent(self, node: int | None) -> str:
         if node is None:
             return "the partition has no leader"
-        if self._identity.current is None:
+        if self._transactions is not None and self._transactions.identity is None:
+            return self._transactions.why
+        if self._transactions is None and self._identity.current is None:
             return f"no producer id yet; {self._identity.last_error}"
         return self._client.why_not_ready(node) or f"broker {node} took no request"
 
@@ -190,9 +223,12 @@ class Sender:
             for topic in check.unknown_leader_topics:
                 self._metadata.add(topic, now_ms)
             self._metadata.request_update()
-        identity = self._identity.current
-        if identity is None and self._accumulator.has_incomplete():
-            timeout = min(timeout, self._identity.ask(now_ms))
+        if self._transactions is not None:
+            identity = self._transactions.identity
+        else:
+            identity = self._identity.current
+            if identity is None and self._accumulator.has_incomplete():
+                timeout = min(timeout, self._identity.ask(now_ms))
         if identity is None:
             return timeout
         for node in check.nodes:
@@ -216,6 +252,7 @@ class Sender:
             self._mark_sent(batch, node, now_ms)
         self._metrics.sending(batches, now_ms)
         request = ProduceRequest(
+            transactional_id=None if self._transactions is None else self._transactions.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
@@ -224,9 +261,12 @@ class Sender:
             if scope is not None:
                 scope.request_sent()
         expects_answer = self._config.acks != 0
-        self._client.send(
-            node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=MAX_PRODUCE_VERSION
-        )
+        max_version = MAX_PRODUCE_VERSION
+        if self._transactions is not None:
+            self._transactions.sending()
+            self._producing += 1
+            max_version = self._transactions.max_produce_version
+        self._client.send(node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=max_version)
         return True
 
     def _sealed(self, batch: Batch, identity: ProducerIdAndEpoch) -> SealedBatch:
@@ -261,6 +301,11 @@ class Sender:
         if response.tag is self._identity:
             self.failure = self.failure or self._identity.answered(response, now_ms)
             return
+        if self._transactions is not None:
+            if not isinstance(response.tag, list):
+                self._transactions.answered(response, now_ms)
+                return
+            self._producing -= 1
         batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
         if response.body is not None:
             self._metrics.answered(response.node_id, response.latency_ms, now_ms)
@@ -283,7 +328,7 @@ class Sender:
         facts = error_facts(answer.error_code)
         if facts.refreshes_metadata:
             self._metadata.request_update()
-        if action is Action.FATAL:
+        if action is Action.FATAL and self._transactions is None:  # else the next transaction may go on
             text = f"{facts.name}: {answer.error_message or 'the broker gave no reason'}"
             self.failure = BrokerError(f"the producer cannot go on: {text}", error_code=answer.error_code, error=facts.name)
 

@@ -299,6 +299,16 @@ class GatheredRecords:
             if not gatherer.is_idle():  # who added its first row may not have come to say so
                 self._waiting[gatherer] = None
 
+    def drop(self, error: KafkaSinkError) -> None:
+        """Fail what is in no batch; others may come. What a thread is just appending is left to that."""
+        for gatherer in list(self._waiting):
+            if gatherer.draining.acquire(blocking=False):
+                try:
+                    self._fail(gatherer, gatherer.take(), error)
+                    gatherer.settled()
+                finally:
+                    gatherer.draining.release()
+
     def fail(self, error: KafkaSinkError) -> None:
         """The sender's thread is at its end: what is in no batch never will be."""
         self._close(error)

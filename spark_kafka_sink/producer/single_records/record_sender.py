@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
@@ -31,6 +31,21 @@ from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_uppe
 _MORE_THAN_OVERHEAD = 128
 
 AnyHeaders = Headers | Mapping[str, bytes | None] | None
+
+
+class AnyRecordSender(Protocol):
+    """What Producer.send hands its arguments to."""
+
+    def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp: int | None,
+        headers: AnyHeaders,
+        on_delivery: OnDelivery | None,
+    ) -> RecordFuture: ...
 
 
 class RecordSender:

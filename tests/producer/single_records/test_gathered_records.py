@@ -154,7 +154,7 @@ def test_a_flush_does_not_wait_for_records_that_came_after_it(cluster: MockClust
         wait_until(lambda: mine._result is not None, "the first of them is in a batch")
         assert producer._gathered._gatherers["u"].draining.acquire(timeout=10), "the flush lets the second be"
         producer._accumulator.flush(None)
-        producer._wakeup()
+        producer.wake_sender()
         cluster.wait_for(lambda: len(cluster.received) == 2, "the first of them")
         cluster.release()
         flushing.join(10)

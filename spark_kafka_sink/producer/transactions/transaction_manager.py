@@ -1,0 +1,389 @@
+"""One transactional id as its producer sees it: its state, what belongs to the open transaction, and what is to be asked next."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from threading import Condition, Lock
+from typing import Any
+
+from spark_kafka_sink.errors import (
+    KafkaSinkError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionTimeoutError,
+    UsageError,
+)
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.producer.transactions import requests
+from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from spark_kafka_sink.producer.transactions.reactions import Reaction
+from spark_kafka_sink.producer.transactions.requests import TransactionRequest
+from spark_kafka_sink.producer.transactions.states import ALLOWED_IN, NEXT, UNDER_WAY, Call, State, check_call, check_move
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+log = logging.getLogger(__name__)
+
+FEATURE = "transaction.version"
+MAX_WAIT_S = 1.0  # so that a sender's thread that died is noticed
+_SENDING = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
+
+
+class TransactionManager:
+    """Java's TransactionManager, without the sequence numbers.
+
+    Threads: the program's make calls and wait for their end; the sender's thread asks for the next request and tells the answers.
+    `_changed` guards the state, what calls are waited for, and the offsets. What the transaction consists of belongs to the
+    sender's thread.
+    """
+
+    def __init__(
+        self, transactional_id: str, timeout_ms: int, finalized_feature: Callable[[str], int], *, single: bool = False
+    ) -> None:
+        """timeout_ms: transaction.timeout.ms. single: there will be one transaction only, so no epoch is asked for after it."""
+        self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._finalized_feature = finalized_feature
+        self._single = single
+        self._changed = Condition(Lock())
+        self._state = State.UNINITIALIZED
+        self._error: KafkaSinkError | None = None  # the first, where the state is one of an error
+        self._pending: Call | None = None  # whose end nobody has seen yet
+        self._closing = False
+        self._deadline_ms = 0  # when what was called is asked for no more; monotonic
+        self._offsets: dict[str, tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]] = {}
+        self.producer = NO_PRODUCER
+        self.version = 1  # of transactions: 2 is KIP-890
+        self.why = "the sender's thread has not come to it yet"  # that a call takes so long
+        # The sender's thread's
+        self._begun = False  # the coordinator may know of the transaction
+        self._new_epoch = False  # needed before the next transaction
+        self._without_end = False  # the coordinator would not understand EndTxn
+        self._partitions: set[TopicPartition] = set()
+        self._waiting: dict[TopicPartition, PartitionQueue] = {}  # to be added; version 1 only, as are the groups
+        self._groups: set[str] = set()
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that can be aborted."""
+        return self._state in ALLOWED_IN[Call.ABORT]
+
+    # Calls
+
+    def start(self, call: Call, deadline_ms: int) -> None:
+        """Begin init_transactions, commit or abort, or go on with it until a later deadline. Raises why it cannot be done."""
+        with self._changed:
+            self._deadline_ms = deadline_ms
+            if self._pending is call:
+                return
+            self._check(call)
+            self._move(_LEADS_TO[call])
+            self._pending = call
+            if call is Call.ABORT:
+                self._offsets.clear()
+
+    def begin(self) -> None:
+        with self._changed:
+            self._check(Call.BEGIN)
+            self._move(State.IN_TRANSACTION)
+
+    def add_offsets(
+        self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], deadline_ms: int
+    ) -> None:
+        """To be committed with the transaction."""
+        with self._changed:
+            self._check(Call.SEND_OFFSETS)
+            self._deadline_ms = deadline_ms
+            before = self._offsets.get(group.group_id, (group, {}))[1]
+            self._offsets[group.group_id] = group, before | offsets
+
+    def prepare(self) -> None:
+        """The transaction stays open for somebody else to end; all of it is acked."""
+        with self._changed:
+            self._check(Call.PREPARE)
+            self._move(State.PREPARED_TRANSACTION)
+
+    def check_may_send(self) -> None:
+        """Raise why no record belongs to this transaction, unless one is open."""
+        if self._state is not State.IN_TRANSACTION or self._pending is not None:
+            with self._changed:
+                self._check(Call.SEND)
+
+    def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None]) -> None:
+        """Return at the end of a call that was started. TransactionTimeoutError after timeout_s; then the same call, made again,
+        goes on. Raises the error that the transaction has come to."""
+        self._wait(lambda: self._state in UNDER_WAY[call], call, timeout_s, check_alive)
+        with self._changed:
+            self._pending = None
+            if self._error is not None:
+                self._raise_error()
+
+    def wait_for_offsets(self, group_id: str, timeout_s: float, check_alive: Callable[[], None]) -> None:
+        """Return when the group's offsets are part of the transaction; otherwise as `wait`."""
+        self._wait(lambda: group_id in self._offsets and self._error is None, Call.SEND_OFFSETS, timeout_s, check_alive)
+        with self._changed:
+            if self._error is not None:
+                self._raise_error()
+
+    def _wait(self, under_way: Callable[[], bool], call: Call, timeout_s: float, check_alive: Callable[[], None]) -> None:
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while under_way():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._late(call, timeout_s)
+                if not self._changed.wait(min(left, MAX_WAIT_S)) and under_way():
+                    check_alive()
+
+    def _late(self, call: Call, timeout_s: float) -> TransactionTimeoutError:
+        return TransactionTimeoutError(
+            f"transactional id {self.transactional_id}: {call.value}() has not ended within {timeout_s * 1000:,.0f} ms:"
+            f" {self.why}; call it again to wait for its end",
+            transactional_id=self.transactional_id,
+        )
+
+    def _check(self, call: Call) -> None:
+        if self._state is State.FATAL_ERROR or (self._state is State.ABORTABLE_ERROR and call is not Call.ABORT):
+            self._raise_error()
+        if self._pending not in (None, call) and self._state is not State.ABORTABLE_ERROR:
+            raise UsageError(
+                f"transactional id {self.transactional_id}: {call.value}() is not allowed yet: {self._pending.value}() has ended"
+                " before its outcome was known; call that again",
+                transactional_id=self.transactional_id,
+                state=self._state.name,
+            )
+        check_call(call, self._state, self.transactional_id)
+
+    def _raise_error(self) -> None:
+        error = self._error
+        assert error is not None
+        if self._state is not State.ABORTABLE_ERROR:
+            raise error.with_traceback(None)  # raised again and again: each time it would become longer
+        raise TransactionAbortableError(
+            f"transactional id {self.transactional_id}: the transaction can only be aborted: {error}",
+            **error.facts | {"transactional_id": self.transactional_id},
+        ) from error
+
+    # The sender's thread: what may be sent
+
+    @property
+    def sends_as(self) -> ProducerIdAndEpoch | None:
+        """Who batches are from; None when none may be sent."""
+        return self.producer if self._state in _SENDING else None
+
+    def admits(self, queue: PartitionQueue) -> bool:
+        """Whether the queue's partition is part of the transaction; otherwise it will be asked for.
+
+        The numbers of another epoch end here: nothing of it is on its way any more.
+        """
+        if queue.sequences is not None and queue.sequences.identity != self.producer:
+            queue.sequences = None
+        partition = (queue.topic, queue.partition)
+        if self.version >= 2 or partition in self._partitions:
+            return True
+        self._waiting[partition] = queue
+        return False
+
+    def sending(self) -> None:
+        """Records go out: with version 2 the leaders add their partitions to the transaction."""
+        self._begun = True
+
+    def refuses(self) -> KafkaSinkError | None:
+        """Why what was not sent never will be."""
+        with self._changed:
+            if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
+                return self._error
+            if self._state is State.ABORTING_TRANSACTION:
+                text = f"transactional id {self.transactional_id}: the transaction was aborted before these records were sent"
+                return TransactionAbortedError(text, transactional_id=self.transactional_id)
+        return None
+
+    # The sender's thread: what is to be asked
+
+    def next_request(self, now_ms: int, *, flushed: bool) -> TransactionRequest | None:
+        """What the state asks for. flushed: no record is waiting or on its way, so the transaction may end."""
+        with self._changed:
+            if now_ms >= self._deadline_ms and not (self._waiting and self._state is State.IN_TRANSACTION):
+                return None
+            if self._state in _ENDING and flushed and not self._offsets and (self._without_end or not self._begun):
+                self._complete()
+            return self._wanted(flushed=flushed)
+
+    def _wanted(self, *, flushed: bool) -> TransactionRequest | None:
+        identity = self.transactional_id
+        if self._state is State.INITIALIZING:
+            return requests.init_producer_id(identity, self._timeout_ms, self.producer)
+        if self._state in _SENDING and self._waiting:
+            self._begun = True
+            return requests.add_partitions(identity, self.producer, self._waiting)
+        if self._state in _SENDING and self._offsets:
+            self._begun = True
+            return self._wanted_for_offsets()
+        if self._state in _ENDING and flushed:
+            committed = self._state is State.COMMITTING_TRANSACTION
+            return requests.end_txn(identity, self.producer, committed=committed, version=self.version)
+        return None
+
+    def _wanted_for_offsets(self) -> TransactionRequest:
+        group, offsets = next(iter(self._offsets.values()))
+        if self.version < 2 and group.group_id not in self._groups:
+            return requests.add_offsets(self.transactional_id, self.producer, group.group_id)
+        return requests.txn_offset_commit(self.transactional_id, self.producer, group, offsets, self.version)
+
+    # The sender's thread: what has happened
+
+    def done(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
+        """The coordinator did what was asked. Returned are the queues that may be sent now."""
+        with self._changed:
+            admitted = _DONE[request.api.key](self, request, body) or []
+            self._changed.notify_all()
+            return admitted
+
+    def partly_done(self, request: TransactionRequest, body: Any) -> None:
+        """Some of the offsets are in; the others are to be asked for again."""
+        if request.api.key is ApiKey.TXN_OFFSET_COMMIT:
+            with self._changed:
+                self._offsets_committed(request, body)
+
+    def refused(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> None:
+        """An answer that no repetition betters."""
+        with self._changed:
+            if self._is_aborted_by(request, reaction, error):
+                self._complete()
+            elif reaction is Reaction.NOT_ALLOWED and self._state is State.INITIALIZING:
+                self._move(State.UNINITIALIZED, error)
+                self.producer = NO_PRODUCER
+            elif reaction in _ABORTABLE:
+                self._without_end = self._without_end or reaction is Reaction.ABORTABLE_WITHOUT_END
+                self._abortable(error)
+            else:
+                self._fatal(error)
+            self._changed.notify_all()
+
+    def _is_aborted_by(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> bool:
+        """Whether there is nothing to be aborted: the id's mapping is gone, or the transaction never came to the coordinator."""
+        if request.api.key is not ApiKey.END_TXN or self._state is not State.ABORTING_TRANSACTION:
+            return False
+        if reaction in _ABORTABLE:
+            self._without_end = True
+        unknown = error.facts.get("error_code") == ErrorCode.INVALID_TXN_STATE and not (self._partitions or self._groups)
+        return reaction in _ABORTABLE or (self.version < 2 and unknown)
+
+    def failed(self, error: KafkaSinkError) -> None:
+        """A batch of the transaction failed or expired: it can only be aborted."""
+        with self._changed:
+            self._abortable(error)
+            self._changed.notify_all()
+
+    def dropped(self) -> None:
+        """A batch that has its numbers is given up by an abort: with version 1 the next transaction cannot go on from them."""
+        self._new_epoch = True
+
+    def fatal(self, error: KafkaSinkError) -> None:
+        """Nothing more can be done under this id, by this manager."""
+        with self._changed:
+            self._fatal(error)
+            self._changed.notify_all()
+
+    def close(self, now_ms: int, timeout_ms: int) -> bool:
+        """The producer is closing: begin to abort an open transaction, once. True when nothing is left to be done."""
+        with self._changed:
+            if self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
+                log.info(
+                    "transactional id %s: the open transaction is aborted, as its producer is closing", self.transactional_id
+                )
+                self._move(State.ABORTING_TRANSACTION)
+            if not self._closing:
+                self._closing, self._deadline_ms = True, now_ms + timeout_ms
+            return self._state not in _ENDING or now_ms >= self._deadline_ms
+
+    def _abortable(self, error: KafkaSinkError) -> None:
+        self._new_epoch = True
+        self._waiting.clear()
+        if self._state in _SENDING:
+            self._move(State.ABORTABLE_ERROR, error)
+
+    def _fatal(self, error: KafkaSinkError) -> None:
+        self._waiting.clear()
+        if State.FATAL_ERROR in NEXT[self._state]:
+            self._move(State.FATAL_ERROR, error)
+
+    def _move(self, state: State, error: KafkaSinkError | None = None) -> None:
+        check_move(self._state, state)
+        log.debug("transactional id %s: %s, then %s", self.transactional_id, self._state.name, state.name)
+        self._state = state
+        self._error = error
+
+    def _complete(self) -> None:
+        """The transaction has ended, whichever way."""
+        new_epoch = (self._new_epoch and self.version < 2) or self._without_end
+        # A cluster that was upgraded, or went back: the next transaction is of the other version, with an epoch of its own.
+        new_epoch = new_epoch or self.version != self._agreed_version()
+        self._begun = self._new_epoch = self._without_end = False
+        self._partitions.clear()
+        self._waiting.clear()
+        self._groups.clear()
+        self._offsets.clear()
+        self._move(State.INITIALIZING if new_epoch and not self._single else State.READY)
+        self._changed.notify_all()
+
+    def _agreed_version(self) -> int:
+        return 2 if self._finalized_feature(FEATURE) >= 2 else 1
+
+    # What each answer brings
+
+    def _initialized(self, request: TransactionRequest, body: Any) -> None:
+        self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
+        self.version = self._agreed_version()
+        if self._state is State.INITIALIZING:
+            self._move(State.READY)
+
+    def _partitions_added(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
+        added = {(topic.name, number) for topic in request.body.v3_and_below_topics for number in topic.partitions}  # type: ignore[union-attr]
+        self._partitions |= added
+        queues = (self._waiting.pop(partition, None) for partition in added)
+        return [queue for queue in queues if queue is not None]
+
+    def _group_added(self, request: TransactionRequest, body: Any) -> None:
+        self._groups.add(request.body.group_id)  # type: ignore[union-attr]
+
+    def _offsets_committed(self, request: TransactionRequest, body: Any) -> None:
+        asked: Any = request.body
+        committed = {partition for partition, code in requests.committed_offsets(body).items() if code == 0}
+        group, offsets = self._offsets.get(asked.group_id, (None, {}))
+        sent = {(topic.name, each.partition_index): each.committed_offset for topic in asked.topics for each in topic.partitions}
+        for partition in committed & offsets.keys():
+            if offsets[partition].offset == sent.get(partition):  # else there is a later one
+                del offsets[partition]
+        if group is not None and not offsets:
+            del self._offsets[asked.group_id]
+
+    def _ended(self, request: TransactionRequest, body: Any) -> None:
+        """With EndTxn v5 the epoch was bumped, or there is another producer id because the epochs are used up (KIP-890)."""
+        if body.producer_id >= 0:
+            self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
+        if self._state in _ENDING:
+            self._complete()
+
+
+_LEADS_TO = {
+    Call.INIT: State.INITIALIZING,
+    Call.COMMIT: State.COMMITTING_TRANSACTION,
+    Call.ABORT: State.ABORTING_TRANSACTION,
+}
+_ENDING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
+_ABORTABLE = frozenset({Reaction.ABORTABLE, Reaction.ABORTABLE_WITHOUT_END})
+_DONE: dict[ApiKey, Callable[[TransactionManager, TransactionRequest, Any], list[PartitionQueue] | None]] = {
+    ApiKey.INIT_PRODUCER_ID: TransactionManager._initialized,
+    ApiKey.ADD_PARTITIONS_TO_TXN: TransactionManager._partitions_added,
+    ApiKey.ADD_OFFSETS_TO_TXN: TransactionManager._group_added,
+    ApiKey.TXN_OFFSET_COMMIT: TransactionManager._offsets_committed,
+    ApiKey.END_TXN: TransactionManager._ended,
+}

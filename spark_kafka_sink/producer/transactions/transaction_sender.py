@@ -1,0 +1,249 @@
+"""In the sender's thread: a transaction's requests go to their coordinators, one at a time, and come back as what they mean."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, ProducerFencedError, TransactionError, UnsupportedVersionError
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.ready_queues import FOREVER_MS
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.transactions.reactions import ADVICE, Reaction, gravest, reaction
+from spark_kafka_sink.producer.transactions.requests import (
+    CoordinatorKey,
+    TransactionRequest,
+    find_coordinator,
+    found_coordinator,
+)
+from spark_kafka_sink.producer.transactions.states import State
+from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+
+log = logging.getLogger(__name__)
+
+# After CONCURRENT_TRANSACTIONS: the markers of the transaction before are written within 6 to 18 ms (Java's
+# ADD_PARTITIONS_RETRY_BACKOFF_MS).
+SOON_MS = 20
+# The last version of Produce with which the transaction's partitions are added by the producer (KIP-890).
+LAST_PRODUCE_VERSION_1 = 11
+LAST_PRODUCE_VERSION = 12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InFlight:
+    """The tag of a request. finds: the coordinator that is looked for."""
+
+    manager: TransactionManager
+    request: TransactionRequest
+    finds: CoordinatorKey | None = None
+
+
+class TransactionSender:
+    """Owned by the sender's thread, but for `use`. One request is in flight at a time, as in Java: their order matters."""
+
+    def __init__(
+        self, config: ProducerConfig, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator
+    ) -> None:
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._soon_ms = min(SOON_MS, config.retry_backoff_ms)
+        self._close_timeout_ms = config.max_block_ms
+        self._manager: TransactionManager | None = None
+        self._next: TransactionManager | None = None
+        self._in_flight: InFlight | None = None
+        self._coordinators: dict[CoordinatorKey, int] = {}
+        self._attempts = 0
+        self._not_before_ms = 0
+
+    def use(self, manager: TransactionManager) -> None:
+        """Go on with this one, once nothing of the one before is left. From any thread."""
+        self._next = manager
+
+    # For the records
+
+    @property
+    def identity(self) -> ProducerIdAndEpoch | None:
+        """Who batches are from; None: none may be sent now."""
+        return None if self._manager is None else self._manager.sends_as
+
+    @property
+    def transactional_id(self) -> str | None:
+        return None if self._manager is None else self._manager.transactional_id
+
+    @property
+    def max_produce_version(self) -> int:
+        return LAST_PRODUCE_VERSION_1 if self._manager is not None and self._manager.version < 2 else LAST_PRODUCE_VERSION
+
+    @property
+    def is_committing(self) -> bool:
+        return self._manager is not None and self._manager.state is State.COMMITTING_TRANSACTION
+
+    @property
+    def why(self) -> str:
+        """What keeps records from being sent, for error texts."""
+        return "no transaction is open" if self._manager is None else f"the transaction is not ready: {self._manager.why}"
+
+    def admits(self, queue: PartitionQueue) -> bool:
+        """Whether the queue may be sent: with version 1 its partition has to be added to the transaction first."""
+        return self._manager is None or self._manager.admits(queue)
+
+    def sending(self) -> None:
+        if self._manager is not None:
+            self._manager.sending()
+
+    def failed(self, error: KafkaSinkError) -> None:
+        if self._manager is not None:
+            self._manager.failed(error)
+
+    def dropped(self) -> None:
+        if self._manager is not None:
+            self._manager.dropped()
+
+    def refuses(self) -> KafkaSinkError | None:
+        """Why what was not sent never will be."""
+        return None if self._manager is None else self._manager.refuses()
+
+    def refused_for_good(self, error: BrokerError) -> None:
+        """What a leader says of the producer, not of a batch."""
+        if self._manager is not None:
+            fenced = error.facts.get("error_code") == ErrorCode.PRODUCER_FENCED
+            kind = ProducerFencedError if fenced else TransactionError
+            identity = self._manager.transactional_id
+            text = f"transactional id {identity}: {error.message}"
+            self._manager.fatal(kind(text, **error.facts | {"transactional_id": identity}))
+
+    def fail(self, error: KafkaSinkError) -> None:
+        """The sender's thread is at its end."""
+        for manager in (self._manager, self._next):
+            if manager is not None:
+                manager.fatal(error)
+
+    def close(self, now_ms: int) -> bool:
+        """The producer is closing: abort what is open. True when that is done."""
+        return self._manager is None or self._manager.close(now_ms, self._close_timeout_ms)
+
+    # Requests
+
+    def step(self, now_ms: int, *, flushed: bool) -> int:
+        """Send what is to be asked now. In how many ms there will be more, if nothing happens before.
+
+        flushed: no record waits or is on its way.
+        """
+        if self._next is not None and flushed:
+            self._manager, self._next = self._next, None
+            self._in_flight = None
+            self._coordinators.clear()
+            self._attempts = self._not_before_ms = 0
+        if self._manager is None or self._in_flight is not None:
+            return FOREVER_MS
+        if now_ms < self._not_before_ms:
+            return self._not_before_ms - now_ms
+        request = self._manager.next_request(now_ms, flushed=flushed)
+        return FOREVER_MS if request is None else self._ask(self._manager, request, now_ms)
+
+    def _ask(self, manager: TransactionManager, request: TransactionRequest, now_ms: int) -> int:
+        key = request.coordinator
+        node = None if key is None else self._coordinators.get(key)
+        finds = key if node is None else None
+        if finds is not None:
+            request = find_coordinator(finds)
+            node = self._client.least_loaded_node(now_ms)
+        if node is None:
+            manager.why = "no broker can be reached"
+            return self._wait(now_ms)
+        if not self._client.ready(node, now_ms):
+            return self._until_ready(manager, node, key, now_ms)
+        self._in_flight = InFlight(manager, request, finds)
+        manager.why = f"{_name(request)} at broker {node} is not answered yet"
+        self._client.send(node, request.api, request.body, now_ms, tag=self._in_flight, max_version=request.max_version)
+        return FOREVER_MS
+
+    def _until_ready(self, manager: TransactionManager, node: int, key: CoordinatorKey | None, now_ms: int) -> int:
+        manager.why = self._client.why_not_ready(node) or f"broker {node} is being connected to"
+        if key in self._coordinators:
+            if node not in self._metadata.fetch().nodes:
+                self._metadata.request_update()
+                return self._wait(now_ms)
+            if self._client.is_unavailable(node):  # somebody else may have taken its place
+                del self._coordinators[key]
+                return self._wait(now_ms)
+        return self._client.poll_delay_ms(node, now_ms)
+
+    def _wait(self, now_ms: int, wait_ms: int | None = None) -> int:
+        if wait_ms is None:
+            wait_ms = self._backoff.backoff_ms(self._attempts)
+            self._attempts += 1
+        self._not_before_ms = now_ms + wait_ms
+        return wait_ms
+
+    # Answers
+
+    def answered(self, response: ClientResponse, now_ms: int) -> None:
+        """What became of a request; of one that nobody waits for any more nothing does."""
+        in_flight = response.tag
+        if in_flight is not self._in_flight or not isinstance(in_flight, InFlight):
+            return
+        self._in_flight = None
+        manager, request = in_flight.manager, in_flight.request
+        if isinstance(response.error, UnsupportedVersionError):
+            text = f"transactional id {manager.transactional_id}: {response.error.message}"
+            manager.fatal(TransactionError(text, **response.error.facts | {"transactional_id": manager.transactional_id}))
+        elif response.error is not None:
+            self._again(in_flight, f"{_name(request)}: {response.error.message}", now_ms, find=True)
+        else:
+            self._act(in_flight, response, now_ms)
+
+    def _act(self, in_flight: InFlight, response: ClientResponse, now_ms: int) -> None:
+        manager, request = in_flight.manager, in_flight.request
+        what, code = gravest(request.api.key, request.codes(response.body))
+        decided = reaction(request.api.key, code)
+        if decided is Reaction.DONE:
+            self._attempts = 0
+            self._done(in_flight, response)
+            return
+        error = _error(manager, request, what, code, decided)
+        if decided > Reaction.FIND_COORDINATOR:
+            log.warning("%s", error)
+            manager.refused(request, decided, error)
+            return
+        manager.partly_done(request, response.body)
+        text = f"broker {response.node_id} said {error_facts(code).name} to {_name(request)}"
+        self._again(in_flight, text, now_ms, find=decided is Reaction.FIND_COORDINATOR, soon=decided is Reaction.RETRY_SOON)
+
+    def _done(self, in_flight: InFlight, response: ClientResponse) -> None:
+        if in_flight.finds is None:
+            for queue in in_flight.manager.done(in_flight.request, response.body):
+                self._accumulator.answered(queue)
+        else:
+            node = found_coordinator(response.body).node_id  # type: ignore[arg-type]  # of the API that was asked
+            log.debug("transactional id %s: broker %d coordinates %s", in_flight.manager.transactional_id, node, in_flight.finds)
+            self._coordinators[in_flight.finds] = node
+
+    def _again(self, in_flight: InFlight, why: str, now_ms: int, *, find: bool, soon: bool = False) -> None:
+        log.info("transactional id %s: %s; it is asked again", in_flight.manager.transactional_id, why)
+        in_flight.manager.why = why
+        if find and in_flight.request.coordinator is not None:
+            self._coordinators.pop(in_flight.request.coordinator, None)
+        self._wait(now_ms, self._soon_ms if soon else None)
+
+
+def _name(request: TransactionRequest) -> str:
+    """As Kafka calls it: EndTxn."""
+    return request.api.request.__name__.removesuffix("Request")
+
+
+def _error(manager: TransactionManager, request: TransactionRequest, what: str, code: int, decided: Reaction) -> TransactionError:
+    name = error_facts(code).name
+    about = f" of {what}" if what else ""
+    advice = f"; {ADVICE[code]}" if code in ADVICE else ""
+    kind = ProducerFencedError if decided is Reaction.FENCED else TransactionError
+    text = f"transactional id {manager.transactional_id}: {_name(request)}{about} refused: {name}{advice}"
+    return kind(text, transactional_id=manager.transactional_id, error_code=code, error=name)

@@ -1,0 +1,172 @@
+"""A task's transaction: prepared by one, ended by another; or aborted, when its scope is left."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import (
+    DeliveryError,
+    OptionError,
+    TransactionAbortableError,
+    UsageError,
+)
+from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from tests.faults.producing import numbers, producer_on
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.producer.transactions.transacting import (
+    deadline,
+    scoped,
+    somebody_else,
+    state_of,
+    under_id,
+    until_ended,
+    until_read,
+    values,
+)
+
+
+@pytest.fixture
+def topic(transaction_kafka: Kafka, new_topic: NewTopic) -> str:
+    return new_topic(3, on=transaction_kafka)
+
+
+def prepared(producer: Producer, identity: str, topic: str, rows: range) -> TransactionHandle:
+    with producer.transaction(identity) as scope:
+        scope.append(topic, numbers(rows, partition=0))
+        handle = scope.prepare()
+    assert handle is not None
+    return handle
+
+
+def test_what_is_prepared_is_seen_once_somebody_else_commits_it(
+    transaction_kafka: Kafka, transaction_version: int, topic: str
+) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer:
+        handle = prepared(producer, topic, topic, range(100))
+    assert (handle.transactional_id, handle.records, handle.partitions) == (topic, 100, ((topic, "0"),))
+    assert handle.end_txn_version == {1: 4, 2: 5}[transaction_version]
+    assert values(transaction_kafka, topic) == []
+    assert values(transaction_kafka, topic, "read_uncommitted") == list(range(100))
+    with somebody_else(transaction_kafka) as other:
+        assert other.end([handle], True, deadline())[topic].outcome is Outcome.COMMITTED
+    until_read(transaction_kafka, topic, list(range(100)))
+
+
+def test_transactions_come_one_after_the_other_under_any_ids(transaction_kafka: Kafka, topic: str) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer, somebody_else(transaction_kafka) as other:
+        for turn in range(6):
+            handle = prepared(producer, f"{topic}-{turn % 2}", topic, range(turn * 10, turn * 10 + 10))
+            assert other.end([handle], turn != 3, deadline())[handle.transactional_id].code == 0
+    until_read(transaction_kafka, topic, [*range(30), *range(40, 60)])
+
+
+def test_a_transaction_without_records_leaves_nothing_open(transaction_kafka: Kafka, topic: str) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer:
+        with producer.transaction(topic) as scope:
+            scope.append(topic, numbers([]))
+            assert scope.prepare() is None
+        assert state_of(transaction_kafka, topic) == "Empty"
+        prepared(producer, topic, topic, range(1))
+
+
+def test_many_partitions_and_topics_are_one_transaction(
+    transaction_kafka: Kafka, new_topic: NewTopic, transaction_version: int
+) -> None:
+    topics = [new_topic(20, on=transaction_kafka), new_topic(1, on=transaction_kafka)]
+    with scoped(transaction_kafka.bootstrap_servers, batch_size=200) as producer, somebody_else(transaction_kafka) as other:
+        with producer.transaction(topics[0]) as scope:
+            for start in range(0, 3000, 1000):
+                for topic in topics:
+                    scope.append(topic, numbers(range(start, start + 1000)))
+            handle = scope.prepare()
+        assert handle is not None
+        assert (handle.records, dict(handle.partitions)[topics[1]]) == (6000, "0")
+        other.end([handle], True, deadline())
+    until_read(transaction_kafka, topics[1], list(range(3000)))
+    assert sorted(values(transaction_kafka, topics[0])) == list(range(3000))
+
+
+@pytest.mark.parametrize("acked", [True, False])
+def test_a_scope_that_is_left_unprepared_aborts(transaction_kafka: Kafka, topic: str, acked: bool) -> None:
+    with scoped(transaction_kafka.bootstrap_servers, linger_ms=0 if acked else 10_000) as producer:
+        with producer.transaction(topic) as scope:
+            scope.append(topic, numbers(range(10)))
+            if acked:
+                scope.flush()
+        until_ended(transaction_kafka, topic)
+        assert state_of(transaction_kafka, topic) == ("CompleteAbort" if acked else "Empty")
+        assert producer.unfinished() == 0
+    assert values(transaction_kafka, topic) == []
+
+
+def test_an_exception_aborts_and_stays_what_is_raised(transaction_kafka: Kafka, topic: str) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer:
+        with pytest.raises(ZeroDivisionError), producer.transaction(topic) as scope:
+            scope.append(topic, numbers(range(10)))
+            scope.flush()
+            raise ZeroDivisionError
+        until_ended(transaction_kafka, topic)
+        handle = prepared(producer, topic, topic, range(3))
+    with somebody_else(transaction_kafka) as other:
+        other.end([handle], True, deadline())
+    until_read(transaction_kafka, topic, [0, 1, 2])
+
+
+def test_who_takes_the_id_fences_the_open_transaction_and_harms_no_later_one(transaction_kafka: Kafka, topic: str) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer, scoped(transaction_kafka.bootstrap_servers) as taker:
+        with producer.transaction(topic) as zombie:
+            zombie.append(topic, numbers([1], partition=0))
+            zombie.flush()
+            living = prepared(taker, topic, topic, range(2, 3))
+            zombie.append(topic, numbers([4], partition=0))
+            with pytest.raises((DeliveryError, TransactionAbortableError)):
+                zombie.prepare()
+        other_one = prepared(producer, f"{topic}-2", topic, range(5, 6))
+    with somebody_else(transaction_kafka) as other:
+        assert {each.outcome for each in other.end([living, other_one], True, deadline()).values()} == {Outcome.COMMITTED}
+    until_read(transaction_kafka, topic, [2, 5])
+
+
+def test_a_producer_has_one_transaction_at_a_time(transaction_kafka: Kafka, topic: str) -> None:
+    refused = pytest.raises(UsageError, match="the producer has an open transaction")
+    with scoped(transaction_kafka.bootstrap_servers) as producer, producer.transaction(topic), refused:
+        producer.transaction(f"{topic}-2")
+
+
+def test_nothing_is_sent_outside_of_a_transaction(transaction_kafka: Kafka, topic: str) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer:
+        with pytest.raises(UsageError, match=r"outside of a transaction: open one with producer\.transaction"):
+            producer.send(topic, b"1")
+        with producer.scope() as scope, pytest.raises(UsageError, match="outside of a transaction"):
+            scope.append(topic, numbers([1]))
+        with producer.transaction(topic) as prepared_scope:
+            prepared_scope.append(topic, numbers([1]))
+            assert prepared_scope.prepare() is not None
+            with pytest.raises(UsageError, match="PREPARED_TRANSACTION: the transaction is not this producer's any more"):
+                prepared_scope.append(topic, numbers([2]))
+            with pytest.raises(UsageError, match="PREPARED_TRANSACTION"):
+                prepared_scope.prepare()
+        with pytest.raises(UsageError, match="has ended"):
+            prepared_scope.prepare()
+
+
+def test_the_two_kinds_of_transactional_producers_are_not_mixed(transaction_kafka: Kafka, topic: str) -> None:
+    with scoped(transaction_kafka.bootstrap_servers) as producer, pytest.raises(UsageError, match=r"set it, and call init_trans"):
+        producer.begin()
+    with (
+        under_id(transaction_kafka.bootstrap_servers, topic) as producer,
+        pytest.raises(UsageError, match=r"has a transactional\.id"),
+    ):
+        producer.transaction(f"{topic}-2")
+    with producer_on(transaction_kafka.bootstrap_servers) as plain, pytest.raises(UsageError, match="is not transactional"):
+        plain.transaction(topic)
+
+
+def test_transactions_need_idempotence() -> None:
+    with pytest.raises(OptionError, match=r"enable\.idempotence: transactions need it"):
+        scoped("127.0.0.1:1", acks="1")
+    with pytest.raises(OptionError, match=r"enable\.idempotence: transactions need it"):
+        under_id("127.0.0.1:1", "id", enable_idempotence="false")
