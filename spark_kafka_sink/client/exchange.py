@@ -63,6 +63,9 @@ class Exchange:
         """One question to each node that can take one now; for how many ms nothing can be done here but by an event."""
         waits = [self._patience_ms]
         for node_id in list(self._unsent):
+            if node_id not in self._metadata.nodes():  # any more: metadata came meanwhile
+                self._fail(node_id)
+                continue
             may_try = self._client.poll_delay_ms(node_id, now_ms) == 0
             if self._client.ready(node_id, now_ms):
                 self._send_one(node_id, now_ms)

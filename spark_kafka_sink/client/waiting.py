@@ -52,6 +52,5 @@ class Waiting:
         waited_ms = round((time.monotonic() - self._begun) * 1000)
         said = [f"{asked}: {text}" for asked, text in self._said.items()]
         more = [f"and {len(said) - _MOST_NAMED} more"] if len(said) > _MOST_NAMED else []
-        raise DeadlineError(
-            f"not within {waited_ms:,} ms, asked {max(1, self._tries)} times: {'; '.join(said[:_MOST_NAMED] + more)}"
-        )
+        tries = "once" if self._tries == 0 else f"{self._tries + 1} times"
+        raise DeadlineError(f"not within {waited_ms:,} ms, asked {tries}: {'; '.join(said[:_MOST_NAMED] + more)}")

@@ -1,0 +1,169 @@
+"""The commit log: what was decided of each query's last batch, in a compacted topic, written in transactions."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Sequence
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings, ensure_topic
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord
+from spark_kafka_sink.exactly_once.commit_record_codec import CHUNK_BYTES, decode, decode_key, encode, encode_key
+from spark_kafka_sink.exactly_once.log_reader import LogReader
+from spark_kafka_sink.exactly_once.log_writer import LogWriter
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.records.small_batch import NewRecord
+
+
+def partition_of(query_id: str, partitions: int) -> int:
+    """Where a query's records are. It must never give another one: they would not be found."""
+    return zlib.crc32(query_id.encode()) % partitions
+
+
+class CommitLog:
+    """One for a process, to be kept: it remembers what it has read, and reads only what is new. For one thread at a time.
+
+    Deadlines are on time.monotonic's clock. What a cluster lacks is said at the first use: OptionError for the topic and for
+    transaction.timeout.ms, BrokerError with the ACL to grant, UnsupportedVersionError for brokers without transactions.
+    """
+
+    def __init__(
+        self, client: ClusterClient, settings: CommitLogSettings | None = None, *, chunk_bytes: int = CHUNK_BYTES
+    ) -> None:
+        self._client = client
+        self._settings = settings or CommitLogSettings()
+        self._chunk_bytes = chunk_bytes
+        self._transactions = TransactionClient(client)
+        self._partitions: dict[int, _Partition] = {}
+        self._is_ensured = False
+
+    def ensure(self, deadline: float) -> None:
+        """Make the topic unless it is there, and check that it can be the log: once for an object."""
+        if not self._is_ensured:
+            ensure_topic(self._client, self._settings, deadline)
+            self._is_ensured = True
+
+    def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
+        """A query's records are the caller's to write from now on, and nobody's who claimed them before; its last one is read.
+
+        The order is what makes this safe: once InitProducerId is answered, nobody else's record can be committed; so what is
+        committed up to the high watermark of then is all there is.
+        """
+        self.ensure(deadline)
+        try:
+            version = self._transactions.end_txn_version(deadline)
+            timeout_ms = self._settings.transaction_timeout_ms
+            producer_id, epoch = self._transactions.init_producer_id(ids.commit_log, timeout_ms, deadline)
+        except UnsupportedVersionError as error:
+            text = f"exactly-once needs brokers with transactions, Kafka 3.0 or later: {error.message}"
+            raise UnsupportedVersionError(text, **error.facts) from error
+        number = partition_of(ids.query_id, self._settings.partitions)
+        partition = self._read(number, deadline)
+        writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
+        return Claim(ids.query_id, partition.last(ids.query_id), partition.chunks(ids.query_id), writer, self._chunk_bytes)
+
+    def read_all(self, deadline: float) -> list[CommitRecord]:
+        """The last record of every query, sorted by query. Nothing is claimed: any of them may be out of date by now."""
+        self.ensure(deadline)
+        partitions = [self._read(number, deadline) for number in range(self._settings.partitions)]
+        found = [record for partition in partitions for record in partition.all()]
+        return sorted(found, key=lambda record: record.query_id)
+
+    def delete(self, claim: Claim, deadline: float) -> None:
+        """Forget a query, or a batch job that is over: compaction removes what it has written."""
+        claim.forget(deadline)
+
+    def _read(self, number: int, deadline: float) -> _Partition:
+        if number not in self._partitions:
+            self._partitions[number] = _Partition(self._client, self._settings.topic, number)
+        partition = self._partitions[number]
+        partition.reader.read_to_end(deadline)
+        return partition
+
+
+class Claim:
+    """The right to write a query's records, until somebody else claims them. last: its last record, None for none."""
+
+    def __init__(
+        self, query_id: str, last: CommitRecord | None, chunks: Sequence[int], writer: LogWriter, chunk_bytes: int
+    ) -> None:
+        self.last = last
+        self._query_id = query_id
+        self._chunks = frozenset(chunks)
+        self._writer = writer
+        self._chunk_bytes = chunk_bytes
+        self._is_lost = False
+
+    def write(self, record: CommitRecord, deadline: float) -> None:
+        """Returns once the record is committed, and is `last`.
+
+        ClaimLostError: somebody else has claimed the query, or nobody knows whether the record was written. Claim again, and
+        read. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
+        """
+        chunks = encode(record, self._chunk_bytes)
+        self._put([[(number, chunk)] for number, chunk in enumerate(chunks)], deadline)
+        self.last = record
+        self._chunks = frozenset(range(len(chunks)))
+
+    def forget(self, deadline: float) -> None:
+        """As `write`, of no record."""
+        if self._chunks:
+            self._put([[]], deadline)
+        self.last = None
+        self._chunks = frozenset()
+
+    def _put(self, batches: list[list[tuple[int, bytes | None]]], deadline: float) -> None:
+        """In one transaction: these, and tombstones for chunks that are no more."""
+        if self._is_lost:
+            raise ClaimLostError(f"the claim on query {self._query_id} in the commit log is over since an earlier error")
+        new = {number for batch in batches for number, _ in batch}
+        batches[-1].extend((number, None) for number in sorted(self._chunks - new))
+        self._is_lost = True
+        now_ms = time.time_ns() // 1_000_000
+        for batch in batches:
+            records = [NewRecord(encode_key(self._query_id, number), value, now_ms) for number, value in batch]
+            self._writer.append(records, deadline)
+        self._writer.commit(deadline)
+        self._is_lost = False
+
+
+class _Partition:
+    """What one partition says of its queries: for each the last values of its chunks."""
+
+    def __init__(self, client: ClusterClient, topic: str, number: int) -> None:
+        self._values: dict[str, dict[int, bytes]] = {}
+        self._records: dict[str, CommitRecord] = {}
+        self.reader = LogReader(client, topic, number, self._take, self._forget)
+
+    def all(self) -> list[CommitRecord]:
+        return [record for query_id in self._values if (record := self.last(query_id))]
+
+    def chunks(self, query_id: str) -> list[int]:
+        return list(self._values.get(query_id, ()))
+
+    def last(self, query_id: str) -> CommitRecord | None:
+        if query_id not in self._values:
+            return None
+        if query_id not in self._records:
+            self._records[query_id] = decode(self._values[query_id])
+        return self._records[query_id]
+
+    def _take(self, record: Record) -> None:
+        query_id, chunk = decode_key(record.key)
+        chunks = self._values.setdefault(query_id, {})
+        if record.value is None:
+            chunks.pop(chunk, None)
+            if not chunks:
+                del self._values[query_id]
+        else:
+            chunks[chunk] = record.value
+        self._records.pop(query_id, None)
+
+    def _forget(self) -> None:
+        self._values.clear()
+        self._records.clear()

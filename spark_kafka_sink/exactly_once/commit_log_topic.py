@@ -1,0 +1,172 @@
+"""The topic of the commit log: made when it is first used, and looked at whether it can be one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
+from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.protocol.create_topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from spark_kafka_sink.protocol.describe_configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResult,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+
+DEFAULT_TOPIC: Final = "__spark_kafka_sink_commits"
+_CLEANUP_POLICY: Final = "cleanup.policy"
+_TOPIC: Final = 2  # ConfigResource.Type.TOPIC
+_DEFAULT_REPLICATION: Final = 3
+_CREATE_TIMEOUT_MS: Final = 10_000
+
+_CONFIGS: Final[Mapping[str, str]] = {
+    _CLEANUP_POLICY: "compact",
+    # Only what is behind the segment that is written to is compacted; 1 MB is the least that Kafka 4 allows (KIP-1030).
+    "segment.bytes": str(1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+    "delete.retention.ms": str(10 * 60 * 1000),
+    "max.message.bytes": str(1024 * 1024 + 12),
+    "unclean.leader.election.enable": "false",  # a record that was committed and is gone would be a batch written twice
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLogSettings:
+    """topic: any legal name. partitions: of a new topic; also what queries are spread over, so never change it for a log that is
+    in use (adding partitions to the topic changes nothing). replication_factor: of a new topic; None: 3, or as many as there are
+    brokers. transaction_timeout_ms: how long a driver that died can hold back readers of the log.
+    """
+
+    topic: str = DEFAULT_TOPIC
+    partitions: int = 8
+    replication_factor: int | None = None
+    transaction_timeout_ms: int = 30_000
+
+
+def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
+    """Make the topic unless it is there, and check it. Two may do so at once.
+
+    Raises OptionError for a topic that cannot be the log, or that brokers will not make like this; BrokerError with the ACL where
+    the client may not.
+    """
+    waiting = Waiting(deadline, BACKOFF)
+    while True:
+        partitions, code = client.topic(settings.topic, deadline)
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            _create(client, settings, waiting, deadline)
+        elif code and not error_facts(code).retriable:
+            raise _refused(settings, code, "Metadata", None)
+        elif partitions:
+            _check_partitions(settings, partitions)
+            if _is_checked(client, settings, waiting, deadline):
+                return
+        # Else it is just being made: brokers learn of it one after the other.
+        waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was made a moment ago")
+        waiting.again()
+
+
+def _check_partitions(settings: CommitLogSettings, partitions: int) -> None:
+    if partitions < settings.partitions:
+        raise OptionError(
+            f"option commit.log.partitions: topic {settings.topic} has {partitions}, not {settings.partitions}: set it to"
+            f" {partitions}, which is never to be changed afterwards, or choose another commit.log.topic",
+            option="commit.log.partitions",
+            topic=settings.topic,
+        )
+
+
+# Made
+
+
+def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting, deadline: float) -> None:
+    replicas = settings.replication_factor or min(_DEFAULT_REPLICATION, len(client.brokers(deadline)))
+    configs = {**_CONFIGS, **({"min.insync.replicas": "2"} if replicas >= _DEFAULT_REPLICATION else {})}
+    topic = CreatableTopic(
+        name=settings.topic,
+        num_partitions=settings.partitions,
+        replication_factor=replicas,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+    )
+    # Any broker will do: those of KRaft hand it to the controller.
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
+    (result,) = client.ask_any(CREATE_TOPICS, request, deadline).topics
+    if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        return
+    facts = error_facts(result.error_code)
+    if not facts.retriable:
+        raise _not_made(settings, result, replicas)
+    waiting.note(f"CreateTopics of {settings.topic}", facts.name)
+
+
+def _not_made(settings: CommitLogSettings, result: CreatableTopicResult, replicas: int) -> KafkaSinkError:
+    if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+        return OptionError(
+            f"option commit.log.replication.factor: topic {settings.topic} cannot be made with {replicas} replicas:"
+            f" {result.error_message or 'there are too few brokers'}",
+            option="commit.log.replication.factor",
+            topic=settings.topic,
+        )
+    return _refused(settings, result.error_code, "CreateTopics", result.error_message)
+
+
+# There
+
+
+def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting, deadline: float) -> bool:
+    """False where it is to be asked again. Not on the broker that is asked yet, a topic has no configs."""
+    resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
+    (result,) = client.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
+    if result.error_code:
+        facts = error_facts(result.error_code)
+        if not facts.retriable:
+            raise _refused(settings, result.error_code, "DescribeConfigs", result.error_message)
+        waiting.note(f"DescribeConfigs of {settings.topic}", facts.name)
+        return False
+    _check_policy(settings, result)
+    return True
+
+
+def _check_policy(settings: CommitLogSettings, result: DescribeConfigsResult) -> None:
+    policies = [config.value or "" for config in result.configs if config.name == _CLEANUP_POLICY]
+    if policies != ["compact"]:
+        raise OptionError(
+            f"option commit.log.topic: topic {settings.topic} has cleanup.policy={','.join(policies)}, so Kafka may delete what"
+            " queries have committed: if it is the commit log and nothing else, set its cleanup.policy to compact, else choose"
+            " another topic",
+            option="commit.log.topic",
+            topic=settings.topic,
+        )
+
+
+_GRANTS: Final[Mapping[str, str]] = {
+    "Metadata": "grant this client Describe on it, and Create, Read, Write and DescribeConfigs, which it needs next",
+    "CreateTopics": "grant this client Create on it, or make it yourself with cleanup.policy=compact",
+    "DescribeConfigs": "grant this client DescribeConfigs on it",
+}
+_DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+def _refused(settings: CommitLogSettings, code: int, api: str, message: str | None) -> KafkaSinkError:
+    name = error_facts(code).name
+    if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        text = f"option commit.log.topic: {settings.topic!r} is no topic's name: {message or name}"
+        return OptionError(text, option="commit.log.topic")
+    to_do = _GRANTS[api] if code in _DENIALS else message or "see the brokers' logs"
+    return BrokerError(
+        f"the commit log, topic {settings.topic}: {api} answered {name}: {to_do}",
+        topic=settings.topic,
+        error_code=code,
+        error=name,
+    )

@@ -1,0 +1,181 @@
+"""Commit records as the records of a Kafka topic: JSON that people can read, in chunks that brokers take.
+
+Key: `["<query id>",<chunk>]`, as with the query id alone compaction would keep only the last chunk. Value: an object with what
+the record says, and the chunk's part of its lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+FORMAT: Final = 1
+"""Rises with every change: a driver that does not understand a record must not act on it."""
+CHUNK_BYTES: Final = 500_000
+"""Half of Kafka's default max.message.bytes."""
+
+_LISTS: Final = ("transactions", "committed", "aborted")
+_FIELDS: Final = frozenset({"format", "query_id", "batch", "state", "record_id", "rows", "chunks", "chunk", *_LISTS})
+# Short, as a record may have thousands of these. end_txn: EndTxn's version; to: (topic, partitions); task: Spark's partition.
+_TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "end_txn", "rows", "to", "task", "sum"})
+
+T = TypeVar("T")
+
+
+class CommitRecordError(ProtocolError):
+    """A record in the commit log that this version cannot read: a newer version's, a damaged one, or somebody else's."""
+
+    code = "COMMIT_RECORD"
+
+
+# Written
+
+
+def encode_key(query_id: str, chunk: int) -> bytes:
+    return _json([query_id, chunk])
+
+
+def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+    """The values of its chunks in order; in each, lists of `chunk_bytes`, or one item that is longer."""
+    items: list[tuple[str, object]] = [("transactions", _transaction(each)) for each in record.transactions]
+    items += [("committed", each) for each in record.committed]
+    items += [("aborted", each) for each in record.aborted]
+    parts = _parts([len(_json(item)) for _, item in items], chunk_bytes)
+    head = {
+        "format": FORMAT,
+        "query_id": record.query_id,
+        "batch": record.batch,
+        "state": record.state.value,
+        "record_id": record.record_id,
+        "rows": record.rows,
+        "chunks": len(parts),
+    }
+    chunks = []
+    for number, (start, end) in enumerate(parts):
+        lists = {name: [item for kind, item in items[start:end] if kind == name] for name in _LISTS}
+        chunks.append(_json({**head, "chunk": number, **lists}))
+    return chunks
+
+
+def _transaction(each: PreparedTransaction) -> dict[str, object]:
+    handle = each.handle
+    return {
+        "id": handle.transactional_id,
+        "pid": handle.producer_id,
+        "epoch": handle.epoch,
+        "end_txn": handle.end_txn_version,
+        "rows": handle.records,
+        "to": handle.partitions,
+        "task": each.spark_partition,
+        "sum": each.checksum,
+    }
+
+
+def _parts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Which items each chunk has, from and to; at least one chunk."""
+    parts = []
+    start = used = 0
+    for number, size in enumerate(sizes):
+        if used + size > most and number > start:
+            parts.append((start, number))
+            start, used = number, 0
+        used += size
+    return [*parts, (start, len(sizes))]
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# Read
+
+
+def decode_key(key: bytes | None) -> tuple[str, int]:
+    """Query id and number of the chunk. Raises CommitRecordError."""
+    match _parsed(key):
+        case [str(query_id), int(chunk)]:
+            return query_id, chunk
+    raise CommitRecordError(f"the commit log has the key {key!r}, which is not this sink's: give the log a topic of its own")
+
+
+def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
+    """A query's last record, from the last values by number of chunk. Raises CommitRecordError."""
+    first = _chunk(chunks, 0, None)
+    objects = [first, *(_chunk(chunks, number, first) for number in range(1, _get(first, "chunks", int)))]
+    transactions, committed, aborted = ([item for each in objects for item in _get(each, name, list)] for name in _LISTS)
+    return CommitRecord(
+        query_id=_get(first, "query_id", str),
+        batch=_get(first, "batch", int),
+        state=_state(_get(first, "state", str)),
+        record_id=_get(first, "record_id", str),
+        rows=_get(first, "rows", int),
+        transactions=tuple(map(_prepared, transactions)),
+        committed=tuple(committed),
+        aborted=tuple(aborted),
+    )
+
+
+def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if number not in chunks:
+        raise CommitRecordError(
+            f"chunk {number} of a record in the commit log is missing: was the topic's cleanup.policy always compact?"
+        )
+    found = _parsed(chunks[number])
+    if not isinstance(found, dict):
+        raise CommitRecordError(f"the commit log has the value {chunks[number][:100]!r}, which is not this sink's")
+    if (version := _get(found, "format", int)) != FORMAT:
+        raise CommitRecordError(
+            f"query {found.get('query_id')} has a record of format {version} in the commit log, this version reads format"
+            f" {FORMAT}: run the version that wrote it, or a newer one",
+            format=version,
+        )
+    _check_fields(found, _FIELDS)
+    if first is not None and found["record_id"] != first["record_id"]:
+        raise CommitRecordError(f"chunk {number} of query {first['query_id']} in the commit log is another record's")
+    return found
+
+
+def _state(name: str) -> State:
+    if name not in set(State):
+        raise CommitRecordError(f"a record of the commit log has the unknown state {name!r}: a newer version wrote it")
+    return State(name)
+
+
+def _prepared(item: object) -> PreparedTransaction:
+    if not isinstance(item, dict):
+        raise CommitRecordError(f"a record of the commit log has the transaction {item!r}")
+    _check_fields(item, _TRANSACTION_FIELDS)
+    handle = TransactionHandle(
+        transactional_id=_get(item, "id", str),
+        producer_id=_get(item, "pid", int),
+        epoch=_get(item, "epoch", int),
+        end_txn_version=_get(item, "end_txn", int),
+        records=_get(item, "rows", int),
+        partitions=tuple((topic, numbers) for topic, numbers in _get(item, "to", list)),
+    )
+    return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
+
+
+def _check_fields(found: Mapping[str, Any], known: Collection[str]) -> None:
+    if unknown := sorted(set(found) - set(known)):
+        raise CommitRecordError(f"a record of the commit log has unknown fields: {', '.join(unknown)}; a newer version wrote it")
+
+
+def _get(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    value = found.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise CommitRecordError(f"a record of the commit log has {name} = {value!r}: it is damaged, or not this sink's")
+    return value
+
+
+def _parsed(data: bytes | None) -> object:
+    try:
+        parsed: object = json.loads(data or b"")
+    except ValueError:  # no JSON, or no UTF-8
+        raise CommitRecordError(f"the commit log has {(data or b'')[:100]!r}, which is not this sink's") from None
+    return parsed

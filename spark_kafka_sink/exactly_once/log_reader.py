@@ -1,0 +1,203 @@
+"""One partition of a log, read by a thread that waits: what is committed, and all of that."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.question import Answer, Question
+from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.errors import BrokerError, DisconnectedError
+from spark_kafka_sink.exactly_once.committed_records import committed_records
+from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from spark_kafka_sink.protocol.list_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.records.record_reader import Record
+
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_FETCH_BYTES: Final = 8 * 1024 * 1024
+_MAX_WAIT_MS: Final = 500
+
+_LIST_OFFSETS: Final = LIST_OFFSETS.limited_to(5, LIST_OFFSETS.max_version)
+"""From v5 on a new leader that does not know the high watermark yet says OFFSET_NOT_AVAILABLE (KIP-207). Fetch answers tell a
+high watermark as well, but such a leader's is an old one, and what was committed since would be taken not to be there."""
+
+_ADVICE: Final[Mapping[int, str]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ": grant this client Read and Describe on the topic",
+}
+_OTHER_LEADER: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
+"""Besides those whose class in Java says so."""
+
+
+class LogReader:
+    """Remembers how far it has read. Where that place is lost, as the topic was made anew or the log's end is gone, it begins
+    again and `on_restart` is told, before the first record: what was read before counts no more."""
+
+    def __init__(
+        self,
+        client: ClusterClient,
+        topic: str,
+        partition: int,
+        on_record: Callable[[Record], None],
+        on_restart: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._where = f"{topic}-{partition}"
+        self._on_record = on_record
+        self._on_restart = on_restart
+        self._topic_id: uuid.UUID | None = None
+        self._position: int | None = None  # the offset of the first record that was not read
+        self._end: int | None = None  # the high watermark to read to
+        self._is_confirmed = False  # a Fetch said that this is the topic still
+        self._waiting: Waiting
+
+    def read_to_end(self, deadline: float) -> None:
+        """Read what is committed up to the high watermark of now; an open transaction before that is waited for.
+
+        Raises DeadlineError, which tells of it, and BrokerError where the client may not read.
+        """
+        self._waiting = Waiting(deadline, BACKOFF)
+        self._end, self._is_confirmed = None, False
+        while not self._is_at_end():
+            node_id = self._client.leader(self._topic, self._partition, deadline)
+            self._check_topic_id()
+            if not self._round(node_id, deadline):
+                self._waiting.again()
+            elif not self._is_at_end() and self._waiting.is_over:
+                self._waiting.fail()
+
+    # Inside
+
+    def _is_at_end(self) -> bool:
+        known = self._end is not None and self._position is not None and self._position >= self._end
+        return known and self._is_confirmed
+
+    def _check_topic_id(self) -> None:
+        topic_id = self._client.known().topic_id(self._topic)
+        if topic_id != self._topic_id:
+            self._topic_id = topic_id
+            self._restart()
+
+    def _restart(self) -> None:
+        self._position = self._end = None
+        self._is_confirmed = False
+        self._on_restart()
+
+    def _round(self, node_id: int, deadline: float) -> bool:
+        """Offsets that are not known, and a Fetch where they are. False: again after a pause, maybe of another leader."""
+        wanted = [LATEST_TIMESTAMP] if self._end is None else []
+        wanted += [EARLIEST_TIMESTAMP] if self._position is None else []
+        questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
+        if self._position is not None:
+            questions.append(Question(node_id, FETCH, self._fetch_request(self._position, deadline)))
+        answers = self._client.try_many(questions, deadline)
+        offsets = [self._offset(answer) for answer in answers[: len(wanted)]]
+        if None in offsets:
+            return False
+        for timestamp, offset in zip(wanted, offsets, strict=True):
+            if timestamp == LATEST_TIMESTAMP:
+                self._end = offset
+            else:
+                self._position = offset
+        return len(answers) == len(wanted) or self._take_fetched(answers[-1])
+
+    def _offsets_request(self, timestamp: int) -> ListOffsetsRequest:
+        partition = ListOffsetsPartition(
+            partition_index=self._partition, current_leader_epoch=self._leader_epoch(), timestamp=timestamp
+        )
+        topic = ListOffsetsTopic(name=self._topic, partitions=[partition])
+        return ListOffsetsRequest(replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic])
+
+    def _fetch_request(self, position: int, deadline: float) -> FetchRequest:
+        # At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves.
+        left_ms = max(0, round((deadline - time.monotonic()) * 1000))
+        partition = FetchPartition(
+            partition=self._partition,
+            current_leader_epoch=self._leader_epoch(),
+            fetch_offset=position,
+            partition_max_bytes=_FETCH_BYTES,
+        )
+        topic = FetchTopic(topic=self._topic, topic_id=self._topic_id or ZERO_UUID, partitions=[partition])
+        return FetchRequest(
+            max_wait_ms=0 if self._end is None or position >= self._end else min(_MAX_WAIT_MS, left_ms // 2),
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=_READ_COMMITTED,
+            topics=[topic],
+        )
+
+    def _leader_epoch(self) -> int:
+        epoch = self._client.known().leader_epoch(self._topic, self._partition)
+        return -1 if epoch is None else epoch
+
+    def _offset(self, answer: Answer) -> int | None:
+        if not self._is_there(answer, "ListOffsets"):
+            return None
+        assert isinstance(answer, ListOffsetsResponse)
+        said = answer.topics[0].partitions[0]
+        return said.offset if self._is_fine(said.error_code, "ListOffsets") else None
+
+    def _take_fetched(self, answer: Answer) -> bool:
+        if not self._is_there(answer, "Fetch"):
+            return False
+        assert isinstance(answer, FetchResponse)
+        if not self._is_fine(answer.error_code, "Fetch"):
+            return False
+        said = answer.responses[0].partitions[0]
+        assert self._position is not None
+        assert self._end is not None
+        if said.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or self._position > self._end:
+            self._restart()
+            return False
+        if not self._is_fine(said.error_code, "Fetch"):
+            return False
+        self._take(said)
+        self._is_confirmed = True
+        if self._position < self._end:
+            text = f"an open transaction holds readers back at offset {said.last_stable_offset} of {self._end}, until it is ended"
+            self._waiting.note(self._where, text)
+        return True
+
+    def _take(self, said: PartitionData) -> None:
+        assert self._position is not None
+        for record, after in committed_records(said, self._position):
+            if record is not None:
+                self._on_record(record)
+            self._position = after
+
+    def _is_there(self, answer: Answer, api: str) -> bool:
+        if isinstance(answer, DisconnectedError):
+            self._waiting.note(f"{api} of {self._where}", answer.message)
+            self._client.stale()
+            return False
+        if isinstance(answer, Exception):
+            raise answer
+        return True
+
+    def _is_fine(self, code: int, api: str) -> bool:
+        if not code:
+            return True
+        facts = error_facts(code)
+        if not facts.retriable:
+            text = f"{api} of {self._where}: {facts.name}{_ADVICE.get(code, '')}"
+            raise BrokerError(text, topic=self._topic, error_code=code, error=facts.name)
+        self._waiting.note(f"{api} of {self._where}", facts.name)
+        if facts.refreshes_metadata or code in _OTHER_LEADER:
+            self._client.stale()
+        return False

@@ -1,0 +1,142 @@
+"""Commit records as bytes and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_record_codec import (
+    CHUNK_BYTES,
+    CommitRecordError,
+    decode,
+    decode_key,
+    encode,
+    encode_key,
+)
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+LONG = st.integers(-(2**63), 2**63 - 1)
+HANDLES = st.builds(
+    TransactionHandle,
+    transactional_id=TEXT,
+    producer_id=LONG,
+    epoch=st.integers(0, 32767),
+    end_txn_version=st.integers(3, 6),
+    records=LONG,
+    partitions=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
+)
+RECORDS = st.builds(
+    CommitRecord,
+    query_id=TEXT,
+    batch=LONG,
+    state=st.sampled_from(State),
+    record_id=TEXT,
+    rows=LONG,
+    transactions=st.lists(st.builds(PreparedTransaction, HANDLES, LONG, LONG), max_size=6).map(tuple),
+    committed=st.lists(TEXT, max_size=4).map(tuple),
+    aborted=st.lists(TEXT, max_size=4).map(tuple),
+)
+
+
+def chunks(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> dict[int, bytes]:
+    return dict(enumerate(encode(record, chunk_bytes)))
+
+
+def changed(value: bytes, **fields: object) -> bytes:
+    return json.dumps({**json.loads(value), **fields}).encode()
+
+
+def a_record(transactions: int = 1) -> CommitRecord:
+    each = [
+        PreparedTransaction(TransactionHandle(f"p.q.a.{n}", 1000 + n, 7, 5, 10, (("t", "0-7"),)), n, 99)
+        for n in range(transactions)
+    ]
+    return CommitRecord("q", 3, State.PREPARED, "r1", 10 * transactions, tuple(each))
+
+
+@given(record=RECORDS, chunk_bytes=st.sampled_from([1, 100, 300, CHUNK_BYTES]))
+def test_what_is_written_is_what_is_read_in_however_many_chunks(record: CommitRecord, chunk_bytes: int) -> None:
+    assert decode(chunks(record, chunk_bytes)) == record
+
+
+@given(query_id=TEXT, chunk=st.integers(0, 2**31))
+def test_keys_tell_query_and_chunk(query_id: str, chunk: int) -> None:
+    assert decode_key(encode_key(query_id, chunk)) == (query_id, chunk)
+
+
+def test_each_key_stays_what_it_is_forever() -> None:
+    assert encode_key("6f7c-Ä", 2) == '["6f7c-Ä",2]'.encode()
+
+
+def test_200_transactions_are_one_chunk_and_10_000_are_chunks_that_brokers_take() -> None:
+    assert len(encode(a_record(200))) == 1
+    many = encode(a_record(10_000))
+    assert len(many) > 1
+    assert max(map(len, many)) < 1_000_000
+
+
+def test_people_can_read_a_record() -> None:
+    (value,) = encode(a_record())
+
+    assert json.loads(value) == {
+        "format": 1,
+        "query_id": "q",
+        "batch": 3,
+        "state": "prepared",
+        "record_id": "r1",
+        "rows": 10,
+        "chunks": 1,
+        "chunk": 0,
+        "transactions": [
+            {"id": "p.q.a.0", "pid": 1000, "epoch": 7, "end_txn": 5, "rows": 10, "to": [["t", "0-7"]], "task": 0, "sum": 99}
+        ],
+        "committed": [],
+        "aborted": [],
+    }
+
+
+def test_chunks_of_a_longer_record_before_are_of_no_account() -> None:
+    longer = chunks(a_record(50), 1000)
+
+    assert decode({**longer, **chunks(a_record())}) == a_record()
+
+
+FIRST = encode(a_record(50), 1000)[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        ({0: changed(FIRST, format=2)}, "has a record of format 2 in the commit log, this version reads format 1"),
+        ({0: changed(FIRST, format=None)}, "format = None"),
+        ({0: changed(FIRST, new=1, newer=2)}, "unknown fields: new, newer; a newer version"),
+        ({0: changed(FIRST, state="half", chunks=1)}, "unknown state 'half': a newer version"),
+        ({0: changed(FIRST, batch="3", chunks=1)}, "batch = '3': it is damaged"),
+        ({0: changed(FIRST, batch=True, chunks=1)}, "batch = True: it is damaged"),
+        ({0: changed(FIRST, transactions=[5], chunks=1)}, "the transaction 5"),
+        ({0: changed(FIRST, transactions=[{"id": "x", "what": 1}], chunks=1)}, "unknown fields: what"),
+        ({0: changed(FIRST, transactions=[{"id": "x"}], chunks=1)}, "pid = None"),
+        ({0: FIRST}, "chunk 1 of a record in the commit log is missing"),
+        ({1: FIRST}, "chunk 0 of a record in the commit log is missing"),
+        ({0: FIRST, 1: changed(FIRST, record_id="r2")}, "chunk 1 of query q in the commit log is another record's"),
+        ({0: b"{"}, "has b'{', which is not this sink's"),
+        ({0: b"\xff"}, "not this sink's"),
+        ({0: b"[]"}, "not this sink's"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_says_why(values: Mapping[int, bytes], match: str) -> None:
+    with pytest.raises(CommitRecordError, match=match):
+        decode(values)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"user-7", b'["q"]', b'["q","0"]', b'{"q":0}', b'[0,"q"]'])
+def test_somebody_elses_keys_are_an_error(key: Any) -> None:
+    with pytest.raises(CommitRecordError, match="not this sink's"):
+        decode_key(key)
