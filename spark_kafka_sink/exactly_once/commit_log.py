@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Sequence
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import UnsupportedVersionError
@@ -65,11 +64,13 @@ class CommitLog:
         number = partition_of(ids.query_id, self._settings.partitions)
         partition = self._read(number, deadline)
         writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
-        return Claim(ids.query_id, partition.last(ids.query_id), partition.chunks(ids.query_id), writer, self._chunk_bytes)
+        return Claim(ids.query_id, partition, writer, self._chunk_bytes)
 
     def read_all(self, deadline: float) -> list[CommitRecord]:
-        """The last record of every query, sorted by query. Nothing is claimed: any of them may be out of date by now."""
-        self.ensure(deadline)
+        """The last record of every query, sorted by query; none without the topic, which is not made. Nothing is claimed: any of
+        them may be out of date by now."""
+        if not ensure_topic(self._client, self._settings, deadline, make=False):
+            return []
         partitions = [self._read(number, deadline) for number in range(self._settings.partitions)]
         found = [record for partition in partitions for record in partition.all()]
         return sorted(found, key=lambda record: record.query_id)
@@ -89,12 +90,11 @@ class CommitLog:
 class Claim:
     """The right to write a query's records, until somebody else claims them. last: its last record, None for none."""
 
-    def __init__(
-        self, query_id: str, last: CommitRecord | None, chunks: Sequence[int], writer: LogWriter, chunk_bytes: int
-    ) -> None:
-        self.last = last
+    def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
+        self.last = partition.last(query_id)
         self._query_id = query_id
-        self._chunks = frozenset(chunks)
+        self._partition: _Partition | None = partition  # until a record was written
+        self._chunks = frozenset(partition.chunks(query_id))
         self._writer = writer
         self._chunk_bytes = chunk_bytes
         self._is_lost = False
@@ -127,9 +127,18 @@ class Claim:
         now_ms = time.time_ns() // 1_000_000
         for batch in batches:
             records = [NewRecord(encode_key(self._query_id, number), value, now_ms) for number, value in batch]
-            self._writer.append(records, deadline)
+            offset = self._writer.append(records, deadline)
+            if self._partition is not None:
+                self._check_nothing_between(self._partition, offset, deadline)
+                self._partition = None
         self._writer.commit(deadline)
         self._is_lost = False
+
+    def _check_nothing_between(self, partition: _Partition, offset: int, deadline: float) -> None:
+        """A broker that was replaced as the leader, and has not heard of it, tells an old end of the log. It can take no record:
+        the new leader does, behind what was not read. (One that lost the log's end takes it before what was read.)"""
+        if offset < 0 or partition.has_between(self._query_id, offset, deadline):
+            raise ClaimLostError(f"query {self._query_id} has records in the commit log that were not there when it was read")
 
 
 class _Partition:
@@ -152,6 +161,12 @@ class _Partition:
         if query_id not in self._records:
             self._records[query_id] = decode(self._values[query_id])
         return self._records[query_id]
+
+    def has_between(self, query_id: str, end: int, deadline: float) -> bool:
+        """Whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
+        if self.reader.position > end:
+            return True
+        return any(decode_key(record.key)[0] == query_id for record in self.reader.between(end, deadline))
 
     def _take(self, record: Record) -> None:
         query_id, chunk = decode_key(record.key)

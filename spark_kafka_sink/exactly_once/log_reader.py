@@ -67,6 +67,12 @@ class LogReader:
         self._is_confirmed = False  # a Fetch said that this is the topic still
         self._waiting: Waiting
 
+    @property
+    def position(self) -> int:
+        """The offset of the first record that was not read, after `read_to_end`."""
+        assert self._position is not None
+        return self._position
+
     def read_to_end(self, deadline: float) -> None:
         """Read what is committed up to the high watermark of now; an open transaction before that is waited for.
 
@@ -81,6 +87,25 @@ class LogReader:
                 self._waiting.again()
             elif not self._is_at_end() and self._waiting.is_over:
                 self._waiting.fail()
+
+    def between(self, end: int, deadline: float) -> list[Record]:
+        """What lies between where was read to and the offset `end`, committed or not; `end` is under the high watermark."""
+        found: list[Record] = []
+        self._waiting = Waiting(deadline, BACKOFF)
+        position = self.position
+        while position < end:
+            node_id = self._client.leader(self._topic, self._partition, deadline)
+            request = self._fetch_request(position, _READ_UNCOMMITTED, 0)
+            (answer,) = self._client.try_many([Question(node_id, FETCH, request)], deadline)
+            said = self._fetched(answer)
+            if said is None or not self._is_fine(said.error_code, "Fetch"):
+                self._waiting.again()
+                continue
+            for record, after in list(committed_records(said, position)):
+                if record is not None and record.offset < end:
+                    found.append(record)
+                position = after
+        return found
 
     # Inside
 
@@ -105,7 +130,8 @@ class LogReader:
         wanted += [EARLIEST_TIMESTAMP] if self._position is None else []
         questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
         if self._position is not None:
-            questions.append(Question(node_id, FETCH, self._fetch_request(self._position, deadline)))
+            wait_ms = self._wait_ms(self._position, deadline)
+            questions.append(Question(node_id, FETCH, self._fetch_request(self._position, _READ_COMMITTED, wait_ms)))
         answers = self._client.try_many(questions, deadline)
         offsets = [self._offset(answer) for answer in answers[: len(wanted)]]
         if None in offsets:
@@ -124,9 +150,13 @@ class LogReader:
         topic = ListOffsetsTopic(name=self._topic, partitions=[partition])
         return ListOffsetsRequest(replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic])
 
-    def _fetch_request(self, position: int, deadline: float) -> FetchRequest:
-        # At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves.
-        left_ms = max(0, round((deadline - time.monotonic()) * 1000))
+    def _wait_ms(self, position: int, deadline: float) -> int:
+        """At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves."""
+        if self._end is None or position >= self._end:
+            return 0
+        return max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
+
+    def _fetch_request(self, position: int, isolation_level: int, wait_ms: int) -> FetchRequest:
         partition = FetchPartition(
             partition=self._partition,
             current_leader_epoch=self._leader_epoch(),
@@ -135,11 +165,7 @@ class LogReader:
         )
         topic = FetchTopic(topic=self._topic, topic_id=self._topic_id or ZERO_UUID, partitions=[partition])
         return FetchRequest(
-            max_wait_ms=0 if self._end is None or position >= self._end else min(_MAX_WAIT_MS, left_ms // 2),
-            min_bytes=1,
-            max_bytes=_FETCH_BYTES,
-            isolation_level=_READ_COMMITTED,
-            topics=[topic],
+            max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=isolation_level, topics=[topic]
         )
 
     def _leader_epoch(self) -> int:
@@ -154,12 +180,9 @@ class LogReader:
         return said.offset if self._is_fine(said.error_code, "ListOffsets") else None
 
     def _take_fetched(self, answer: Answer) -> bool:
-        if not self._is_there(answer, "Fetch"):
+        said = self._fetched(answer)
+        if said is None:
             return False
-        assert isinstance(answer, FetchResponse)
-        if not self._is_fine(answer.error_code, "Fetch"):
-            return False
-        said = answer.responses[0].partitions[0]
         assert self._position is not None
         assert self._end is not None
         if said.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or self._position > self._end:
@@ -173,6 +196,12 @@ class LogReader:
             text = f"an open transaction holds readers back at offset {said.last_stable_offset} of {self._end}, until it is ended"
             self._waiting.note(self._where, text)
         return True
+
+    def _fetched(self, answer: Answer) -> PartitionData | None:
+        if not self._is_there(answer, "Fetch"):
+            return None
+        assert isinstance(answer, FetchResponse)
+        return answer.responses[0].partitions[0] if self._is_fine(answer.error_code, "Fetch") else None
 
     def _take(self, said: PartitionData) -> None:
         assert self._position is not None

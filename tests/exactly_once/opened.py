@@ -36,11 +36,11 @@ def record(value: str) -> NewRecord:
     return NewRecord(None, value.encode(), time.time_ns() // 1_000_000)
 
 
-def writer(client: ClusterClient, topic: str, identity: str, timeout_ms: int = 60_000) -> LogWriter:
+def writer(client: ClusterClient, topic: str, identity: str, timeout_ms: int = 60_000, partition: int = 0) -> LogWriter:
     """Initialised, with nothing written yet."""
     transactions = TransactionClient(client)
     producer_id, epoch = transactions.init_producer_id(identity, timeout_ms, soon())
-    return LogWriter(client, identity, producer_id, epoch, transactions.end_txn_version(soon()), (topic, 0))
+    return LogWriter(client, identity, producer_id, epoch, transactions.end_txn_version(soon()), (topic, partition))
 
 
 def opened(

@@ -18,10 +18,11 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
+from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.records.small_batch import NewRecord
-from tests.exactly_once.opened import client_of, new_id, soon
+from tests.exactly_once.opened import client_of, new_id, soon, writer
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
@@ -78,6 +79,11 @@ def until_committed(kafka: Kafka, settings: CommitLogSettings, count: int) -> li
 def test_a_query_that_nobody_knows_has_no_record(log: CommitLog) -> None:
     assert log.claim(query(), soon()).last is None
     assert log.read_all(soon()) == []
+
+
+def test_to_read_all_makes_no_topic(log: CommitLog, settings: CommitLogSettings, transaction_kafka: Kafka) -> None:
+    assert log.read_all(soon()) == []
+    assert settings.topic not in transaction_kafka.metadata().topics
 
 
 def test_what_was_written_is_what_the_next_claim_reads(
@@ -199,30 +205,54 @@ def test_to_delete_what_is_not_there_writes_nothing(
     assert committed(transaction_kafka, settings) == []
 
 
+def tombstone(ids: TransactionalIds) -> NewRecord:
+    return NewRecord(encode_key(ids.query_id, 0), None, time.time_ns() // 1_000_000)
+
+
+def leave_open(client: ClusterClient, settings: CommitLogSettings, ids: TransactionalIds) -> LogWriter:
+    """What a driver does that claims the log, begins to write, and dies."""
+    partition = partition_of(ids.query_id, settings.partitions)
+    dead = writer(client, settings.topic, ids.commit_log, settings.transaction_timeout_ms, partition)
+    dead.append([tombstone(ids)], soon())
+    return dead
+
+
 def test_what_a_driver_left_open_is_aborted_by_who_claims_next(
     log: CommitLog, client: ClusterClient, settings: CommitLogSettings
 ) -> None:
     ids = query()
     log.claim(ids, soon()).write(wanted := a_record(ids, 1), soon())
-    dead = CommitLog(client, settings).claim(ids, soon())
-    dead._writer.append([tombstone(ids)], soon())  # and then it dies
+    leave_open(client, settings, ids)
 
     assert log.claim(ids, soon()).last == wanted
-
-
-def tombstone(ids: TransactionalIds) -> NewRecord:
-    return NewRecord(encode_key(ids.query_id, 0), None, time.time_ns() // 1_000_000)
+    assert CommitLog(client, settings).claim(ids, soon()).last == wanted
 
 
 def test_an_open_transaction_of_another_query_is_waited_for(client: ClusterClient, settings: CommitLogSettings) -> None:
     one = replace(settings, partitions=1, transaction_timeout_ms=1_000)
-    log, ids, other = CommitLog(client, one), query(), query()
+    log, ids = CommitLog(client, one), query()
     log.claim(ids, soon()).write(wanted := a_record(ids, 1), soon())
-    log.claim(other, soon())._writer.append([tombstone(other)], soon())
+    leave_open(client, one, query())
     with pytest.raises(DeadlineError, match=r"an open transaction holds readers back at offset \d+ of \d+"):
         log.claim(ids, soon(0.3))
 
     assert log.claim(ids, soon()).last == wanted  # its time-out has ended it
+
+
+def test_what_a_leader_did_not_tell_of_loses_the_claim(
+    log: CommitLog, client: ClusterClient, settings: CommitLogSettings
+) -> None:
+    one = replace(settings, partitions=1)
+    log, mine, other = CommitLog(client, one), query(), query()
+    claim, undisturbed = log.claim(mine, soon()), log.claim(other, soon())
+    somebody = writer(client, one.topic, new_id())  # as if it had been there already
+    somebody.append([tombstone(mine)], soon())
+    somebody.commit(soon())
+    with pytest.raises(ClaimLostError, match="were not there when it was read"):
+        claim.write(a_record(mine, 1), soon())
+    undisturbed.write(wanted := a_record(other, 1), soon())
+
+    assert [log.claim(mine, soon()).last, log.claim(other, soon()).last] == [None, wanted]
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_start(
@@ -318,11 +348,11 @@ def test_a_record_whose_commit_is_not_answered_loses_the_claim(proxied_kafka: Pr
     ids = query()
     with client_of(proxied_kafka.proxy.address) as client:
         log = CommitLog(client, settings)
-        claim = log.claim(ids, soon())
-        claim._writer.append([tombstone(ids)], soon())
+        log.ensure(soon())
+        unlucky = leave_open(client, settings, ids)
         proxied_kafka.proxy.pause("to_client")
         with pytest.raises(ClaimLostError, match="did not answer END_TXN"):
-            claim._writer.commit(soon(0.5))
+            unlucky.commit(soon(0.5))
         proxied_kafka.proxy.heal()
 
         assert log.claim(ids, soon()).last is None  # the tombstone, committed or not
