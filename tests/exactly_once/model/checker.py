@@ -1,0 +1,83 @@
+"""Breadth-first search through every order of events, for a state that must not be. The first that it finds is a shortest way."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tests.exactly_once.model import broker, running
+from tests.exactly_once.model.configuration import Configuration
+from tests.exactly_once.model.coordinator import Slot
+from tests.exactly_once.model.fresh_run import FreshRun
+from tests.exactly_once.model.program import Next, Program, Turn
+from tests.exactly_once.model.world import BrokenError, Log, World
+
+
+@dataclass(frozen=True)
+class Result:
+    """states: how many were seen. broken: what must not be, None if nothing is; trace: the way there."""
+
+    states: int
+    broken: str | None = None
+    trace: tuple[str, ...] = ()
+
+
+def search(configuration: Configuration, limit: int = 3_000_000) -> Result:
+    gc.disable()  # millions of tuples, no cycles: the collector only looks at them again and again
+    try:
+        return _search(configuration, limit)
+    finally:
+        gc.enable()
+
+
+def _search(configuration: Configuration, limit: int) -> Result:
+    first = first_world(configuration)
+    parents: dict[World, World | None] = {first: None}
+    frontier = deque([first])
+    fresh_run = FreshRun(configuration)
+    while frontier:
+        world = frontier.popleft()
+        try:
+            fresh_run.check(world)
+            for _, after in _next(configuration, world):
+                if after not in parents:
+                    parents[after] = world
+                    frontier.append(after)
+        except BrokenError as error:
+            return Result(len(parents), str(error), _trace(configuration, parents, world))
+        assert len(parents) < limit, "the configuration is too large"
+    return Result(len(parents))
+
+
+def first_world(configuration: Configuration) -> World:
+    drivers = configuration.drivers
+    return World(
+        slots=(Slot(),) * (configuration.slots * len(drivers)),
+        log=Log(),
+        visible=(0,) * configuration.row_count,
+        late=(),
+        checkpoint=(0,) * (1 + max(each.checkpoint for each in drivers)),
+        failed=False,
+        budget=configuration.budget,
+        programs=(Program(),) * len(configuration.programs),
+    )
+
+
+def _next(configuration: Configuration, world: World) -> Next:
+    for number, program in enumerate(world.programs):
+        yield from running.steps(Turn(configuration, world, number, program))
+    yield from broker.steps(configuration, world)
+
+
+def _trace(configuration: Configuration, parents: dict[World, World | None], world: World) -> tuple[str, ...]:
+    way = [world]
+    while (before := parents[way[-1]]) is not None:
+        way.append(before)
+    way.reverse()
+    return tuple(_label(configuration, *pair) for pair in pairwise(way))
+
+
+def _label(configuration: Configuration, before: World, after: World) -> str:
+    return next(" ".join(map(str, label)) for label, reached in _next(configuration, before) if reached == after)

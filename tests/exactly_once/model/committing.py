@@ -1,0 +1,265 @@
+"""The Committer: carries out what the real rules decide, one request at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from spark_kafka_sink.exactly_once.commit_record import State
+from spark_kafka_sink.exactly_once.evidence import proved_by
+from spark_kafka_sink.exactly_once.resolving import Refused
+from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Stop, Write
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.exactly_once.model import coordinator, truth, values
+from tests.exactly_once.model import world as worlds
+from tests.exactly_once.model.configuration import Person
+from tests.exactly_once.model.program import COMMITS, DONE, ENDS, OFF, OVER, Next, Program, Turn, decided
+from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, VIEWS
+from tests.exactly_once.model.world import World
+
+
+def commits(turn: Turn) -> Next:
+    step = decided(_rules(turn), turn.program.view)
+    yield from CARRY_OUT[type(step)](turn, step)
+    if turn.breaks("abort() touches nothing") and turn.world.budget.crashes:
+        world = turn.world.spend("crashes")
+        for each in turn.program.own:
+            world = worlds.end_txn(world, each, False, turn.program.batch, has_markers=False)[1]
+        yield turn.does("abort()"), world
+
+
+def _rules(turn: Turn) -> Any:
+    who = turn.configuration.programs[turn.number]
+    if isinstance(who, Person):
+        return who.decide
+    return turn.configuration.abort if turn.program.is_aborting else turn.configuration.commit
+
+
+# Read
+
+
+def _read(turn: Turn, step: Read) -> Next:
+    if turn.breaks("claim, then read"):
+        yield from _read_then_claim(turn)
+    elif turn.program.is_claimed:
+        yield turn.does("reads the log"), turn.becomes(_with_read(turn, turn.world.log.last))
+        if turn.breaks("wait for the LSO"):
+            yield turn.does("reads the log too early"), turn.becomes(_with_read(turn, turn.world.log.before))
+    else:
+        program = turn.program._replace(is_claimed=True, is_doomed=_is_doomed(turn))
+        yield turn.does("claims the log"), turn.becomes(program, _with_claim(turn))
+
+
+def _read_then_claim(turn: Turn) -> Next:
+    program, last = turn.program, turn.world.log.last
+    if program.is_claimed:
+        yield turn.does("claims the log"), turn.becomes(_with_read(turn, program.partition), _with_claim(turn))
+    else:
+        yield turn.does("reads the log"), turn.becomes(program._replace(is_claimed=True, partition=last))
+
+
+def _with_claim(turn: Turn) -> World:
+    """InitProducerId on the log's id: a record that is on its way will not arrive."""
+    world = turn.world
+    if turn.breaks("claim the log"):
+        return world
+    return world._replace(log=world.log._replace(claim=turn.number, on_its_way=NONE))
+
+
+def _with_read(turn: Turn, last: int) -> Program:
+    return turn.program._replace(view=values.with_read(turn.program.view, last), is_claimed=False, partition=0)
+
+
+def _is_doomed(turn: Turn) -> bool:
+    own = turn.program.own
+    return any(not worlds.is_open(turn.world, each) or worlds.slot_of(turn.world, each).is_old for each in own)
+
+
+# Look
+
+
+def _look(turn: Turn, step: Look) -> Next:
+    program, world = turn.program, turn.world
+    if program.described is None:
+        described = tuple((each, worlds.slot_of(world, each)) for each in program.own)
+        if turn.breaks("describe"):
+            described = tuple((each, _as_written(each)) for each in program.own)
+        yield turn.does("describes"), turn.becomes(program._replace(described=described))
+        return
+    listed = () if turn.breaks("list before prepared") else worlds.listed(world)
+    if turn.breaks("list"):
+        listed = ()
+    looked = values.with_look(program.view, program.described, listed)
+    yield turn.does("lists"), turn.becomes(program._replace(view=looked, described=None))
+
+
+def _as_written(transaction: int) -> coordinator.Slot:
+    return coordinator.Slot(TRANSACTIONS[transaction].handle.epoch, coordinator.ONGOING, transaction)
+
+
+# Write
+
+
+def _write(turn: Turn, step: Write) -> Next:
+    program, world = turn.program, turn.world
+    if step.state is State.COMPLETE and turn.breaks("end orphans when the batch is complete"):
+        world = _with_orphans_ended(turn)
+    record = values.record(program.batch, step)
+    again = program._replace(view=values.begun_again(program.view))
+    if world.log.claim != turn.number and not turn.breaks("claim the log"):
+        if turn.breaks("start again when fenced"):
+            again, world = program, _with_claim(turn)
+        yield turn.does("is fenced"), turn.becomes(again, world)
+        return
+    is_doomed = program.is_doomed and step.state is State.PREPARED
+    written = _written(turn, record)
+    after = worlds.with_record(world, record, is_doomed)
+    if written.phase == OVER and turn.breaks("only a job itself removes its record"):
+        after = after._replace(log=after.log._replace(last=NONE))
+    yield turn.does("writes", record), turn.becomes(written, after)
+    if world.budget.lost:
+        log = world.log._replace(on_its_way=record, doomed_on_its_way=is_doomed)
+        if turn.breaks("a record counts when its EndTxn is answered"):
+            again = written
+        yield turn.does("sends, and hears nothing", record), turn.becomes(again, world._replace(log=log).spend("lost"))
+
+
+def _written(turn: Turn, record: int) -> Program:
+    if isinstance(turn.configuration.programs[turn.number], Person) and RECORDS[record].state is not State.CLOSED:
+        return turn.program._replace(phase=OVER, view=NONE)
+    return turn.program._replace(view=values.with_written(turn.program.view, record))
+
+
+# Commit
+
+
+def _commit(turn: Turn, step: Commit) -> Next:
+    program = turn.program
+    if program.todo is None and turn.breaks("end orphans when every EndTxn is answered"):
+        turn = turn._replace(world=_with_orphans_ended(turn))
+    todo = values.numbers_of(step.handles) if program.todo is None else program.todo
+    if not todo:
+        after = program._replace(view=values.with_outcomes(program.view, program.got), todo=None, got=())
+        yield turn.does("knows the outcomes", program.got), turn.becomes(after)
+        return
+    for each in todo:
+        yield from _end_txn(turn, each, tuple(other for other in todo if other != each))
+
+
+def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
+    program, world, configuration = turn.program, turn.world, turn.configuration
+    other_version = turn.breaks("one EndTxn version for each transaction") and turn.number > 0
+    answer, after = worlds.end_txn(world, transaction, True, program.batch, configuration.has_markers, other_version)
+    if answer is not ErrorCode.CONCURRENT_TRANSACTIONS:
+        described = values.description(worlds.slot_of(after, transaction))
+        outcome = proved_by(TRANSACTIONS[transaction].handle, answer, described)
+        got = tuple(sorted((*program.got, (transaction, outcome))))
+        yield (
+            turn.does("EndTxn(commit)", transaction, answer.name, outcome.value),
+            turn.becomes(program._replace(todo=others, got=got), after),
+        )
+    if world.budget.lost:
+        yield turn.does("EndTxn(commit), late", transaction), _with_late(turn, transaction, True)
+
+
+def _with_orphans_ended(turn: Turn) -> World:
+    """Too early."""
+    view, world = VIEWS[turn.program.view], turn.world
+    assert view.last is not None
+    for each in values.numbers_of(tuple(set(view.listed or ()) - set(view.last.handles))):
+        world = worlds.end_txn(world, each, False, turn.program.batch, has_markers=False)[1]
+    return world
+
+
+def _with_late(turn: Turn, transaction: int, is_commit: bool) -> World:
+    late = tuple(sorted((*turn.world.late, (transaction, is_commit, turn.program.batch))))
+    return turn.world._replace(late=late).spend("lost")
+
+
+# The end
+
+
+def _done(turn: Turn, step: Done) -> Next:
+    truth.check_done(turn)
+    leftovers = step.leftovers
+    if turn.breaks("list before prepared"):
+        own = set(values.numbers_of(VIEWS[turn.program.view].own_handles))
+        leftovers = (*leftovers, *values.handles_of(tuple(each for each in worlds.listed(turn.world) if each not in own)))
+    yield from _begin_to_end(turn, leftovers, DONE)
+
+
+def _give_up(turn: Turn, step: GiveUp) -> Next:
+    truth.check_give_up(turn, step)
+    yield from _begin_to_end(turn, step.leftovers, OFF)
+
+
+def _stop(turn: Turn, step: Stop) -> Next:
+    truth.check_stop(turn, step)
+    yield from _begin_to_end(turn, step.leftovers, OVER)
+
+
+def _refused(turn: Turn, step: Refused) -> Next:
+    truth.check_refused(turn, step)
+    yield turn.does("refuses", step.refusal.name), turn.becomes(Program(phase=OVER))
+
+
+def _begin_to_end(turn: Turn, leftovers: tuple[Any, ...], after: str) -> Next:
+    program = turn.program._replace(phase=ENDS, todo=values.numbers_of(leftovers), after=after)
+    yield from ends(turn._replace(program=program))
+
+
+def ends(turn: Turn) -> Next:
+    """EndTxn(abort) for each that is left over; no answer matters."""
+    program, world = turn.program, turn.world
+    assert program.todo is not None
+    if not program.todo:
+        yield _ended(turn)
+        return
+    first, rest = program.todo[0], program._replace(todo=program.todo[1:])
+    if turn.breaks("orphans are ended by their own epoch") and first not in program.own:
+        yield turn.does("InitProducerId", first), turn.becomes(rest, _initialized(turn, first))
+        return
+    answer, after = worlds.end_txn(world, first, False, program.batch, turn.configuration.has_markers)
+    yield turn.does("EndTxn(abort)", first, answer.name), turn.becomes(rest, after)
+    if world.budget.lost:
+        yield turn.does("EndTxn(abort), late", first), turn.becomes(rest, _with_late(turn, first, False))
+
+
+def _initialized(turn: Turn, transaction: int) -> World:
+    number = TRANSACTIONS[transaction].slot
+    slot = turn.world.slots[number]
+    if slot.state in coordinator.PENDING:
+        return turn.world
+    if slot.state == coordinator.ONGOING:
+        worlds.check_target(transaction, slot.transaction, turn.program.batch)
+    return turn.world.with_slot(number, coordinator.initialized(slot, turn.configuration.version))
+
+
+def _ended(turn: Turn) -> tuple[Any, World]:
+    program = turn.program
+    who = turn.configuration.programs[turn.number]
+    over = Program(phase=OVER)
+    if isinstance(who, Person) or program.is_aborting:
+        return turn.does("has aborted"), truth.failed(turn, turn.becomes(over))
+    if program.after == DONE:
+        return turn.does("has committed"), turn.becomes(program._replace(phase=DONE, todo=None, view=NONE))
+    if who.is_job:
+        view = values.begun(program.batch, program.own)
+        return turn.does("commit() fails"), turn.becomes(
+            Program(COMMITS, program.run, own=program.own, view=view, is_aborting=True)
+        )
+    if who.ignores_failures:
+        return turn.does("goes on after a failure"), turn.becomes(program._replace(phase=DONE, todo=None, view=NONE))
+    return turn.does("fails"), turn.becomes(over if program.after == OVER else Program(run=program.run))
+
+
+CARRY_OUT: Final[Mapping[type, Callable[..., Next]]] = {
+    Read: _read,
+    Look: _look,
+    Write: _write,
+    Commit: _commit,
+    Done: _done,
+    GiveUp: _give_up,
+    Stop: _stop,
+    Refused: _refused,
+}

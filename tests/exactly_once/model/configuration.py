@@ -1,0 +1,93 @@
+"""What a search goes through: programs, rows, failures, and which rule is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from spark_kafka_sink.exactly_once import resolving, rules
+from spark_kafka_sink.exactly_once.resolving import Means, Refused
+from spark_kafka_sink.exactly_once.rules import Step, View
+from tests.exactly_once.model.world import Budget
+
+Decide = Callable[[View], Step | Refused]
+Rows = tuple[int, ...]
+Split = Callable[[Rows], tuple[Rows, ...]]
+
+
+def spread(rows: Rows) -> tuple[Rows, ...]:
+    return tuple((each,) for each in rows)
+
+
+def swapped(rows: Rows) -> tuple[Rows, ...]:
+    return tuple((each,) for each in reversed(rows))
+
+
+def together(rows: Rows) -> tuple[Rows, ...]:
+    """The second task of two has nothing to write."""
+    return (rows, *(() for _ in rows[1:]))
+
+
+def recover(view: View) -> Step | Refused:
+    return resolving.resolve(view, Means.RECOVER)
+
+
+def accept_loss(view: View) -> Step | Refused:
+    return resolving.resolve(view, Means.ACCEPT_LOSS)
+
+
+def replay(view: View) -> Step | Refused:
+    return resolving.resolve(view, Means.REPLAY)
+
+
+NO_FAILURES: Final = Budget()
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A Spark driver and its Python workers, which outlive its runs. batches: the rows of each; another driver may have others
+    only where each has a checkpoint of its own. runs: how often it is started. is_job: it has one batch, and calls abort() when
+    that fails. ignores_failures: a foreachBatch function that goes on when publish() raised."""
+
+    batches: tuple[Rows, ...]
+    splits: tuple[Split, ...] = (spread, together)
+    runs: int = 1
+    checkpoint: int = 0
+    is_job: bool = False
+    ignores_failures: bool = False
+
+
+@dataclass(frozen=True)
+class Person:
+    """Runs the command line once, at any time: a decision of resolving.py."""
+
+    decide: Decide
+    is_abort: bool = False
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """version: of transactions. has_markers: transactions are decided at one time and done at another. ages: a transaction is
+    old for a while before it may time out. slots: for each driver. has_copies: of a checkpoint. broken: the rule that is left out. commit: the rules of commit()."""
+
+    programs: tuple[Driver | Person, ...]
+    version: int = 2
+    budget: Budget = NO_FAILURES
+    has_markers: bool = False
+    ages: bool = False
+    slots: int = 4
+    first_slot: int = 0
+    broken: str = ""
+    commit: Decide = rules.decide
+    abort: Decide = resolving.abort
+    is_fresh_run: bool = False
+    has_copies: bool = False
+
+    @property
+    def drivers(self) -> tuple[Driver, ...]:
+        return tuple(each for each in self.programs if isinstance(each, Driver))
+
+    @property
+    def row_count(self) -> int:
+        return 1 + max(row for driver in self.drivers for batch in driver.batches for row in batch)

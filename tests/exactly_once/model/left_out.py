@@ -1,0 +1,84 @@
+"""The table of rules that are there for safety: each with the smallest configuration that shows what happens without it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_kafka_sink.exactly_once import resolving
+from tests.exactly_once.model import mutations
+from tests.exactly_once.model.configuration import Configuration, Driver, Person, recover, replay, spread, swapped, together
+from tests.exactly_once.model.world import Budget
+
+ONE_BATCH: Final = ((0, 1),)
+TWO_SMALL_BATCHES: Final = ((0,), (1,))
+THREE_SMALL_BATCHES: Final = ((0,), (1,), (2,))
+
+ALONE: Final = Driver(ONE_BATCH, splits=(together, spread), runs=2)
+DRIVER: Final = Driver(ONE_BATCH)
+DRIVERS: Final = (DRIVER, DRIVER)
+LONG_DRIVERS: Final = (Driver(TWO_SMALL_BATCHES),) * 2
+IGNORING: Final = Driver(THREE_SMALL_BATCHES, ignores_failures=True)
+REPEATING: Final = Driver(ONE_BATCH, splits=(spread,), runs=2)
+CHANGING: Final = Driver(ONE_BATCH, splits=(spread, swapped), runs=2)
+JOB: Final = Driver(ONE_BATCH, splits=(spread,), is_job=True)
+ABORT: Final = Person(resolving.abort, is_abort=True)
+
+# Two drivers that run on copies of one checkpoint, and see other rows: the second row belongs to the first batch of only one.
+COPIES: Final = (Driver(((0,), (1,)), checkpoint=0), Driver(((0, 1), (2,)), checkpoint=1))
+
+LEFT_OUT: Final[dict[str, Configuration]] = {
+    # The commit log
+    "claim the log": Configuration(DRIVERS),
+    "claim, then read": Configuration(DRIVERS),
+    "wait for the LSO": Configuration(DRIVERS),
+    "a record counts when its EndTxn is answered": Configuration(DRIVERS, budget=Budget(lost=1, crashes=1)),
+    "start again when fenced": Configuration(DRIVERS),
+    # Tasks
+    "an id of each attempt's own": Configuration(DRIVERS),
+    "InitProducerId before a slot is used again": Configuration(
+        (Driver(TWO_SMALL_BATCHES, runs=2),), version=1, budget=Budget(lost=1)
+    ),
+    # commit()
+    "an old driver stops": Configuration(LONG_DRIVERS, commit=mutations.goes_on_behind),
+    "a gap stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_over_gap),
+    "an unfinished batch stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_after_unfinished),
+    "no record stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_without_record),
+    "other rows stop": Configuration(COPIES, has_copies=True, commit=mutations.ignores_totals),
+    "a complete batch is done": Configuration(DRIVERS, commit=mutations.writes_complete_batch_again),
+    "a prepared batch is rolled forward": Configuration(DRIVERS, commit=mutations.writes_prepared_batch_again),
+    "prepared before any EndTxn": Configuration((ALONE,), budget=Budget(crashes=1), commit=mutations.commits_without_prepared),
+    "complete when every EndTxn is answered": Configuration(
+        (ALONE,), budget=Budget(crashes=1), commit=mutations.completes_before_commit
+    ),
+    "describe": Configuration((ALONE,), budget=Budget(timeouts=1)),
+    "not too old": Configuration((ALONE,), budget=Budget(timeouts=1), ages=True, commit=mutations.ignores_age),
+    # What EndTxn's answer proves
+    "unknown is not aborted": Configuration(
+        (ALONE,), budget=Budget(forgotten=1, crashes=1), commit=mutations.takes_unknown_for_aborted
+    ),
+    "some aborted are not all": Configuration((ALONE,), budget=Budget(timeouts=1), commit=mutations.takes_some_aborted_for_all),
+    "read again before judging": Configuration(LONG_DRIVERS, commit=mutations.judges_without_reading_again),
+    "one EndTxn version for each transaction": Configuration(DRIVERS, version=1),
+    # Orphans
+    "list": Configuration((ALONE,), budget=Budget(dead_attempts=1)),
+    "list before prepared": Configuration(LONG_DRIVERS),
+    "end orphans when every EndTxn is answered": Configuration(DRIVERS, budget=Budget(timeouts=1)),
+    "orphans are ended by their own epoch": Configuration(LONG_DRIVERS),
+    "no sweep at the start of a run": Configuration(DRIVERS),
+    "abort() touches nothing": Configuration((ALONE,), budget=Budget(crashes=1)),
+    # Batch jobs
+    "a closed run stops": Configuration((JOB, ABORT), commit=mutations.ignores_closed),
+    "closed before any is aborted": Configuration((JOB, Person(mutations.aborts_before_closed, is_abort=True))),
+    "what is prepared is not aborted": Configuration((JOB, Person(mutations.aborts_what_is_prepared, is_abort=True))),
+    "only a job itself removes its record": Configuration((JOB, Person(recover))),
+    # resolve
+    "unknown is not replayed": Configuration(
+        (REPEATING, Person(mutations.replays_unknown)), budget=Budget(forgotten=1, timeouts=1)
+    ),
+    "only what is aborted is replayed": Configuration(
+        (REPEATING, Person(mutations.replays_committed)), budget=Budget(timeouts=1)
+    ),
+    "only the same rows are replayed": Configuration(
+        (CHANGING, Person(replay)), budget=Budget(timeouts=1), commit=mutations.replays_without_checksum
+    ),
+}

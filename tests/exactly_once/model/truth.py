@@ -1,0 +1,109 @@
+"""What a program says of a batch, against what is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.exactly_once.rules import GiveUp, Reason, Stop
+from tests.exactly_once.model import values
+from tests.exactly_once.model import world as worlds
+from tests.exactly_once.model.coordinator import DEAD
+from tests.exactly_once.model.program import Turn
+from tests.exactly_once.model.values import RECORDS, TRANSACTIONS, VIEWS
+from tests.exactly_once.model.world import BrokenError, World
+
+
+def check_done(turn: Turn) -> None:
+    """The batch is complete: each row is visible, but for what a person has given up."""
+    who = turn.configuration.programs[turn.number]
+    last = VIEWS[turn.program.view].last
+    if turn.program.is_aborting or who not in turn.configuration.drivers or last is None:
+        return
+    given_up = {row for each in _lost_transactions(turn) for row in TRANSACTIONS[each].rows}
+    batch = turn.program.batch
+    batches = range(0 if turn.driver.ignores_failures else batch, batch + 1)
+    for row in (row for each in batches for row in turn.driver.batches[each]):
+        if not turn.world.visible[row] and row not in given_up:
+            raise BrokenError(f"batch {batch} counts as complete, and row {row} is not visible")
+
+
+def _lost_transactions(turn: Turn) -> tuple[int, ...]:
+    last = VIEWS[turn.program.view].last
+    assert last is not None
+    return values.numbers_of(tuple(each for each in last.handles if each.transactional_id in last.aborted))
+
+
+def check_give_up(turn: Turn, step: GiveUp) -> None:
+    for each in values.numbers_of(step.ended):
+        if worlds.is_open(turn.world, each) and not worlds.slot_of(turn.world, each).is_old:
+            raise BrokenError("a batch was given up because of a transaction that can be committed")
+
+
+def check_stop(turn: Turn, step: Stop) -> None:
+    if not IS_TRUE[step.reason](turn):
+        raise BrokenError(f"a stop without a true reason: {step.reason.value}")
+
+
+def _is_behind(turn: Turn) -> bool:
+    """Who begins where Spark's checkpoint says is not behind."""
+    last = turn.world.log.last
+    return not turn.configuration.is_fresh_run and RECORDS[last].batch > turn.program.batch
+
+
+def _has_other_rows(turn: Turn) -> bool:
+    return turn.configuration.has_copies
+
+
+def _was_aborted_by_broker(turn: Turn) -> bool:
+    """Some, not all, and not before they were prepared. Or what became of them is forgotten."""
+    last = VIEWS[turn.program.view].last
+    assert last is not None
+    slots = [worlds.slot_of(turn.world, each) for each in values.numbers_of(last.to_commit)]
+    if any(each.state == DEAD for each in slots):
+        return True
+    ended = [each.by_timeout for each in slots]
+    return any(ended) and not turn.world.log.doomed and (not all(ended) or bool(last.committed))
+
+
+def _had_a_failure_ignored(turn: Turn) -> bool:
+    return any(each.ignores_failures for each in turn.configuration.drivers)
+
+
+def _is_written_otherwise(turn: Turn) -> bool:
+    return any(len(each.splits) > 1 for each in turn.configuration.drivers)
+
+
+def _was_aborted_by_person(turn: Turn) -> bool:
+    programs = turn.configuration.programs
+    return any(each not in turn.configuration.drivers for each in programs)
+
+
+IS_TRUE: Final[dict[Reason, Callable[[Turn], bool]]] = {
+    Reason.BEHIND: _is_behind,
+    Reason.OTHER_ROWS: _has_other_rows,
+    Reason.UNFINISHED: _had_a_failure_ignored,
+    Reason.GAP: _had_a_failure_ignored,
+    Reason.NO_RECORD: _had_a_failure_ignored,
+    Reason.CLOSED: _was_aborted_by_person,
+    Reason.UNRESOLVED: _was_aborted_by_broker,
+    Reason.NOT_REPLAYED: _is_written_otherwise,
+}
+
+
+def check_refused(turn: Turn, step: Refused) -> None:
+    asks = {Refusal.UNRESOLVED, Refusal.UNKNOWN, Refusal.PARTITION_UNKNOWN}
+    if step.refusal in asks and not _was_aborted_by_broker(turn):
+        raise BrokenError("what a person is asked to resolve can be committed")
+
+
+def failed(turn: Turn, world: World) -> World:
+    """A job's abort() has returned."""
+    if not turn.program.is_aborting:
+        return world
+    if any(world.visible):
+        raise BrokenError("rows of a failed job are visible")
+    if any(worlds.is_open(world, each) for each in turn.program.own):
+        raise BrokenError("a failed job leaves a transaction open")
+    return world._replace(failed=True)

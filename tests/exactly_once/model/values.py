@@ -1,0 +1,129 @@
+"""Transactions, records and what is known of them, as numbers: a state of the model is made of small tuples of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cache
+from typing import Final, NamedTuple, TypeVar
+
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction
+from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
+from spark_kafka_sink.exactly_once.rules import View, Write
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from tests.exactly_once.model.coordinator import PRODUCER_ID, Slot, state_name
+
+TIMEOUT_MS: Final = 900_000
+NOW_MS: Final = 2_000_000
+BEGUN_MS: Final = {False: NOW_MS - 1_000, True: NOW_MS - TIMEOUT_MS + 1_000}
+NONE: Final = -1
+
+T = TypeVar("T")
+
+
+class Transaction(NamedTuple):
+    """slot: the number of its transactional id. rows: their numbers."""
+
+    slot: int
+    batch: int
+    rows: tuple[int, ...]
+    prepared: PreparedTransaction
+
+    @property
+    def handle(self) -> TransactionHandle:
+        return self.prepared.handle
+
+
+TRANSACTIONS: Final[list[Transaction]] = []
+RECORDS: Final[list[CommitRecord]] = []
+VIEWS: Final[list[View]] = []
+_NUMBERS: Final[dict[Hashable, int]] = {}
+
+
+def _number(values: list[T], key: Hashable, make: Callable[[int], T]) -> int:
+    """What has the same key is the same value, and has the same number."""
+    if key not in _NUMBERS:
+        _NUMBERS[key] = len(values)
+        values.append(make(len(values)))
+    return _NUMBERS[key]
+
+
+# Transactions
+
+
+@cache
+def transaction(slot: int, epoch: int, batch: int, spark_partition: int, rows: tuple[int, ...], version: int) -> int:
+    label = (("topic", f"batch {batch}, partition {spark_partition}, rows {rows}"),)
+    handle = TransactionHandle(f"slot-{slot}", PRODUCER_ID, epoch, 5 if version == 2 else 4, len(rows), label)
+    prepared = PreparedTransaction(handle, spark_partition, hash(rows))
+    return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared))
+
+
+@cache
+def numbers_of(handles: tuple[TransactionHandle, ...]) -> tuple[int, ...]:
+    return tuple(_NUMBERS[each] for each in handles)
+
+
+def handles_of(numbers: tuple[int, ...]) -> tuple[TransactionHandle, ...]:
+    return tuple(TRANSACTIONS[each].handle for each in numbers)
+
+
+# Records
+
+
+@cache
+def record(batch: int, write: Write) -> int:
+    """Equal ones are one record: to write the same again changes nothing, and no other record can come between (see rules)."""
+    new = CommitRecord("query", batch, write.state, "", write.rows, write.transactions, write.committed, write.aborted)
+    return _number(RECORDS, new, lambda number: replace(new, record_id=str(number)))
+
+
+def last_record(number: int) -> CommitRecord | None:
+    return None if number == NONE else RECORDS[number]
+
+
+# Views
+
+
+def view(new: View) -> int:
+    described = None if new.described is None else tuple(sorted((k, v) for k, v in new.described.items()))
+    outcomes = None if new.outcomes is None else tuple(sorted(new.outcomes.items()))
+    last = None if new.last is None else new.last.record_id
+    key = (new.batch, new.own, new.start, new.read, last, described, new.listed, outcomes, new.reread)
+    return _number(VIEWS, key, lambda _: new)
+
+
+@cache
+def begun(batch: int, own: tuple[int, ...]) -> int:
+    return view(View(batch, tuple(TRANSACTIONS[each].prepared for each in own)))
+
+
+@cache
+def begun_again(number: int) -> int:
+    return view(VIEWS[number].begun())
+
+
+@cache
+def with_read(number: int, last: int) -> int:
+    return view(VIEWS[number].with_read(last_record(last)))
+
+
+@cache
+def with_look(number: int, described: tuple[tuple[int, Slot], ...], listed: tuple[int, ...]) -> int:
+    said = {TRANSACTIONS[each].handle.transactional_id: description(slot) for each, slot in described}
+    return view(VIEWS[number].with_look(said, handles_of(listed), NOW_MS))
+
+
+@cache
+def with_outcomes(number: int, outcomes: tuple[tuple[int, Outcome], ...]) -> int:
+    return view(VIEWS[number].with_outcomes({TRANSACTIONS[each].handle.transactional_id: how for each, how in outcomes}))
+
+
+@cache
+def with_written(number: int, written: int) -> int:
+    return view(VIEWS[number].with_written(RECORDS[written]))
+
+
+@cache
+def description(slot: Slot) -> TransactionDescription:
+    return TransactionDescription(state_name(slot), PRODUCER_ID, slot.epoch, TIMEOUT_MS, BEGUN_MS[slot.is_old])
