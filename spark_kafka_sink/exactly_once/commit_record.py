@@ -10,8 +10,8 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 class State(StrEnum):
     """prepared: its transactions will be committed, by whoever comes. complete: all are. aborted: all are proved aborted, it is
-    to be written again. closed: all are being aborted on request, a commit() of any of them must stop. replay: some are aborted;
-    those may be written again, by tasks whose rows are proved the same."""
+    to be written again. closed: there was none yet, and what was written for the first is aborted on request. replay: some are
+    aborted; those may be written again, by tasks whose rows are proved the same."""
 
     PREPARED = "prepared"
     COMPLETE = "complete"
@@ -38,7 +38,8 @@ class CommitRecord:
 
     record_id: random, another one for each record that is written. rows: of all transactions.
     committed: transactional ids that were committed before this record and need no other end: those that a replay left in place.
-    aborted: those that were proved aborted, where the state is replay, or complete with a loss that somebody accepted.
+    aborted: those that were proved aborted, where the state is replay, or complete with a loss that somebody accepted; and those
+    that somebody wants aborted, which were never prepared: a commit() of one of them must stop.
     """
 
     query_id: str
@@ -53,6 +54,10 @@ class CommitRecord:
     @property
     def handles(self) -> tuple[TransactionHandle, ...]:
         return tuple(each.handle for each in self.transactions)
+
+    @property
+    def aborted_handles(self) -> tuple[TransactionHandle, ...]:
+        return tuple(each for each in self.handles if each.transactional_id in self.aborted)
 
     @property
     def to_commit(self) -> tuple[TransactionHandle, ...]:

@@ -30,7 +30,7 @@ class Refusal(Enum):
     MOVED_ON = "the commit log is at another batch"
     COMPLETE = "the batch is complete"
     ABORTED = "nothing of the batch is visible, and the next run writes it again"
-    CLOSED = "the run was aborted, and the next run writes the batch again"
+    CLOSED = "nothing is prepared"
     TO_BE_REPLAYED = "the next run writes the lost rows again"
     UNRESOLVED = "some of its transactions are not committed: --accept-loss or --replay"
     UNKNOWN = "it is not proved that what is not committed was aborted, so writing it again could double rows: --accept-loss"
@@ -92,17 +92,15 @@ def _unresolved(view: View, last: CommitRecord, means: Means) -> Write | Refused
 
 
 def batch_to_abort(last: CommitRecord | None) -> int:
-    """The only one whose transactions may be open for good: those of an earlier one are ended by the next commit."""
-    if last is None:
-        return 0
-    return last.batch + 1 if last.state is State.COMPLETE else last.batch
+    """The one whose record tells which transactions are aborted: the last one's, which else stays as it is."""
+    return 0 if last is None else last.batch
 
 
 def abort(view: View) -> Read | Look | Write | Done | Refused:
     """The next step towards aborting all open transactions of a failed batch job, or of a query that does not run.
 
-    view: of `batch_to_abort`, for a job of batch 0 with the transactions that its tasks told of. `closed` is written with them
-    before any is aborted, so that a commit() that still runs does not prepare one of them: it stops.
+    view: of `batch_to_abort`, for a job of batch 0 with the transactions that its tasks told of. The log has them before any is
+    aborted, so that a commit() that still runs does not prepare one of them: it stops.
     """
     if not view.read:
         return Read()
@@ -111,15 +109,19 @@ def abort(view: View) -> Read | Look | Write | Done | Refused:
         return Refused(refusal)
     if view.listed is None:
         return Look()
-    closed = view.last.transactions if view.last is not None and view.last.state is State.CLOSED else ()
     own = {key(each.handle) for each in view.own}
     found = (*view.own, *(PreparedTransaction(each, -1, 0) for each in view.listed if key(each) not in own))
-    known = {key(each.handle) for each in closed}
-    new = tuple(each for each in found if key(each.handle) not in known)
-    if not new:
-        return Done(tuple(each.handle for each in found))
-    transactions = (*closed, *new)
-    return Write(State.CLOSED, transactions, sum(each.handle.records for each in transactions))
+    logged = set() if view.last is None else {key(each) for each in view.last.handles}
+    new = tuple(each for each in found if key(each.handle) not in logged)
+    return _write_closed(view.last, new) if new else Done(tuple(each.handle for each in found))
+
+
+def _write_closed(last: CommitRecord | None, new: tuple[PreparedTransaction, ...]) -> Write:
+    """What the log says of the last batch still holds: that it is complete, for who commits it again."""
+    ids = tuple(each.handle.transactional_id for each in new)
+    if last is None:
+        return Write(State.CLOSED, new, 0, aborted=ids)
+    return Write(last.state, (*last.transactions, *new), last.rows, last.committed, (*last.aborted, *ids))
 
 
 def _why_not_to_abort(view: View) -> Refusal | None:
@@ -128,6 +130,6 @@ def _why_not_to_abort(view: View) -> Refusal | None:
         return Refusal.PREPARED
     if last is not None and last.state is State.REPLAY:
         return Refusal.TO_BE_REPLAYED
-    if last is not None and last.batch == view.batch and last.state is State.COMPLETE:
+    if last is not None and last.state is State.COMPLETE and view.own:
         return Refusal.COMPLETE
     return None if batch_to_abort(last) == view.batch else Refusal.MOVED_ON

@@ -172,15 +172,15 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
             return Done(_leftovers(view))
         case State.PREPARED:
             return roll_forward(view, last)
-        case State.ABORTED:
+        case State.ABORTED | State.CLOSED:
             return _new_batch(view)
         case State.REPLAY:
             return _replayed(view, last)
-        case State.CLOSED:
-            return _stop(view, Reason.CLOSED) if _keys(view.own_handles) & _keys(last.handles) else _new_batch(view)
 
 
 def _new_batch(view: View) -> Step:
+    if view.last is not None and _keys(view.own_handles) & _keys(view.last.aborted_handles):
+        return _stop(view, Reason.CLOSED)
     return _prepare(view, view.own, ())
 
 
@@ -247,7 +247,7 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
         return found
     if view.last.state is State.COMPLETE:
         found = (*found, *(each for each in view.listed or () if key(each) not in _keys(found)))
-    asked_for = set() if view.last.state is State.CLOSED else _keys(view.last.handles)
+    asked_for = _keys(view.last.handles) - _keys(view.last.aborted_handles)
     return tuple(each for each in found if key(each) not in asked_for)
 
 

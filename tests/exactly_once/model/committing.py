@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from spark_kafka_sink.exactly_once.commit_record import State
-from spark_kafka_sink.exactly_once.evidence import proved_by
+from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Stop, Write
+from spark_kafka_sink.exactly_once.transaction_client import _judge
+from spark_kafka_sink.protocol.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds
@@ -151,8 +155,7 @@ def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
     other_version = turn.breaks("one EndTxn version for each transaction") and turn.number > 0
     answer, after = worlds.end_txn(world, transaction, True, program.batch, configuration.has_markers, other_version)
     if answer is not ErrorCode.CONCURRENT_TRANSACTIONS:
-        described = values.description(worlds.slot_of(after, transaction))
-        outcome = proved_by(TRANSACTIONS[transaction].handle, answer, described)
+        outcome = _proved(transaction, answer, worlds.slot_of(after, transaction))
         got = tuple(sorted((*program.got, (transaction, outcome))))
         yield (
             turn.does("EndTxn(commit)", transaction, answer.name, outcome.value),
@@ -160,6 +163,17 @@ def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
         )
     if world.budget.lost:
         yield turn.does("EndTxn(commit), late", transaction), _with_late(turn, transaction, True)
+
+
+@cache
+def _proved(transaction: int, answer: ErrorCode, slot: coordinator.Slot) -> Outcome:
+    """TransactionClient.commit: by EndTxn's answer, else by DescribeTransactions."""
+    handle = TRANSACTIONS[transaction].handle
+    outcome = _judge(handle, EndTxnResponse(error_code=answer), True).outcome
+    if outcome is not Outcome.UNKNOWN:
+        return outcome
+    proof = Proof.UNKNOWN if slot.state == coordinator.DEAD else proof_of(handle, values.description(slot))
+    return Outcome(proof.value) if proof is not Proof.OPEN else Outcome.UNKNOWN
 
 
 def _with_orphans_ended(turn: Turn) -> World:

@@ -69,20 +69,22 @@ class Person:
 @dataclass(frozen=True)
 class Configuration:
     """version: of transactions. has_markers: transactions are decided at one time and done at another. ages: a transaction is
-    old for a while before it may time out. slots: for each driver. has_copies: of a checkpoint. broken: the rule that is left out. commit: the rules of commit()."""
+    old for a while before it may time out. slots: for each driver. broken: the rule that is left out. commit, abort: the rules.
+    has_copies: of a checkpoint. accepts_loss: a person does."""
 
     programs: tuple[Driver | Person, ...]
     version: int = 2
     budget: Budget = NO_FAILURES
     has_markers: bool = False
     ages: bool = False
-    slots: int = 4
+    slots: int = 6
     first_slot: int = 0
     broken: str = ""
     commit: Decide = rules.decide
     abort: Decide = resolving.abort
     is_fresh_run: bool = False
     has_copies: bool = False
+    accepts_loss: bool = False
 
     @property
     def drivers(self) -> tuple[Driver, ...]:

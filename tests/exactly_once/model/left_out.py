@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once import resolving, rules
 from tests.exactly_once.model import mutations
 from tests.exactly_once.model.configuration import Configuration, Driver, Person, recover, replay, spread, swapped, together
 from tests.exactly_once.model.world import Budget
@@ -82,3 +83,17 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
         (CHANGING, Person(replay)), budget=Budget(timeouts=1), commit=mutations.replays_without_checksum
     ),
 }
+
+
+def whole(configuration: Configuration) -> Configuration:
+    """With every rule."""
+    programs = tuple(_whole_program(each) for each in configuration.programs)
+    return replace(configuration, programs=programs, commit=rules.decide, abort=resolving.abort)
+
+
+def _whole_program(program: Driver | Person) -> Driver | Person:
+    if isinstance(program, Driver):
+        return program
+    if program.is_abort:
+        return ABORT
+    return program if program.decide is recover else Person(replay)

@@ -21,7 +21,7 @@ def check_done(turn: Turn) -> None:
     last = VIEWS[turn.program.view].last
     if turn.program.is_aborting or who not in turn.configuration.drivers or last is None:
         return
-    given_up = {row for each in _lost_transactions(turn) for row in TRANSACTIONS[each].rows}
+    given_up = {row for each in _lost_transactions(turn) for row in TRANSACTIONS[each].rows if turn.configuration.accepts_loss}
     batch = turn.program.batch
     batches = range(0 if turn.driver.ignores_failures else batch, batch + 1)
     for row in (row for each in batches for row in turn.driver.batches[each]):

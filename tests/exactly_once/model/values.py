@@ -11,7 +11,7 @@ from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTr
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import View, Write
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from tests.exactly_once.model.coordinator import PRODUCER_ID, Slot, state_name
+from tests.exactly_once.model.coordinator import EPOCHS, PRODUCER_ID, Slot, state_name
 
 TIMEOUT_MS: Final = 900_000
 NOW_MS: Final = 2_000_000
@@ -54,7 +54,7 @@ def _number(values: list[T], key: Hashable, make: Callable[[int], T]) -> int:
 @cache
 def transaction(slot: int, epoch: int, batch: int, spark_partition: int, rows: tuple[int, ...], version: int) -> int:
     label = (("topic", f"batch {batch}, partition {spark_partition}, rows {rows}"),)
-    handle = TransactionHandle(f"slot-{slot}", PRODUCER_ID, epoch, 5 if version == 2 else 4, len(rows), label)
+    handle = TransactionHandle(f"slot-{slot}", PRODUCER_ID + epoch // EPOCHS, epoch, 5 if version == 2 else 4, len(rows), label)
     prepared = PreparedTransaction(handle, spark_partition, hash(rows))
     return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared))
 
@@ -126,4 +126,5 @@ def with_written(number: int, written: int) -> int:
 
 @cache
 def description(slot: Slot) -> TransactionDescription:
-    return TransactionDescription(state_name(slot), PRODUCER_ID, slot.epoch, TIMEOUT_MS, BEGUN_MS[slot.is_old])
+    producer_id = PRODUCER_ID + slot.epoch // EPOCHS
+    return TransactionDescription(state_name(slot), producer_id, slot.epoch, TIMEOUT_MS, BEGUN_MS[slot.is_old])

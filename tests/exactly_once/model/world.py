@@ -125,7 +125,7 @@ def check_proof(world: World, record: int) -> None:
     """Unknown is never replayed."""
     new = RECORDS[record]
     if new.state is State.ABORTED:
-        written_again = {each.transactional_id for each in new.handles}
+        written_again = {each.transactional_id for each in new.handles} - set(new.aborted)
     elif new.state is State.REPLAY:
         written_again = set(new.aborted)
     else:
