@@ -110,7 +110,7 @@ class ClusterClient:
     def brokers(self, deadline: float) -> Mapping[int, Node]:
         """All brokers by id, as one of them says now."""
         self._open(deadline)
-        self._refresh(self._metadata.request_update(), "the brokers", "", deadline)
+        self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
         return self._metadata.nodes()
 
     def leader(self, topic: str, partition: int, deadline: float) -> int:
@@ -119,7 +119,7 @@ class ClusterClient:
         self._metadata.add(topic)
         waiting = Waiting(deadline, self._backoff)
         while (node_id := self._metadata.fetch().leader(topic, partition)) is None:
-            self._refresh(self._metadata.request_update(), f"the leader of {topic}-{partition}", topic, deadline)
+            self._refresh(self._metadata.refresh(), f"the leader of {topic}-{partition}", topic, deadline)
             if self._metadata.fetch().leader(topic, partition) is None:
                 waiting.note(f"the leader of {topic}-{partition}", self._trouble(topic))
                 waiting.again()
@@ -137,13 +137,13 @@ class ClusterClient:
     def stale(self) -> None:
         """What is known of leaders proved wrong: the next question asks for metadata first."""
         if self._pid == os.getpid():
-            self._metadata.request_update()
+            self._metadata.refresh()
 
     def topic(self, topic: str, deadline: float) -> tuple[int, int]:
         """Asked anew: how many partitions a topic has (0 where it is not to be had), and the error code that says why."""
         self._open(deadline)
         self._metadata.add(topic)
-        self._refresh(self._metadata.request_update(), f"topic {topic}", topic, deadline)
+        self._refresh(self._metadata.refresh(), f"topic {topic}", topic, deadline)
         cluster = self._metadata.fetch()
         return cluster.partition_count(topic) or 0, cluster.topic_error(topic)
 

@@ -21,11 +21,16 @@ class ClusterMetadata(Metadata):
     def add(self, topic: str) -> None:
         if topic not in self._topics:
             self._topics.add(topic)
-            self.request_update_for_new_topics()
+            self.refresh()
+
+    def refresh(self) -> int:
+        """Ask again at once; the version that the answer will serve. A producer's back-off between answers that say nothing new
+        would be up to a second of each commit; here whoever asks again pauses before."""
+        return self.request_update_for_new_topics()
 
     @property
     def answered(self) -> int:
-        """The newest version that an answer has served: `request_update`'s."""
+        """The newest version that an answer has served: `refresh`'s."""
         return self._answered
 
     def said(self, topic: str = "") -> str:

@@ -55,7 +55,7 @@ class Exchange:
             who = "no broker can be asked now" if node_id is None else f"broker {node_id} is not known"
             known = ", ".join(map(str, self._metadata.nodes().values()))
             self._answers[number] = DisconnectedError(f"{who}; known are {known}")
-            self._metadata.request_update()
+            self._metadata.refresh()
         else:
             self._unsent.setdefault(node_id, deque()).append(number)
 

@@ -98,6 +98,15 @@ def test_a_topic_is_waited_for_and_never_made_by_asking(client: ClusterClient, k
     assert "nobodys-topic" not in kafka.metadata().topics
 
 
+def test_to_ask_again_what_has_not_changed_takes_no_longer_each_time(client: ClusterClient) -> None:
+    client.brokers(soon())
+    begun = time.monotonic()
+    for _ in range(20):
+        client.brokers(soon())
+
+    assert time.monotonic() - begun < 2  # a producer's back-off would make it 15 s
+
+
 def test_how_many_partitions_a_topic_has_is_asked_anew_each_time(client: ClusterClient, new_topic: NewTopic) -> None:
     topic = new_topic(3)
 
