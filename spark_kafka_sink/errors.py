@@ -163,3 +163,29 @@ class DeliveryError(KafkaSinkError):
     """Records of a send scope were not delivered. The first cause is `__cause__`; the text counts what was acked."""
 
     code = "DELIVERY"
+
+
+class CommitError(KafkaSinkError):
+    """A batch's transactions were not committed. `facts` has query_id and batch (int)."""
+
+    code = "COMMIT"
+
+
+class CommitStoppedError(CommitError):
+    """Going on would lose or double rows: it stops again until somebody has decided. `facts` has reason too (a name of
+    `exactly_once.rules.Reason`), the rows and the transactional_ids of it; the text has the command that resolves it.
+    """
+
+    code = "COMMIT_STOPPED"
+
+
+class BatchAbortedError(CommitError):
+    """Nothing of the batch is visible, nor will be: written again, it can be committed. Starting the query again does that."""
+
+    code = "BATCH_ABORTED"
+
+
+class CommitTimeoutError(CommitError, DeadlineError):
+    """The commit did not end in time; some of its transactions may have been committed. Made again, it does what is left."""
+
+    code = "COMMIT_TIMEOUT"

@@ -23,6 +23,7 @@ class Reason(Enum):
 
     BEHIND = "the commit log is ahead: another driver runs this query, or its checkpoint was rolled back"
     OTHER_ROWS = "the batch was written with another number of rows: two drivers run on copies of one checkpoint"
+    OTHER_TOPICS = "the batch was written to other topics: another query has this checkpoint, or another sink this query's id"
     UNFINISHED = "the batch before is not complete in the commit log"
     GAP = "batches are missing in the commit log"
     NO_RECORD = "the commit log knows nothing of this query, which has committed batches before"
@@ -167,6 +168,8 @@ def _later_batch(view: View, last: CommitRecord) -> Step:
 def _same_batch(view: View, last: CommitRecord) -> Step:
     if last.state in (State.PREPARED, State.COMPLETE) and view.rows != last.rows:
         return _stop(view, Reason.OTHER_ROWS)
+    if last.state in (State.PREPARED, State.COMPLETE) and _are_apart(_topics(view.own), _topics(last.transactions)):
+        return _stop(view, Reason.OTHER_TOPICS)
     match last.state:
         case State.COMPLETE:
             return Done(_leftovers(view))
@@ -176,6 +179,15 @@ def _same_batch(view: View, last: CommitRecord) -> Step:
             return _new_batch(view)
         case State.REPLAY:
             return _replayed(view, last)
+
+
+def _topics(transactions: tuple[PreparedTransaction, ...]) -> set[str]:
+    return {topic for each in transactions for topic, _ in each.handle.partitions}
+
+
+def _are_apart(some: set[str], others: set[str]) -> bool:
+    """Rows that are not deterministic may have some other topic when they are written again, a whole other query has others."""
+    return bool(some) and bool(others) and some.isdisjoint(others)
 
 
 def _new_batch(view: View) -> Step:

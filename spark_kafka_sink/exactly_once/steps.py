@@ -41,6 +41,11 @@ class StepError(RuntimeError):
     """A test lets this step fail, or nobody waits for it."""
 
 
+def is_watched() -> bool:
+    """Whether a test waits for steps: what is done at once for many is then done one by one, so that it can be cut between."""
+    return VARIABLE in os.environ
+
+
 def step(name: Step, batch: int = -1) -> None:
     """Tell the test that this process has come to `name`, and wait until it may go on. batch: -1 where it is not known.
 

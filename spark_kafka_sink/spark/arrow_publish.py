@@ -9,15 +9,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.commits import abort_job, commit_shares
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.report_json import report_from_json, report_to_json
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
+from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
+from spark_kafka_sink.spark.transactional_task import write_share
 
-_RESULT_DDL = "spark_partition int, report string"
+_RESULT_DDL = "spark_partition int, report string, share string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +34,57 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class ArrowTask:
-    """One task over Arrow batches. Pickles; gives a single row, the report as JSON."""
+    """One task over Arrow batches. Pickles; gives a single row, the report as JSON, and under exactly-once the open transaction.
+
+    batch: what it writes a share of, under exactly-once.
+    """
 
     schema: SinkSchema
     options: SinkOptions
     feed: Feed
+    batch: Batch | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        report = write_task(((self.schema, batch) for batch in batches), self.options, self.feed)
-        yield pa.record_batch(
-            [pa.array([spark_partition()], pa.int32()), pa.array([report_to_json(report)])], names=["spark_partition", "report"]
-        )
+        rows = ((self.schema, batch) for batch in batches)
+        if self.batch is None:
+            report, text = write_task(rows, self.options, self.feed), None
+        else:
+            report, share = write_share(rows, self.options, self.feed, self.batch)
+            text = share_to_json(share)
+        columns = [pa.array([spark_partition()], pa.int32()), pa.array([report_to_json(report)]), pa.array([text], pa.string())]
+        yield pa.record_batch(columns, names=["spark_partition", "report", "share"])
 
 
-def publish_dataframe(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
-    """Run the job and return its tasks' reports, by Spark partition; `metrics` counts them as live and as committed."""
+def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
+    """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
+    if options.exactly_once is None:
+        return publish_dataframe(df, options, metrics)
+    job = Batch.of_new_job()
+    try:
+        return publish_dataframe(df, options, metrics, job)
+    except BaseException:  # a notebook's interrupt, too
+        abort_job(options, job)
+        raise
+
+
+def publish_dataframe(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None = None
+) -> list[TaskReport]:
+    """Run the job and return its tasks' reports, by Spark partition; `metrics` counts them as live and as committed.
+
+    batch: what the rows are a part of, under exactly-once: they are committed as such.
+    """
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     with looked_at(options.producer) as serializers:
         schema = sink_schema(df.schema, options.topic, serializers)
-    task = ArrowTask(schema, options, metrics.feed if metrics else Feed())
+    task = ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
     rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
     reports = sorted((TaskReport(row[0], report_from_json(row[1])) for row in rows), key=lambda one: one.spark_partition)
+    committed = [one.report for one in reports]
+    if batch is not None:
+        committed = commit_shares(options, batch, [share_from_json(row[2], batch) for row in rows], committed)
     if metrics is not None and metrics.available:
-        for one in reports:
-            metrics.add_committed(one.report)
+        for report in committed:
+            metrics.add_committed(report)
     return reports

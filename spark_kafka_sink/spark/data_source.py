@@ -14,12 +14,16 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.spark.commits import abort_job, commit_job, commit_micro_batch
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
+from spark_kafka_sink.spark.task_batch import task_batch
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
+from spark_kafka_sink.spark.transactional_task import write_share
 
 logger = logging.getLogger(__name__)
 
@@ -72,20 +76,37 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         self._schema = schema
         self._options = options
         self._feed = feed
+        self._job = Batch.of_new_job()  # in the driver, once a job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        report = write_task(((self._schema, batch) for batch in iterator), self._options, self._feed)
-        return DeliveryMessage(spark_partition(), report)
+        batches = ((self._schema, batch) for batch in iterator)
+        if self._options.exactly_once is None:
+            return DeliveryMessage(spark_partition(), write_task(batches, self._options, self._feed))
+        report, share = write_share(batches, self._options, self._feed, self._batch())
+        return DeliveryMessage(spark_partition(), report, share)
+
+    def _batch(self) -> Batch:
+        """What a task writes a share of."""
+        return self._job
 
     def commit(self, messages: Messages) -> None:
+        self._check_complete(messages)
+        if self._options.exactly_once is None:
+            self._feed.committed(reports_of(messages))
+        else:
+            self._feed.committed(commit_job(self._options, self._job, messages))
+
+    def _check_complete(self, messages: Messages) -> None:
         try:
             check_complete(messages)
         except UsageError:
             self._feed.refused()
             raise
-        self._feed.committed(reports_of(messages))
 
     def abort(self, messages: Messages) -> None:
+        if self._options.exactly_once is not None:
+            abort_job(self._options, self._job, messages)
+            return
         acked = total(reports_of(messages)).records
         logger.warning(
             "the write was aborted; %s records of its finished tasks are in Kafka, and writing again repeats them", f"{acked:,}"
@@ -97,8 +118,23 @@ class KafkaSinkWriter(DataSourceArrowWriter):
 class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     """A stream's writer, made anew for each micro-batch."""
 
+    def _batch(self) -> Batch:
+        return task_batch()
+
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        super().commit(messages)
+        self._check_complete(messages)
+        if self._options.exactly_once is None:
+            self._feed.committed(reports_of(messages))
+        else:
+            self._feed.committed(commit_micro_batch(self._options, batchId, messages))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
-        super().abort(messages)
+        if self._options.exactly_once is None:
+            super().abort(messages)
+        else:
+            # An interrupted commit may still run in another process, and what it has begun must be finished.
+            logger.warning(
+                "micro-batch %s was aborted; its transactions are not touched: if they are in the commit log, they will be"
+                " committed when the query starts again, else it writes the batch again and ends what is left open",
+                batchId,
+            )

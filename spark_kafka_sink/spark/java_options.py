@@ -22,7 +22,10 @@ REFUSED: Mapping[str, str] = {
 }
 
 # Options of a producer that are not a sink's to be given.
-SET_BY_THE_SINK: Mapping[str, str] = {"transactional.id": "the sink gives each of its transactions an id of its own"}
+SET_BY_THE_SINK: Mapping[str, str] = {
+    "transactional.id": "tasks must not share one: use delivery.guarantee=exactly-once, which names a transaction for each task,"
+    " and transactional.id.prefix for what the names begin with"
+}
 
 # What it may be is checked, and no more.
 ONLY_PLAINTEXT = "only PLAINTEXT is supported yet, no TLS and no SASL"

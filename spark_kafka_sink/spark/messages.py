@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.share import Share
 from spark_kafka_sink.producer.report import DeliveryReport
 
 NOT_WRITTEN = (
@@ -18,10 +19,11 @@ NOT_WRITTEN = (
 
 @dataclass(slots=True)
 class DeliveryMessage(WriterCommitMessage):
-    """One finished task: its Spark partition (-1 outside of a task) and what it delivered."""
+    """One finished task: its Spark partition (-1 outside of a task) and what it delivered; under exactly-once also its share."""
 
     spark_partition: int = -1
     report: DeliveryReport = field(default_factory=DeliveryReport)
+    share: Share | None = None
 
 
 def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[DeliveryReport]:
@@ -36,6 +38,11 @@ def check_complete(messages: Sequence[WriterCommitMessage | None]) -> None:
     """
     if any(message is None for message in messages):
         raise UsageError(NOT_WRITTEN)
+
+
+def shares_of(messages: Sequence[WriterCommitMessage | None]) -> list[Share]:
+    """The shares of the tasks that finished under exactly-once."""
+    return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
 
 
 def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:

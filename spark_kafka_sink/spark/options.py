@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
@@ -13,53 +12,21 @@ from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
+from spark_kafka_sink.spark.guarantee import ExactlyOnce, Guarantee, exactly_once_options, guarantee_of, with_guarantee
 from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, SET_BY_THE_SINK, why_refused
 from spark_kafka_sink.spark.serialized_columns import looked_at
+from spark_kafka_sink.spark.sink_option import INCLUDE_HEADERS, SINK_OPTIONS, TOPIC
 
 logger = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
-TOPIC = "topic"
-GUARANTEE = "delivery.guarantee"
-AT_LEAST_ONCE = "at-least-once"
-INCLUDE_HEADERS = "includeheaders"  # Spark's own Kafka connector has it
 
-
-class SinkOption(NamedTuple):
-    """An option of the sink itself, in words. differs: what Spark's own Kafka sink does differently."""
-
-    name: str
-    takes: str
-    default: str
-    doc: str
-    differs: str
-
-
-# By lower-cased name: docs/options.md is made from it, and any other option without the prefix is unknown.
-SINK_OPTIONS: Mapping[str, SinkOption] = {
-    option.name.lower(): option
-    for option in (
-        SinkOption("topic", "a topic's name", "", "The topic of all rows; wins over the column topic.", ""),
-        SinkOption(
-            GUARANTEE,
-            f"`{AT_LEAST_ONCE}`",
-            f"`{AT_LEAST_ONCE}`",
-            "What is promised of each row: a task or a micro-batch that is run again writes its rows again.",
-            "Spark's sink has no such option, and the same guarantee.",
-        ),
-        SinkOption(
-            "includeHeaders",
-            "`true`",
-            "`true`",
-            "The column headers is written whenever it is there; to write none, drop it.",
-            "Spark's sink ignores it, and writes the column too.",
-        ),
-    )
-}
 
 # A task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions outlasts it:
 # 17,000 to 58,000 batches a million rows; with 100 ms 10,000, with 300 ms and more 4,300, and half of the sender's CPU.
 TASK_LINGER_MS = 1000
+
+ASYNC_PROGRESS = "asyncprogresstrackingenabled"
 
 # Spark puts these among a sink's options itself: DataStreamWriter.queryName, start(path), save(path), asynchronous progress.
 SPARK_OWN = frozenset(
@@ -67,7 +34,7 @@ SPARK_OWN = frozenset(
         "path",
         "checkpointlocation",
         "queryname",
-        "asyncprogresstrackingenabled",
+        ASYNC_PROGRESS,
         "asyncprogresstrackingcheckpointintervalms",
         "asyncprogresstrackingoverridesinksupportcheck",
     }
@@ -78,10 +45,13 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """A sink's settings: those of its producer, and the topic of every row (None: the topic column has it)."""
+    """A sink's settings: those of its producer, the topic of every row (None: the topic column has it), what is promised, and
+    how it is kept where that is exactly-once."""
 
     producer: ProducerConfig
     topic: str | None = None
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    exactly_once: ExactlyOnce | None = None
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
@@ -96,9 +66,12 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
     for name in by_name:
         if not name.startswith(KAFKA_PREFIX):
             _check_sink_option(name)
-    _check_guarantee(by_name.get(GUARANTEE, AT_LEAST_ONCE))
+    guarantee = guarantee_of(by_name)
+    exactly_once = exactly_once_options(by_name, guarantee)
+    if exactly_once is not None:
+        _check_progress_tracking(by_name)
     _check_include_headers(by_name.get(INCLUDE_HEADERS, True))
-    return SinkOptions(producer=_producer_config(kafka), topic=_topic(by_name.get(TOPIC)))
+    return SinkOptions(_producer_config(kafka, guarantee), _topic(by_name.get(TOPIC)), guarantee, exactly_once)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -116,14 +89,16 @@ def _check_sink_option(name: str) -> None:
         return
     if name in OPTIONS or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
-    known = [TOPIC, GUARANTEE, *(KAFKA_PREFIX + option for option in OPTIONS)]
+    known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in OPTIONS)]
     raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
 
 
-def _check_guarantee(value: object) -> None:
-    if value != AT_LEAST_ONCE:
+def _check_progress_tracking(by_name: Mapping[str, object]) -> None:
+    if str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
         raise OptionError(
-            f"option {GUARANTEE}: {value!r} is not available; only {AT_LEAST_ONCE} is built so far", option=GUARANTEE
+            "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once: Spark would begin a batch"
+            " before it knows that the one before is committed; leave it out",
+            option="asyncProgressTrackingEnabled",
         )
 
 
@@ -144,7 +119,7 @@ def _topic(value: object) -> str | None:
     return str(value)
 
 
-def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
+def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
     # Where delivery.timeout.ms is not given either it is raised to what both need.
     known: dict[str, object] = {} if kafka.keys() & {"linger.ms", "delivery.timeout.ms"} else {"linger.ms": TASK_LINGER_MS}
     for name, value in kafka.items():
@@ -155,7 +130,7 @@ def _producer_config(kafka: Mapping[str, object]) -> ProducerConfig:
         else:
             _refuse_or_warn(name, value)
     try:
-        config = producer_config(known)
+        config = producer_config(with_guarantee(known, guarantee))
         _check_plugins(config)
     except OptionError as error:
         option = error.facts["option"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import Row
 
+from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.rows import batches_of_rows
@@ -41,4 +42,11 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
     Raises OptionError here, in the driver; SchemaError, RecordError and DeliveryError in tasks, with Spark's error around them.
     Needs no registration, so it works from any thread and session.
     """
-    return PartitionWriter(sink_options(options), metrics.feed if metrics else Feed())
+    checked = sink_options(options)
+    if checked.exactly_once is not None:
+        raise OptionError(
+            "option delivery.guarantee: foreachPartition has no commit, so there is no exactly-once; use publish(df, ...),"
+            " foreach_batch or format('kafka_sink')",
+            option="delivery.guarantee",
+        )
+    return PartitionWriter(checked, metrics.feed if metrics else Feed())

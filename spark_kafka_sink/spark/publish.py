@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_dataframe
+from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_job
 from spark_kafka_sink.spark.messages import total
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, sink_options
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, sink_options
 from spark_kafka_sink.spark.progress import progress_bar
 from spark_kafka_sink.spark.report_text import html_table, summary, table
+from spark_kafka_sink.spark.sink_option import TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def publish(
     progress: bool | None = None,
 ) -> PublishReport:
     """Write all rows of a batch DataFrame and return when every one is acked: at least once, as a task that is retried writes
-    again.
+    again; with delivery.guarantee=exactly-once when every one is visible, once, and on an error none.
 
     df: columns as for `format("kafka_sink")`. topic: for all rows; None: the topic column has it.
     bootstrap_servers: host:port, with commas between, or several. options: more, named as for `format("kafka_sink")`.
@@ -67,7 +68,7 @@ def publish(
     checked = sink_options(_merged(options or {}, {name: value for name, value in named.items() if value is not None}))
     start = time.monotonic()
     with progress_bar(df.sparkSession, progress):
-        tasks = publish_dataframe(df, checked, metrics)
+        tasks = publish_job(df, checked, metrics)
     return PublishReport(total(task.report for task in tasks), tuple(tasks), time.monotonic() - start)
 
 

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
+from spark_kafka_sink.producer.report import COMMIT_COUNTS, DeliveryReport, PartitionReport
 
-_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries")
+_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS)
 
 
 def report_to_json(report: DeliveryReport) -> str:

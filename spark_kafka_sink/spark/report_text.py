@@ -21,7 +21,14 @@ def summary(report: DeliveryReport) -> str:
         f"{report.retries:,} retries",
         f"{len(report.partitions):,} topic-partitions",
     ]
-    return ", ".join(parts) + errors_text(report, "; errors: ")
+    return ", ".join(parts) + _commits_text(report) + errors_text(report, "; errors: ")
+
+
+def _commits_text(report: DeliveryReport) -> str:
+    if not report.commits:
+        return ""
+    ended = f"{report.transactions_committed:,} transactions committed, {report.transactions_aborted:,} aborted"
+    return f"; {ended} in {report.commits:,} commits of {report.commit_ms / report.commits:,.0f} ms on average"
 
 
 def errors_text(report: DeliveryReport, before: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.columns import records_by_topic
+from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.gathering import Gatherer
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions
@@ -43,7 +43,7 @@ def write_task(batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Fe
 def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
     with cache.scope(options.producer) as scope:
         try:
-            _append(batches, options, scope)
+            append_all(batches, options, scope)
             scope.flush()
         except Exception as error:
             error.add_note(_what_is_known(scope.report()))
@@ -51,11 +51,16 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
         return scope.report()
 
 
-def _append(batches: Iterable[SchemaAndBatch], options: SinkOptions, scope: SendScope) -> None:
+def append_all(
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, scope: SendScope, seen: Callable[[TopicRecords], None] | None = None
+) -> None:
+    """Give all rows to the scope; `seen` is called with them before that, in their order."""
     gatherer = Gatherer(scope, options.producer.linger_ms)
     first_row = 0
     for schema, batch in batches:
         for records in records_by_topic(batch, schema, options.topic, first_row=first_row):
+            if seen is not None:
+                seen(records)
             gatherer.add(records, first_row)
         first_row += batch.num_rows
     gatherer.finish()

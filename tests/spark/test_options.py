@@ -103,17 +103,6 @@ def test_an_option_that_is_near_to_none_is_still_an_error() -> None:
     assert refused(zzz="x").endswith("unknown option zzz")
 
 
-@pytest.mark.parametrize("value", ["exactly-once", "none", "at-most-once", ""])
-def test_only_at_least_once_is_accepted(value: str) -> None:
-    text = refused(delivery__guarantee=value)
-    assert "delivery.guarantee" in text
-    assert "only at-least-once is built so far" in text
-
-
-def test_at_least_once_may_be_asked_for() -> None:
-    assert sink_options({**SERVERS, "delivery.guarantee": "at-least-once"}) == sink_options(SERVERS)
-
-
 @pytest.mark.parametrize(
     "name", [*REFUSED, "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.location", "config.providers.x"]
 )

@@ -29,7 +29,7 @@ def cache() -> Iterator[ProducerCache]:
 
 def producer_of(cache: ProducerCache, config: ProducerConfig) -> object:
     with cache.scope(config):
-        return cache._producers[config]
+        return cache._producers[config, False]
 
 
 def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config: ProducerConfig) -> None:
@@ -42,7 +42,7 @@ def test_other_settings_get_another_producer(cache: ProducerCache, config: Produ
 
 def test_a_closed_producer_is_replaced(cache: ProducerCache, config: ProducerConfig) -> None:
     first = producer_of(cache, config)
-    cache._producers[config].close(1)
+    cache._producers[config, False].close(1)
     assert producer_of(cache, config) is not first
 
 
@@ -51,7 +51,7 @@ def test_an_idle_producer_closes_itself_and_is_replaced(
 ) -> None:
     monkeypatch.setattr(producer_cache, "IDLE_CLOSE_MS", 20)
     with cache.scope(config):
-        first = cache._producers[config]
+        first = cache._producers[config, False]
     first._sender.join(10)
     assert first.closed
     assert producer_of(cache, config) is not first
@@ -61,7 +61,7 @@ def test_a_failed_producer_leaves_at_once_and_another_takes_its_place(
     cache: ProducerCache, config: ProducerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cache.scope(config):
-        first = cache._producers[config]
+        first = cache._producers[config, False]
     monkeypatch.setattr(type(first), "failed", property(lambda producer: BrokerError("fatal") if producer is first else None))
     assert producer_of(cache, config) is not first
     assert first not in cache._producers.values()
@@ -72,7 +72,7 @@ def test_a_producer_that_closes_between_look_up_and_use_is_replaced(cache: Produ
     first = producer_of(cache, config)
     usable = cache._usable
 
-    def close_after_look_up(wanted: ProducerConfig) -> object:
+    def close_after_look_up(wanted: tuple[ProducerConfig, bool]) -> object:
         producer = usable(wanted)
         if producer is first:
             producer.close(1)

@@ -21,6 +21,13 @@ def test_a_summary_counts_and_names_errors() -> None:
     assert "errors" not in summary(report(1))
 
 
+def test_a_summary_tells_of_commits_where_there_are_some() -> None:
+    counted = report(1)
+    assert "commits" not in summary(counted)
+    counted.add(DeliveryReport(commits=2, transactions_committed=16, transactions_aborted=1, commit_ms=81))
+    assert summary(counted).endswith("; 16 transactions committed, 1 aborted in 2 commits of 40 ms on average")
+
+
 def test_a_table_has_a_line_for_each_partition_and_marks_unknown_offsets() -> None:
     lines = table(report(2)).splitlines()
     assert lines[0].split() == ["topic", "partition", "records", "bytes", "first", "offset", "last", "offset"]

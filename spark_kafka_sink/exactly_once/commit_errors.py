@@ -1,0 +1,97 @@
+"""What a commit that cannot go on says: why, of which rows, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.rules import Reason, View
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+# More are counted, not named: an error is read by people.
+_MOST_NAMED = 10
+
+_COMMAND = "spark-kafka-sink transactions"
+_TO_DO: Mapping[Reason, str] = {
+    Reason.BEHIND: "end the other driver, or start from a checkpoint that is not older; batches that the log has are not written"
+    " again",
+    Reason.OTHER_ROWS: "let one driver only run the query, on the checkpoint that it began with",
+    Reason.OTHER_TOPICS: "if this is another query, give it a checkpoint of its own; if it is another sink in the same"
+    " foreachBatch, give each a commit.log.topic and a transactional.id.prefix of its own; if its topic was changed, let it"
+    " finish this batch with the topic it had",
+    Reason.UNFINISHED: f"run `{_COMMAND} recover --query {{query}}`, which ends what is left of that batch, and start the query"
+    " from the checkpoint that it belongs to",
+    Reason.GAP: "start from the checkpoint that the log belongs to; or, if the batches between are known to be in Kafka, or not"
+    " wanted, set commit.log.start={batch}",
+    Reason.NO_RECORD: "set commit.log.topic and transactional.id.prefix as they were; or, if the query has run without"
+    " exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
+    Reason.CLOSED: "start the job again",
+    Reason.UNRESOLVED: f"run `{_COMMAND} resolve --query {{query}} --batch {{batch}}`, which shows what became of each, with"
+    " --replay to write the lost ones again when the query starts, or with --accept-loss to go on without them",
+    Reason.NOT_REPLAYED: f"run `{_COMMAND} resolve --query {{query}} --batch {{batch}} --accept-loss` to go on without the rows"
+    " that were lost",
+}
+
+
+def commit_stopped(batch: Batch, view: View, reason: Reason) -> CommitStoppedError:
+    last = view.last
+    said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
+    shown = last.transactions if last is not None and last.batch == batch.number else view.own
+    to_do = _TO_DO[reason].format(query=batch.query_id, batch=batch.number)
+    return CommitStoppedError(
+        f"{batch}: {reason.value}. Of this run {_rows(view.own)} are not visible; the log's last word is: {said}."
+        f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",
+        reason=reason.name,
+        query_id=batch.query_id,
+        batch=batch.number,
+        rows=view.rows,
+        transactional_ids=tuple(each.handle.transactional_id for each in shown),
+    )
+
+
+def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
+    lost = tuple(ended)
+    return BatchAbortedError(
+        f"{batch}: nothing of it is visible, and nothing will be; it has to be written again, as a query does when it is started"
+        f" again. Of its transactions {len(lost)} were aborted by the broker before they could be committed, or had too little"
+        f" time left (kafka.transaction.timeout.ms, which a batch and its commit have to be done in): {_handles(lost)}",
+        query_id=batch.query_id,
+        batch=batch.number,
+        rows=sum(each.handle.records for each in own),
+        transactional_ids=tuple(each.transactional_id for each in lost),
+    )
+
+
+def commit_timeout(
+    batch: Batch, own: Iterable[PreparedTransaction], timeout_s: float, error: KafkaSinkError
+) -> CommitTimeoutError:
+    return CommitTimeoutError(
+        f"{batch}: {_rows(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are. Start the query"
+        f" again, and the commit goes on where it was: {error.message}",
+        query_id=batch.query_id,
+        batch=batch.number,
+    )
+
+
+def _rows(transactions: Iterable[PreparedTransaction]) -> str:
+    return f"{sum(each.handle.records for each in transactions):,} rows"
+
+
+def _transactions(transactions: tuple[PreparedTransaction, ...], view: View) -> str:
+    """Each with its rows, where they are, and what became of it, the ones that are in doubt first."""
+    outcomes = view.outcomes or {}
+    ordered = sorted(transactions, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")
+    return _handles((each.handle for each in ordered), outcomes)
+
+
+def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:
+    said = [_handle(each, (outcomes or {}).get(each.transactional_id)) for each in handles]
+    more = [f"and {len(said) - _MOST_NAMED} more"] if len(said) > _MOST_NAMED else []
+    return "; ".join(said[:_MOST_NAMED] + more) or "none"
+
+
+def _handle(handle: TransactionHandle, outcome: str | None) -> str:
+    where = ", ".join(f"{topic} {numbers}" for topic, numbers in handle.partitions)
+    return f"{handle.transactional_id}, {handle.records:,} rows in {where}{f' ({outcome})' if outcome else ''}"

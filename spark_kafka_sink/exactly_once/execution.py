@@ -1,0 +1,165 @@
+"""Carries out, against a cluster, the steps that the rules of a commit, or of resolving one, say."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write
+from spark_kafka_sink.exactly_once.steps import Step as StepName
+from spark_kafka_sink.exactly_once.steps import is_watched, step
+from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+# Two drivers that take the log from each other must not do so at the same pace; the back-off has a random part.
+_BACKOFF: Final = ExponentialBackoff(20, 1000)
+# What nobody will commit is aborted by its coordinator anyway, later.
+_SWEEP_S: Final = 10.0
+_STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
+    State.PREPARED: ("prepared.before", "prepared.after"),
+    State.COMPLETE: ("complete.before", "complete.after"),
+}
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was done so far, over all attempts. rows: made visible. preparing, visible: when, on time.monotonic's clock."""
+
+    rows: int = 0
+    committed: int = 0
+    aborted: int = 0
+    preparing: float | None = None
+    visible: float | None = None
+
+
+def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> Result:
+    """Call `attempt` again when it loses its claim to the log: whoever has it now may have written anything."""
+    waiting = Waiting(deadline, _BACKOFF)
+    while True:
+        try:
+            return attempt()
+        except ClaimLostError as error:
+            waiting.note("the commit log", error.message)
+            waiting.again()
+
+
+class Execution:
+    """One attempt, from the first look at the log to an end. Deadlines are on time.monotonic's clock.
+
+    ClaimLostError: somebody else has the log, or nobody knows what became of a record: a new attempt begins at the top.
+    """
+
+    def __init__(
+        self, log: CommitLog, transactions: TransactionClient, ids: TransactionalIds, view: View, deadline: float, done: Progress
+    ) -> None:
+        """view: of the batch, with nothing known."""
+        self.view = view
+        self._log = log
+        self._claim: Claim | None = None
+        self._transactions = transactions
+        self._ids = ids
+        self._deadline = deadline
+        self._done = done
+
+    def run(self, decide: Callable[[View], object]) -> object:
+        """Do what `decide` says until it says something else, which is returned."""
+        while True:
+            match decide(self.view):
+                case Read():
+                    self._read()
+                case Look():
+                    self._look()
+                case Write() as write:
+                    self._write(write)
+                case Commit(handles):
+                    self._commit(handles)
+                case end:
+                    return end
+
+    def abort(self, handles: tuple[TransactionHandle, ...]) -> bool:
+        """End what nobody will commit: open, it holds readers back until it times out. Whether all is known to be aborted; never
+        raises."""
+        if not handles:
+            return True
+        self._step("sweep.before")
+        try:
+            ended = self._transactions.end(handles, False, time.monotonic() + _SWEEP_S)
+        except KafkaSinkError as error:
+            logger.warning(
+                "batch %s of %s: transactions stay open until they time out: %s", self.view.batch, self._ids.query_id, error
+            )
+            return False
+        aborted = sum(end.outcome is Outcome.ABORTED for end in ended.values())
+        self._done.aborted += aborted
+        self._step("sweep.after")
+        return aborted == len(ended)
+
+    def forget(self) -> None:
+        """Remove the records, of which nobody will ask again. That they stay is no harm: what goes wrong is logged."""
+        assert self._claim is not None
+        try:
+            self._claim.forget(self._deadline)
+        except KafkaSinkError as error:
+            logger.warning("%s stays in the commit log: %s", self._ids.query_id, error)
+
+    def _read(self) -> None:
+        self._step("log.before")
+        self._claim = self._log.claim(self._ids, self._deadline)
+        self._step("log.after")
+        self.view = self.view.with_read(self._claim.last)
+
+    def _look(self) -> None:
+        described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._deadline)
+        listed = self._transactions.open_handles(self._ids, self._deadline)
+        self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000)
+
+    def _write(self, write: Write) -> None:
+        if write.state is State.PREPARED:
+            self._done.preparing = time.monotonic()
+        before, after = _STEPS.get(write.state, (None, None))
+        record = CommitRecord(
+            self._ids.query_id,
+            self.view.batch,
+            write.state,
+            os.urandom(8).hex(),
+            write.rows,
+            write.transactions,
+            write.committed,
+            write.aborted,
+        )
+        assert self._claim is not None  # whoever decides to write has read
+        self._step(before)
+        self._claim.write(record, self._deadline)
+        self._step(after)
+        self.view = self.view.with_written(record)
+
+    def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
+        ended = dict[str, Ended]()
+        for some in [(each,) for each in handles] if is_watched() else [handles]:
+            self._step("end.before")
+            ended |= self._transactions.commit(some, self._deadline)
+            self._step("end.after")
+        self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()})
+        if all(end.outcome is Outcome.COMMITTED for end in ended.values()):
+            assert self.view.last is not None
+            self._done.rows, self._done.committed, self._done.visible = self.view.last.rows, len(handles), time.monotonic()
+
+    def _step(self, name: StepName | None) -> None:
+        if name is not None:
+            step(name, self.view.batch)

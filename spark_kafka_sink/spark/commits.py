@@ -1,0 +1,165 @@
+"""Commits of exactly-once as Spark asks for them: in its commit process for `format("kafka_sink")`, else in the driver program.
+
+Spark keeps its commit process over micro-batches (pyspark 4.0 and 4.3), so connections and what was checked of the commit log
+are kept there: a commit needs no more than its own requests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_report import CommitReport
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.guarantee import ExactlyOnce
+from spark_kafka_sink.spark.messages import reports_of, shares_of
+from spark_kafka_sink.spark.options import SinkOptions
+
+logger = logging.getLogger(__name__)
+
+Messages = Sequence[WriterCommitMessage | None]
+
+# Half of the time that transactions have, which they need again when the commit is made again; no longer than people wait.
+MAX_COMMIT_S = 300.0
+# A killed task's Python worker may go on for spark.python.task.killTimeout, 2 s, and begin a transaction meanwhile.
+KILL_TIMEOUT_S = 2.5
+
+
+class Committers:
+    """A Committer for each cluster and commit log that this process has met, with its connections.
+
+    Threads: any may call; a Committer is one thread's at a time. Processes: connections are not inherited (ClusterClient).
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._lock = Lock()
+        self._made: dict[tuple[ProducerConfig, ExactlyOnce], tuple[Committer, ClusterClient, Lock]] = {}
+
+    @contextmanager
+    def of(self, options: SinkOptions) -> Iterator[Committer]:
+        assert options.exactly_once is not None
+        # Objects that tasks use would be others in each process, and each time.
+        producer = replace(
+            options.producer, key_serializer=None, value_serializer=None, interceptor_classes=(), partitioner_class=None
+        )
+        key = producer, replace(options.exactly_once, start=None)
+        with self._lock:
+            if key not in self._made:
+                client = ClusterClient(producer)
+                self._made[key] = _committer(client, producer, options.exactly_once), client, Lock()
+            committer, _, lock = self._made[key]
+        with lock:
+            yield committer
+
+    def close(self) -> None:
+        """Close the connections; the next use makes others."""
+        with self._lock:
+            made = list(self._made.values())
+            self._made.clear()
+        for _, client, lock in made:
+            with lock:
+                client.close()
+
+
+def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOnce) -> Committer:
+    timeout_s = min(producer.transaction_timeout_ms / 2000, MAX_COMMIT_S)
+    return Committer(CommitLog(client, names.commit_log), TransactionClient(client), names.transactional_id_prefix, timeout_s)
+
+
+committers = Committers()
+atexit.register(committers.close)
+
+
+def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) -> list[DeliveryReport]:
+    """Make a micro-batch's rows visible, and report those. UsageError for messages of something else."""
+    shares = shares_of(messages)
+    batches = {share.batch for share in shares}
+    if len(shares) != len(messages) or len(batches) != 1 or next(iter(batches)).number != batch_id:
+        found = ", ".join(sorted(map(str, batches))) or "no query"
+        raise UsageError(
+            f"commit of micro-batch {batch_id}: Spark gave {len(messages)} messages, of {found}; nothing is committed"
+        )
+    return commit_shares(options, batches.pop(), shares, reports_of(messages))
+
+
+def commit_job(options: SinkOptions, job: Batch, messages: Messages) -> list[DeliveryReport]:
+    """Make all rows of a batch job visible, and report them."""
+    shares = shares_of(messages)
+    if len(shares) != len(messages) or any(share.batch != job for share in shares):
+        raise UsageError(f"commit of {job}: Spark gave {len(messages)} messages, not all of it; nothing is committed")
+    return commit_shares(options, job, shares, reports_of(messages))
+
+
+def commit_shares(
+    options: SinkOptions, batch: Batch, shares: Iterable[Share], reports: list[DeliveryReport]
+) -> list[DeliveryReport]:
+    """Commit, and give the reports of what that made visible. Raises as `Committer.commit`."""
+    assert options.exactly_once is not None
+    with committers.of(options) as committer:
+        commit = committer.commit(batch, _transactions(shares), options.exactly_once.start)
+    return [*_visible(commit, reports), _of_commit(commit)]
+
+
+def _transactions(shares: Iterable[Share]) -> tuple[PreparedTransaction, ...]:
+    return tuple(share.transaction for share in shares if share.transaction is not None)
+
+
+def _visible(commit: CommitReport, reports: list[DeliveryReport]) -> list[DeliveryReport]:
+    """Of rows that an earlier attempt has written nobody knows more than how many they are; those that an earlier commit made
+    visible are counted with that one."""
+    if not commit.rows:
+        return []
+    return reports if commit.own else [DeliveryReport(records=commit.rows)]
+
+
+def _of_commit(commit: CommitReport) -> DeliveryReport:
+    return DeliveryReport(
+        commits=1,
+        transactions_committed=commit.committed,
+        transactions_aborted=commit.aborted,
+        prepare_to_visible_ms=commit.visible_ms,
+        commit_ms=commit.commit_ms,
+    )
+
+
+def abort_job(options: SinkOptions, job: Batch, messages: Messages = ()) -> None:
+    """Leave nothing of a failed job open, unless it is in the commit log already. What goes wrong is logged: the job has failed,
+    and for another reason, and open transactions end by themselves."""
+    own = _transactions(shares_of(messages))
+    try:
+        with committers.of(options) as committer:
+            refused = committer.abort_job(job, own)
+            if refused is None:
+                time.sleep(KILL_TIMEOUT_S)
+                refused = committer.abort_job(job, own)
+    except KafkaSinkError as error:
+        logger.warning("%s: not all of its transactions are aborted; those time out: %s", job, error)
+        return
+    if refused is None:
+        logger.warning("%s was aborted: nothing of it is visible, nor open", job)
+    else:
+        logger.warning(
+            "%s failed while it was committed: %s. Rows of it may be visible; `spark-kafka-sink transactions recover` ends it",
+            job,
+            refused.refusal.value,
+        )

@@ -1,0 +1,138 @@
+"""`delivery.guarantee`: what is promised of each row, and which of the producer's settings that asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.option import INT32_MAX, INT64_MAX, integer, one_of
+from spark_kafka_sink.producer.column_checks import topic_problem
+
+GUARANTEE = "delivery.guarantee"
+TRANSACTIONAL_ID_PREFIX = "transactional.id.prefix"
+COMMIT_LOG_TOPIC = "commit.log.topic"
+COMMIT_LOG_PARTITIONS = "commit.log.partitions"
+COMMIT_LOG_REPLICATION = "commit.log.replication.factor"
+COMMIT_LOG_START = "commit.log.start"
+
+# What a broker grants at most unless it is told otherwise (transaction.max.timeout.ms): a micro-batch has to be written and
+# committed within it, and a driver that is down for longer loses its prepared transactions.
+TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
+
+
+class Guarantee(StrEnum):
+    """none: a row may be lost, or be there twice. at-least-once: none is lost. exactly-once: neither, for who reads committed."""
+
+    NONE = "none"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+_COMMIT_LOG = CommitLogSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ExactlyOnce:
+    """How transactions are named and where their commits are recorded.
+
+    start: the batch at which the log may begin although the query has committed others before; None: it must begin with batch 0.
+    """
+
+    transactional_id_prefix: str = "spark-kafka-sink"
+    commit_log: CommitLogSettings = _COMMIT_LOG
+    start: int | None = None
+
+
+def _prefix(value: object) -> str:
+    text = str(value)
+    if not text or len(text) > 200 or any(not (each.isascii() and (each.isalnum() or each in "._-")) for each in text):
+        raise ValueError
+    return text
+
+
+def _log_topic(value: object) -> str:
+    if (problem := topic_problem(value)) is not None:
+        raise OptionError(f"option {COMMIT_LOG_TOPIC}: {problem}", option=COMMIT_LOG_TOPIC)
+    return str(value)
+
+
+_GUARANTEES = one_of(**{each.value: each for each in Guarantee})
+
+# By option: how it is read, what is wanted.
+_READ: Mapping[str, tuple[Callable[[object], Any], str]] = {
+    TRANSACTIONAL_ID_PREFIX: (_prefix, "1 to 200 letters, digits, '.', '_' and '-'"),
+    COMMIT_LOG_TOPIC: (_log_topic, "a topic's name"),
+    COMMIT_LOG_PARTITIONS: (integer(1).read, f"a whole number from 1 to {INT32_MAX}"),
+    COMMIT_LOG_REPLICATION: (integer(1, 32767).read, "a whole number from 1 to 32767"),
+    COMMIT_LOG_START: (integer(0, INT64_MAX).read, f"a whole number from 0 to {INT64_MAX}"),
+}
+
+
+def guarantee_of(options: Mapping[str, object]) -> Guarantee:
+    """Raises `OptionError` for a word that is none of the three."""
+    value = options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE)
+    try:
+        found: Guarantee = _GUARANTEES.read(value)
+    except ValueError:
+        raise OptionError(f"option {GUARANTEE}: {value!r} is not {_GUARANTEES.wanted}", option=GUARANTEE) from None
+    return found
+
+
+def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) -> ExactlyOnce | None:
+    """Those of exactly-once, None under another guarantee. Raises `OptionError` also for one that is given for nothing.
+
+    options: by lower-cased name.
+    """
+    given = {name: _read(options[name], name) for name in _READ if name in options}
+    if guarantee is not Guarantee.EXACTLY_ONCE:
+        for name in given:
+            raise OptionError(f"option {name}: is only for {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
+        return None
+    default = ExactlyOnce()
+    log = CommitLogSettings(
+        topic=given.get(COMMIT_LOG_TOPIC, default.commit_log.topic),
+        partitions=given.get(COMMIT_LOG_PARTITIONS, default.commit_log.partitions),
+        replication_factor=given.get(COMMIT_LOG_REPLICATION),
+    )
+    prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix)
+    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START))
+
+
+def _read(value: object, name: str) -> Any:
+    read, wanted = _READ[name]
+    try:
+        return read(value)
+    except ValueError:
+        raise OptionError(f"option {name}: {value!r} is not {wanted}", option=name) from None
+
+
+# What a guarantee sets in the producer where nobody else has: Java's defaults do for at-least-once.
+_DEFAULTS: Mapping[Guarantee, Mapping[str, object]] = {
+    Guarantee.NONE: {"acks": "1", "enable.idempotence": "false"},
+    Guarantee.AT_LEAST_ONCE: {},
+    # Idempotence is asked for, so that settings which rule it out are refused and do not turn it off.
+    Guarantee.EXACTLY_ONCE: {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, "enable.idempotence": "true"},
+}
+
+# Refused: guarantee, option, its values as the user writes them, why.
+_CANNOT_BE_KEPT = "a broker that fails would lose rows that were acked: use kafka.acks=all, or delivery.guarantee=none"
+_REFUSED: tuple[tuple[Guarantee, str, frozenset[str], str], ...] = (
+    (Guarantee.AT_LEAST_ONCE, "acks", frozenset({"0", "1"}), _CANNOT_BE_KEPT),
+    (Guarantee.EXACTLY_ONCE, "acks", frozenset({"0", "1"}), "transactions need kafka.acks=all"),
+    (Guarantee.EXACTLY_ONCE, "enable.idempotence", frozenset({"false"}), "transactions need kafka.enable.idempotence=true"),
+)
+
+
+def with_guarantee(kafka: Mapping[str, object], guarantee: Guarantee) -> dict[str, object]:
+    """The producer's options, named without `kafka.`, with what the guarantee adds. `OptionError` where they contradict it."""
+    for of, name, values, why in _REFUSED:
+        if of is guarantee and str(kafka.get(name, "")).strip().lower() in values:
+            raise OptionError(f"option {name}: {kafka[name]} does not go with {GUARANTEE}={guarantee}: {why}", option=name)
+    defaults = dict(_DEFAULTS[guarantee])
+    if str(kafka.get("enable.idempotence", "")).strip().lower() == "true":
+        defaults.pop("acks", None)  # which needs acks=all, and gets it
+    return {**defaults, **kafka}

@@ -1,0 +1,69 @@
+"""What a task does under exactly-once: write all rows in a transaction, leave it open when all is acked, and tell of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
+from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.slots import slots
+from spark_kafka_sink.exactly_once.steps import step
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import cache
+from spark_kafka_sink.spark.report_text import errors_text
+from spark_kafka_sink.spark.task_writer import SchemaAndBatch, append_all, spark_partition
+
+
+def write_share(
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: Batch
+) -> tuple[DeliveryReport, Share]:
+    """Write every row and report it, with the open transaction, which is the committer's from here on.
+
+    It never asks what became of the batch before: only a commit decides. A task that fails has aborted its transaction.
+    """
+    step("task.start", batch.number)
+    iterator = iter(batches)
+    first = next(iterator, None)
+    # Many tasks of a small DataFrame have no rows: they need no transaction.
+    report, transaction = (DeliveryReport(), None) if first is None else _write(chain([first], iterator), options, batch)
+    feed.task_done(report)
+    step("message.before", batch.number)
+    return report, Share(batch, transaction)
+
+
+def _write(
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch
+) -> tuple[DeliveryReport, PreparedTransaction | None]:
+    assert options.exactly_once is not None
+    ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
+    checksum = RowChecksum()
+    with cache.transaction(options.producer, slots.take(ids, batch.number)) as scope:
+        try:
+            step("produce.before", batch.number)
+            append_all(_stepping(batches, batch), options, scope, lambda each: checksum.add(each.topic, each.columns))
+            step("flush.before", batch.number)
+            handle = scope.prepare()
+            step("flush.after", batch.number)
+        except Exception as error:
+            error.add_note(_what_is_known(scope.report()))
+            raise
+        transaction = None if handle is None else PreparedTransaction(handle, spark_partition(), checksum.value)
+        return scope.report(), transaction
+
+
+def _stepping(batches: Iterable[SchemaAndBatch], batch: Batch) -> Iterator[SchemaAndBatch]:
+    """The same; who asks for the second has given the first to the producer."""
+    for index, each in enumerate(batches):
+        yield each
+        if index == 0:
+            step("produce.after", batch.number)
+
+
+def _what_is_known(report: DeliveryReport) -> str:
+    refused = errors_text(report, " Refused batches by error: ")
+    return f"The task's transaction is aborted: consumers that read committed see none of its rows.{refused}"

@@ -1,0 +1,77 @@
+"""What is refused before a commit asks any broker, and what is reported after one."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.commit_report import CommitReport
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.commits import commit_job, commit_micro_batch, commit_shares
+from spark_kafka_sink.spark.messages import DeliveryMessage, total
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+
+BATCH = Batch("query", 3)
+OF_TASKS = [DeliveryReport(records=5, batches=1), DeliveryReport(records=6, batches=2)]
+
+
+@pytest.fixture
+def options() -> SinkOptions:
+    """Of brokers that nobody reaches."""
+    return sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once"})
+
+
+def message(batch: Batch | None) -> DeliveryMessage:
+    return DeliveryMessage(0, DeliveryReport(), None if batch is None else Share(batch, None))
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([BATCH, None], "2 messages, of batch 3 of query"),
+        ([BATCH, Batch("query", 4)], "2 messages, of batch 3 of query, batch 4 of query"),
+        ([Batch("query", 2)], "1 messages, of batch 2 of query"),
+        ([BATCH, Batch("other", 3)], "2 messages, of batch 3 of other, batch 3 of query"),
+        ([], "0 messages, of no query"),
+    ],
+)
+def test_messages_that_are_not_all_of_this_micro_batch_commit_nothing(
+    options: SinkOptions, batches: list[Batch | None], found: str
+) -> None:
+    with pytest.raises(UsageError, match=f"commit of micro-batch 3: Spark gave {found}; nothing is committed"):
+        commit_micro_batch(options, 3, [message(batch) for batch in batches])
+
+
+@pytest.mark.parametrize("batches", [[None], [BATCH, Batch("job-2", 0)]])
+def test_messages_that_are_not_all_of_this_job_commit_nothing(options: SinkOptions, batches: list[Batch | None]) -> None:
+    with pytest.raises(UsageError, match="nothing is committed"):
+        commit_job(options, BATCH, [message(batch) for batch in batches])
+
+
+@pytest.mark.parametrize(
+    ("commit", "expected"),
+    [
+        (CommitReport(11, True, 2, 1, 30, 80), DeliveryReport(records=11, batches=3)),
+        # Prepared by a driver that died: of its rows only the number is known, and those of this attempt are aborted.
+        (CommitReport(11, False, 2, 2, 0, 80), DeliveryReport(records=11)),
+        # Complete before.
+        (CommitReport(0, False, 0, 2, 0, 80), DeliveryReport()),
+    ],
+)
+def test_what_is_reported_is_what_became_visible(
+    options: SinkOptions, monkeypatch: pytest.MonkeyPatch, commit: CommitReport, expected: DeliveryReport
+) -> None:
+    monkeypatch.setattr(Committer, "commit", lambda *_: commit)
+    found = total(commit_shares(options, BATCH, [Share(BATCH, None)], list(OF_TASKS)))
+    expected.add(
+        DeliveryReport(
+            commits=1,
+            transactions_committed=commit.committed,
+            transactions_aborted=commit.aborted,
+            prepare_to_visible_ms=commit.visible_ms,
+            commit_ms=80,
+        )
+    )
+    assert found == expected

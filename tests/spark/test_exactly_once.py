@@ -1,0 +1,203 @@
+"""delivery.guarantee=exactly-once through Spark, judged by a consumer that reads committed."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from tests.exactly_once.opened import client_of, soon
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.spark.frames import numbers, options
+
+pytestmark = pytest.mark.spark
+
+
+class Target:
+    """A topic, and the options to write to it exactly once. The prefix of its transactional ids is its own."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.topic = topic
+        self.options = options(
+            kafka, topic=topic, delivery__guarantee="exactly-once", transactional__id__prefix=topic, commit__log__partitions="2"
+        )
+
+    def expect(self, values: Iterable[int], topic: str | None = None) -> None:
+        """These are committed, in order of value. EndTxn answers before its markers are there."""
+        wanted = list(values)
+        deadline = time.monotonic() + 20
+        while (found := self._values(topic or self.topic)) != wanted and time.monotonic() < deadline:
+            pass
+        assert found == wanted
+
+    def _values(self, topic: str) -> list[int]:
+        return sorted(int(each.value or b"") for each in read_topic(self.servers, topic, isolation_level="read_committed"))
+
+    def open_ids(self) -> list[str]:
+        with client_of(self.servers) as client:
+            return [each.transactional_id for each in TransactionClient(client).list_open(self.topic, soon())]
+
+
+@pytest.fixture
+def target(kafka: Kafka, new_topic: NewTopic) -> Iterator[Target]:
+    made = Target(kafka, new_topic(3))
+    yield made
+    assert made.open_ids() == []
+
+
+def stream(spark: SparkSession, folder: Path, *files: range) -> DataFrame:
+    """Rows of numbers, a file a micro-batch."""
+    for number, rows in enumerate(files):
+        add(spark, folder, rows, f"{number:02}")
+    schema = numbers(spark, 1).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder / "input"))
+
+
+def add(spark: SparkSession, folder: Path, rows: range, name: str) -> None:
+    (folder / "input").mkdir(exist_ok=True)
+    text = "".join(f'{{"key": "{row % 7}", "value": "{row}"}}\n' for row in rows)
+    (folder / "input" / f"{name}.json").write_text(text)
+
+
+def run(writer: DataStreamWriter, folder: Path) -> None:
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def sink(df: DataFrame, target: Target, **more: str) -> DataStreamWriter:
+    return df.repartition(2).writeStream.format("kafka_sink").options(**target.options, **more)
+
+
+def forget_commit(folder: Path, batch: int) -> None:
+    """As if the driver had died before Spark noted that the batch was committed."""
+    for name in (str(batch), f".{batch}.crc"):
+        (folder / "checkpoint" / "commits" / name).unlink()
+
+
+def test_each_row_of_a_stream_is_there_once_though_its_last_batch_runs_again(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(100), range(100, 150))
+    run(sink(df, target), tmp_path)
+    assert metrics.live is not None
+    assert metrics.committed is not None
+    assert (metrics.live.records, metrics.live.commits) == (150, 0)
+    committed = metrics.committed
+    assert (committed.records, committed.commits, committed.transactions_committed) == (150, 2, 4)
+    forget_commit(tmp_path, 1)
+    add(spark, tmp_path, range(150, 160), "10")
+    run(sink(df.coalesce(1), target), tmp_path)
+    target.expect(range(160))
+    assert metrics.committed.records == 160
+
+
+def test_a_checkpoint_that_was_rolled_back_is_refused_before_anything_is_visible(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(10))
+    run(sink(df, target), tmp_path)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "before")
+    for number in (1, 2):
+        add(spark, tmp_path, range(number * 10, number * 10 + 10), f"1{number}")
+        run(sink(df, target), tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "before", tmp_path / "checkpoint")
+    with pytest.raises(StreamingQueryException, match=r"\[COMMIT_STOPPED\] batch 1 of .* its checkpoint was rolled back"):
+        run(sink(df, target), tmp_path)
+    target.expect(range(30))
+
+
+def test_a_query_that_ran_at_least_once_goes_on_exactly_once_from_where_it_is_told_to(
+    spark: SparkSession, target: Target, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(10))
+    loose = {name: value for name, value in target.options.items() if not name.startswith(("delivery", "trans", "commit"))}
+    run(df.writeStream.format("kafka_sink").options(**loose), tmp_path)
+    add(spark, tmp_path, range(10, 20), "10")
+    with pytest.raises(StreamingQueryException, match=r"set commit\.log\.start=1 for this start"):
+        run(sink(df, target), tmp_path)
+    run(sink(df, target, **{"commit.log.start": "1"}), tmp_path)
+    target.expect(range(20))
+
+
+def test_update_mode_is_exactly_once_through_foreach_batch(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    counts = stream(spark, tmp_path, range(7), range(100, 107)).groupBy("key").agg({"value": "max"}).toDF("key", "value")
+    write = sks.foreach_batch(target.options, metrics)
+    for _ in range(2):
+        run(counts.writeStream.outputMode("update").foreachBatch(write), tmp_path)
+        target.expect([*range(7), *range(100, 107)])
+        assert metrics.committed is not None
+        assert metrics.committed.records == 14
+        forget_commit(tmp_path, 1)
+
+
+def test_two_sinks_in_one_foreach_batch_must_be_told_apart(
+    spark: SparkSession, target: Target, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    other = new_topic()
+    df = stream(spark, tmp_path, range(5))
+
+    second = {"topic": other, "transactional.id.prefix": f"{target.topic}-2", "commit.log.topic": f"{target.topic}-2"}
+
+    def both(**more: str) -> DataStreamWriter:
+        writes = [sks.foreach_batch(target.options), sks.foreach_batch({**target.options, **more})]
+
+        def write(df: DataFrame, batch: int) -> None:
+            for each in writes:
+                each(df, batch)
+
+        return df.writeStream.foreachBatch(write)
+
+    with pytest.raises(StreamingQueryException, match=r"\[USAGE\] batch 0: two sinks of one foreachBatch"):
+        run(both(topic=other), tmp_path)
+    run(both(**second), tmp_path)
+    target.expect(range(5))
+    target.expect(range(5), other)
+
+
+def test_outside_of_a_query_foreach_batch_cannot_be_exactly_once(spark: SparkSession, target: Target) -> None:
+    with pytest.raises(sks.KafkaSinkError, match=r"not called by a streaming query's foreachBatch; use publish"):
+        sks.foreach_batch(target.options)(numbers(spark, 1), 0)
+
+
+def test_a_batch_job_is_visible_as_a_whole(spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics) -> None:
+    numbers(spark, 100, tasks=5).write.format("kafka_sink").options(**target.options).mode("append").save()
+    report = sks.publish(spark.range(100, 150, 1, 3).selectExpr("string(id) AS value"), options=target.options)
+    target.expect(range(150))
+    assert report.total.records == 50
+    assert metrics.committed is not None
+    assert (metrics.committed.records, metrics.committed.transactions_committed) == (100, 5)
+
+
+def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark: SparkSession, target: Target) -> None:
+    # The last rows of the second task are to a partition that there is not.
+    df = numbers(spark, 4000, tasks=2).selectExpr("value", "IF(int(value) = 3999, -1, int(value) % 3) AS partition")
+    with pytest.raises(PySparkException, match="column partition: -1 is negative"):
+        df.write.format("kafka_sink").options(**target.options).mode("append").save()
+    assert target.open_ids() == []
+    with pytest.raises(PySparkException, match="column partition: -1 is negative"):
+        sks.publish(df, options=target.options)
+    assert target.open_ids() == []
+    sks.publish(numbers(spark, 3), options=target.options)
+    target.expect(range(3))
+
+
+def test_foreach_partition_has_no_commit(target: Target) -> None:
+    with pytest.raises(sks.KafkaSinkError, match=r"option delivery\.guarantee: foreachPartition has no commit"):
+        sks.partition_writer(target.options)

@@ -1,0 +1,129 @@
+"""The body of a task under exactly-once, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import Row
+
+from spark_kafka_sink.errors import RecordError, UsageError
+from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark import rows as rows_module
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.producer_cache import cache
+from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
+from spark_kafka_sink.spark.task_batch import task_batch
+from spark_kafka_sink.spark.transactional_task import write_share
+from tests.exactly_once.opened import client_of, soon
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+from tests.spark.frames import options
+
+
+@pytest.fixture(autouse=True)
+def _no_producer_left() -> Iterator[None]:
+    yield
+    cache.close()
+
+
+@pytest.fixture(autouse=True)
+def _ten_rows_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "CHUNK_ROWS", 10)
+
+
+@pytest.fixture
+def settings(kafka: Kafka, new_topic: NewTopic) -> SinkOptions:
+    return sink_options(options(kafka, topic=new_topic(), delivery__guarantee="exactly-once"))
+
+
+def write(settings: SinkOptions, rows: list[Row], batch: Batch) -> tuple[DeliveryReport, Share]:
+    return write_share(batches_of_rows(rows, settings.topic), settings, Feed(), batch)
+
+
+def numbered(start: int, stop: int) -> list[Row]:
+    return [Row(value=str(number), partition=0) for number in range(start, stop)]
+
+
+def committed(settings: SinkOptions) -> list[int]:
+    assert settings.topic is not None
+    read = read_topic(settings.producer.bootstrap_servers[0], settings.topic, isolation_level="read_committed")
+    return [int(each.value or b"") for each in read]
+
+
+def open_ids(settings: SinkOptions, batch: Batch) -> list[str]:
+    with client_of(settings.producer.bootstrap_servers[0]) as client:
+        handles = TransactionClient(client).open_handles(TransactionalIds("spark-kafka-sink", batch.query_id), soon())
+    return [each.transactional_id for each in handles]
+
+
+def end(settings: SinkOptions, share: Share, commit: bool) -> None:
+    assert share.transaction is not None
+    with client_of(settings.producer.bootstrap_servers[0]) as client:
+        (ended,) = TransactionClient(client).end([share.transaction.handle], commit, soon()).values()
+    assert ended.error == ""
+
+
+def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(settings: SinkOptions) -> None:
+    batch = Batch.of_new_job()
+    report, share = write(settings, numbered(0, 95), batch)
+    assert (report.records, share.batch) == (95, batch)
+    assert share.transaction is not None
+    handle = share.transaction.handle
+    assert (handle.records, handle.partitions) == (95, ((settings.topic, "0"),))
+    assert open_ids(settings, batch) == [handle.transactional_id]
+    assert committed(settings) == []
+    end(settings, share_from_json(share_to_json(share), batch), True)
+    assert open_ids(settings, batch) == []
+
+
+def test_a_task_without_rows_has_no_transaction_but_says_so(settings: SinkOptions) -> None:
+    batch = Batch.of_new_job()
+    report, share = write(settings, [], batch)
+    assert (report.records, share) == (0, Share(batch, None))
+    assert share_from_json(share_to_json(share), batch) == share
+
+
+def test_attempts_of_a_batch_have_transactions_of_their_own_and_later_batches_use_their_ids_again(settings: SinkOptions) -> None:
+    query = Batch.of_new_job().query_id
+    shares = [write(settings, numbered(0, 3), Batch(query, number))[1] for number in (0, 0)]
+    for share in shares:
+        end(settings, share, False)
+    shares += [write(settings, numbered(0, 3), Batch(query, 1))[1] for _ in range(2)]
+    ids = [share.transaction.handle.transactional_id for share in shares if share.transaction is not None]
+    assert len(set(ids)) == 2
+    assert ids[:2] == ids[2:]
+    for share in shares[2:]:
+        end(settings, share, False)
+
+
+def test_equal_rows_have_equal_checksums_and_others_have_others(settings: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = [write(settings, numbered(0, 30), Batch.of_new_job())[1]]
+    monkeypatch.setattr(rows_module, "CHUNK_ROWS", 7)
+    shares += [write(settings, rows, Batch.of_new_job())[1] for rows in (numbered(0, 30), numbered(1, 31))]
+    one, same, other = (share.transaction.checksum for share in shares if share.transaction is not None)
+    assert one == same != other
+    for share in shares:
+        end(settings, share, False)
+
+
+def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settings: SinkOptions) -> None:
+    batch = Batch.of_new_job()
+    with pytest.raises(RecordError, match="column partition: -1 is negative") as caught:
+        write(settings, [*numbered(0, 20), Row(value="bad", partition=-1)], batch)
+    (note,) = caught.value.__notes__
+    assert note == "The task's transaction is aborted: consumers that read committed see none of its rows."
+    assert open_ids(settings, batch) == []
+    _, share = write(settings, numbered(100, 105), batch)
+    end(settings, share, True)
+
+
+def test_a_task_that_spark_tells_nothing_of_its_batch_writes_nothing() -> None:
+    with pytest.raises(UsageError, match="Spark has not told this task which micro-batch"):
+        task_batch()
