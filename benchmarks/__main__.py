@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import cells, report
+from benchmarks import cells, commits, report, streaming
 from benchmarks.cells import CELLS, FULL, QUICK, Brokers, Cell, Plan
 from benchmarks.embedded import embedded_broker
 from benchmarks.environment import CHECKOUT, Topics, broker
@@ -37,16 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(chosen: Sequence[Cell], plan: Plan, brokers: Brokers) -> Iterator[tuple[Cell, Runs]]:
-    by_kind = {
-        kind: [cell for cell in chosen if cell.kind == kind] for kind in ("throughput", "producer", "memory", "connections")
-    }
+    kinds = ("throughput", "streaming", "producer", "memory", "commits", "connections")
+    by_kind = {kind: [cell for cell in chosen if cell.kind == kind] for kind in kinds}
     if by_kind["throughput"]:
         yield from cells.throughput(by_kind["throughput"], plan, brokers)
+    if by_kind["streaming"]:
+        yield from streaming.streaming(by_kind["streaming"], plan, brokers.kafka)
     with processes() as warm:
         for cell in by_kind["producer"]:
             yield cell, cells.producer(cell, plan, brokers.kafka, warm)
     for cell in by_kind["memory"]:
         yield cell, cells.memory(cell, plan, brokers.kafka)
+    for cell in by_kind["commits"]:
+        yield cell, commits.commits(cell, plan, brokers.kafka)
     for cell in by_kind["connections"]:
         yield cell, cells.connections(cell, plan, brokers)
 

@@ -18,13 +18,17 @@ from benchmarks.environment import SHORT_RETENTION, Topics, spark_session
 from benchmarks.measure import MemorySampler, timed
 from benchmarks.producers import ProducerProcesses
 from benchmarks.results import (
+    AT_LEAST_ONCE,
     BUSY_CONNECTION,
     CEILING,
+    COMMIT,
     CONFLUENT,
     EMBEDDED,
+    EXACTLY_ONCE,
     JVM,
     JVM_TUNED,
     KAFKA_PYTHON,
+    LOG_READ,
     SEND,
     SINK,
     Run,
@@ -40,7 +44,10 @@ RECORD_OVERHEAD = 16  # bytes a record takes beside its key and value, batch hea
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of the table. `kind`: throughput, producer, memory or connections."""
+    """One row of the table. `kind`: throughput, producer, memory, connections, streaming or commits.
+
+    rows: micro-batches, where it is not their rows that count.
+    """
 
     kind: str
     name: str
@@ -91,6 +98,10 @@ CELLS: Sequence[Cell] = (
     Cell("producer", "send-8", 100, "none", 8, 500_000, 100_000, (SEND, CONFLUENT, KAFKA_PYTHON)),
     Cell("memory", "memory-100B", 100, "none", 8, 50_000_000, 5_000_000, (CEILING, SINK)),
     Cell("memory", "memory-100KB", 100 * 1024, "none", 8, 25_000, 5_000, (CEILING, SINK)),
+    Cell("streaming", "exactly_once", 100, "lz4", 8, 5_000_000, 2_000_000, (AT_LEAST_ONCE, EXACTLY_ONCE)),
+    Cell("streaming", "small_batches", 100, "lz4", 8, 100, 30, (AT_LEAST_ONCE, EXACTLY_ONCE)),
+    Cell("streaming", "commit_phase", 100, "lz4", 8, 3, 1, (COMMIT,)),
+    Cell("commits", "micro_batches", 100, "lz4", 8, 10_000, 500, (COMMIT, LOG_READ)),
     Cell("connections", "connections", 1024, "none", 8, 200_000, 30_000, (BUSY_CONNECTION,)),
 )
 
@@ -128,7 +139,9 @@ def take_turns(cell: Cell, plan: Plan, warm_ups: int, run: RunOnce) -> Runs:
 
 
 def _say(cell: Cell, turn: str, name: str, run: Run) -> None:
-    line = f"{cell.name:15} {turn:8} {name:10} {run.rows_per_s:12,.0f} rows/s {run.cpu_per_million:7.2f} CPU s/M rows"
+    many = run.rows_per_s >= 1000
+    speed = f"{run.rows_per_s:12,.0f} rows/s {run.cpu_per_million:7.2f} CPU s/M rows" if many else f"{run.ms_each:12,.1f} ms each"
+    line = f"{cell.name:15} {turn:8} {name:10} {speed}"
     print(line + (f" {run.peak_rss / 2**20:6,.0f} MB" if run.peak_rss else ""), file=sys.stderr, flush=True)
 
 

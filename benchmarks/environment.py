@@ -61,10 +61,13 @@ class Topics:
         finally:
             self.kafka.delete_topic(name)
 
-    def check_count(self, topic: str, rows: int) -> None:
-        """Raise RecordsLostError unless as many records were written to `topic`, whether they are still kept or not."""
+    def check_count(self, topic: str, rows: int, markers: int = 0) -> None:
+        """Raise RecordsLostError unless as many records were written to `topic`, whether they are still kept or not.
+
+        markers: of transactions, at most as many are there beside the records.
+        """
         written = self._written(topic)
-        if written != rows:
+        if not rows <= written <= rows + markers:
             raise RecordsLostError(f"topic {topic} got {written:,} records instead of {rows:,}")
 
     def _written(self, topic: str) -> int:

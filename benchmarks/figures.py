@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.results import (
+    AT_LEAST_ONCE,
     BUSY_CONNECTION,
     CEILING,
+    COMMIT,
     CONFLUENT,
     EMBEDDED,
+    EXACTLY_ONCE,
     JVM,
     JVM_TUNED,
     KAFKA_PYTHON,
+    LOG_READ,
     SEND,
     SINK,
     Results,
@@ -23,6 +27,9 @@ from benchmarks.results import (
 
 # Over what a worker that drops its input takes: buffer.memory, 32 MB by default, and 100 MB.
 MEMORY_MB = 32 + 100
+
+# The segment that is written to, one that waits for the cleaner (every 15 s), what that has kept: 1 MB each, and one to spare.
+COMMIT_LOG_MB = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,34 @@ def _faster_than(cell: str, other: str, ours: str = SINK) -> Figure:
     return lambda results: ratio(rows_per_s(results[cell][ours]), rows_per_s(results[cell][other]))
 
 
+def _ms_more(results: Results) -> Spread:
+    """Of a micro-batch of hardly any rows, exactly once: milliseconds over what it takes at least once."""
+    runs = results["small_batches"]
+    return spread([ours.ms_each - other.ms_each for ours, other in zip(runs[EXACTLY_ONCE], runs[AT_LEAST_ONCE], strict=True)])
+
+
+def _commit_ms(results: Results) -> Spread:
+    return spread([run.ms_each for run in results["commit_phase"][COMMIT]])
+
+
+def _log_read_ms(share: float) -> Figure:
+    """What so large a share of the last micro-batches' looks at the commit log took at most."""
+
+    def figure(results: Results) -> Spread:
+        taken = sorted(run.ms_each for run in results["micro_batches"][LOG_READ])
+        return Spread(taken[min(len(taken) - 1, int(len(taken) * share))], taken[0], taken[-1])
+
+    return figure
+
+
+def _ids_too_many(cell: str, contender: str) -> Figure:
+    return lambda results: spread([run.ids - run.most_ids for run in results[cell][contender]])
+
+
+def _commit_log_mb(results: Results) -> Spread:
+    return spread([run.log_bytes / 2**20 for run in results["micro_batches"][COMMIT]])
+
+
 def _producer_cpu(results: Results) -> Spread:
     runs = results["producer-8"]
     return ratio(cpu_per_million(runs[SINK]), cpu_per_million(runs[CONFLUENT]))
@@ -139,6 +174,33 @@ GOALS: Sequence[Goal] = (
     Goal("embedded broker, 100 B, lz4, 8 partitions: rows/s of this sink into it, of real Kafka's", _embedded, 0.5),
     Goal("embedded broker, 500 idle and 50 busy connections: slowest of the median rate", _slowest_connection, 0.25),
     Goal("embedded broker, 500 idle and 50 busy connections: MB", _broker_memory, 300, at_least=False),
+    Goal(
+        "exactly once, micro-batches of 1,000,000 rows: rows/s of at least once",
+        _faster_than("exactly_once", AT_LEAST_ONCE, EXACTLY_ONCE),
+        0.85,
+    ),
+    Goal("exactly once, 8 tasks with hardly any rows: ms a micro-batch over at least once", _ms_more, 150, at_least=False),
+    Goal(
+        "exactly once, 8 tasks: ids more than live workers x slots",
+        _ids_too_many("small_batches", EXACTLY_ONCE),
+        0,
+        at_least=False,
+    ),
+    Goal("exactly once, 200 tasks: ms of a commit", _commit_ms, 1000, at_least=False),
+    Goal(
+        "exactly once, many micro-batches: median ms of the claim and read of the commit log",
+        _log_read_ms(0.5),
+        20,
+        at_least=False,
+    ),
+    Goal("exactly once, many micro-batches: the same, 99th percentile", _log_read_ms(0.99), 20, at_least=False),
+    Goal(
+        "exactly once, many micro-batches: ids more than live workers x slots",
+        _ids_too_many("micro_batches", COMMIT),
+        0,
+        at_least=False,
+    ),
+    Goal("exactly once, many micro-batches: MB of commit log, at its largest", _commit_log_mb, COMMIT_LOG_MB, at_least=False),
     Goal("memory, 100 B: MB over a worker that drops its input", _memory("memory-100B"), MEMORY_MB, at_least=False),
     Goal("memory, 100 KB: MB over a worker that drops its input", _memory("memory-100KB"), MEMORY_MB, at_least=False),
 )

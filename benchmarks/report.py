@@ -13,13 +13,17 @@ from statistics import median
 
 from benchmarks.figures import Goal, Spread, cpu_per_million, reached, rows_per_s, spread
 from benchmarks.results import (
+    AT_LEAST_ONCE,
     BUSY_CONNECTION,
     CEILING,
+    COMMIT,
     CONFLUENT,
     EMBEDDED,
+    EXACTLY_ONCE,
     JVM,
     JVM_TUNED,
     KAFKA_PYTHON,
+    LOG_READ,
     SEND,
     SINK,
     Results,
@@ -36,7 +40,13 @@ LABELS = {
     KAFKA_PYTHON: "kafka-python's send()",
     EMBEDDED: "this sink, embedded broker",
     BUSY_CONNECTION: "a busy connection, requests",
+    AT_LEAST_ONCE: "this sink, at least once",
+    EXACTLY_ONCE: "this sink, exactly once",
+    COMMIT: "a commit, from begin to end",
+    LOG_READ: "a commit's claim and read of its log",
 }
+# What has rows of another kind, or none that are to be compared with other cells'.
+NOT_DRAWN = ("memory", "connections", "small_batches", "commit_phase", "micro_batches")
 COLORS = {
     SINK: "#d55e00",
     JVM: "#0072b2",
@@ -47,6 +57,10 @@ COLORS = {
     KAFKA_PYTHON: "#cc79a7",
     EMBEDDED: "#f0e442",
     BUSY_CONNECTION: "#000000",
+    AT_LEAST_ONCE: "#d55e00",
+    EXACTLY_ONCE: "#882255",
+    COMMIT: "#000000",
+    LOG_READ: "#000000",
 }
 
 
@@ -78,9 +92,10 @@ def _line(cell: str, contender: str, runs: Sequence[Run]) -> str:
     if not runs:
         return f"| {cell} | {LABELS[contender]} | 0 | failed | | |"
     peak = max(run.peak_rss for run in runs)
+    speeds = spread(rows_per_s(runs))
     figures = (
         str(len(runs)),
-        _of(spread(rows_per_s(runs)), ",.0f"),
+        _of(speeds, ",.0f" if speeds.middle >= 1000 else ",.2f"),
         _of(spread(cpu_per_million(runs)), ".2f"),
         f"{peak / 2**20:,.0f} MB" if peak else "",
     )
@@ -105,7 +120,7 @@ def write(results: Results, folder: Path) -> list[str]:
     (folder / "report.md").write_text(markdown(results))
     raw = {cell: {name: [asdict(run) for run in them] for name, them in runs.items()} for cell, runs in results.items()}
     (folder / "results.json").write_text(json.dumps(raw, indent=1) + "\n")
-    drawn = {cell: runs for cell, runs in results.items() if not cell.startswith(("memory", "connections"))}
+    drawn = {cell: runs for cell, runs in results.items() if not cell.startswith(NOT_DRAWN)}
     if not drawn:
         return ["report.md", "results.json"]
     _plot(drawn, folder / "throughput.png")

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.figures import GOALS, MEMORY_MB, Goal, Spread, best_jvm, ratio, reached, spread
-from benchmarks.results import CEILING, CONFLUENT, JVM, JVM_TUNED, SINK, Run
+from benchmarks.results import (
+    AT_LEAST_ONCE,
+    CEILING,
+    COMMIT,
+    CONFLUENT,
+    EXACTLY_ONCE,
+    JVM,
+    JVM_TUNED,
+    LOG_READ,
+    SINK,
+    Run,
+)
 
 SPEEDS = st.lists(st.floats(1.0, 1e9), min_size=1, max_size=9)
 
@@ -81,6 +92,35 @@ def test_memory_is_what_the_sink_takes_over_a_worker_that_drops_its_input() -> N
     ((memory, figure),) = reached(results)
     assert figure.middle == MEMORY_MB + 1
     assert not memory.met(figure)
+
+
+def commits(*milliseconds: float, ids: int = 1, most_ids: int = 1, log_bytes: int = 0) -> Sequence[Run]:
+    return [Run(1, each / 1000, 0.0, ids=ids, most_ids=most_ids, log_bytes=log_bytes) for each in milliseconds]
+
+
+def test_a_small_micro_batch_costs_what_its_round_took_longer_exactly_once() -> None:
+    results = {"small_batches": {AT_LEAST_ONCE: commits(100, 200, 300), EXACTLY_ONCE: commits(150, 260, 370)}}
+    (_, figure), _ = reached(results)
+    assert (figure.middle, figure.low, figure.high) == pytest.approx((60, 50, 70))
+
+
+@pytest.mark.parametrize(("figure", "measured"), [("median ms", 50), ("the same", 99)])
+def test_a_commits_look_at_its_log_is_judged_in_the_middle_and_where_it_is_slow(figure: str, measured: float) -> None:
+    results = {"micro_batches": {LOG_READ: commits(*range(100)), COMMIT: commits(1)}}
+    assert goal(f"exactly once, many micro-batches: {figure}").figure(results).middle == pytest.approx(measured)
+
+
+@pytest.mark.parametrize(("ids", "met"), [(2, True), (3, False)])
+def test_no_more_transactional_ids_than_slots_of_workers_are_left(ids: int, met: bool) -> None:
+    results = {"micro_batches": {COMMIT: commits(1, ids=ids, most_ids=2)}}
+    bounded = goal("exactly once, many micro-batches: ids")
+    assert bounded.met(bounded.figure(results)) is met
+
+
+@pytest.mark.parametrize(("size", "met"), [(4 * 2**20, True), (5 * 2**20, False)])
+def test_a_commit_log_has_to_stay_small(size: int, met: bool) -> None:
+    small = goal("exactly once, many micro-batches: MB")
+    assert small.met(small.figure({"micro_batches": {COMMIT: commits(1, log_bytes=size)}})) is met
 
 
 def test_many_partitions_are_compared_over_the_rounds_that_both_cells_have() -> None:

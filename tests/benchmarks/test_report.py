@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks.report import markdown, write
-from benchmarks.results import CEILING, JVM, JVM_TUNED, SINK, Run
+from benchmarks.results import CEILING, COMMIT, JVM, JVM_TUNED, SINK, Run
 
 RESULTS = {
     "100B-none-8": {
@@ -26,6 +28,11 @@ def test_who_failed_is_said_to_have_failed() -> None:
     assert "| 100B-none-8 | Spark's JVM sink, our settings | 0 | failed | | |" in markdown(RESULTS)
 
 
+def test_slow_things_are_told_with_their_decimals() -> None:
+    commits = [Run(1, 0.16, 0.0), Run(1, 0.08, 0.0), Run(1, 0.32, 0.0)]
+    assert "| 3 | 6.25 (3.12 - 12.50) |" in markdown({"commit_phase": {COMMIT: commits}})
+
+
 def test_each_goal_is_told_met_or_not_met() -> None:
     lines = markdown(RESULTS).splitlines()
     assert "| ≥ 1.8 | 0.80 (0.50 - 1.00) | **not met** |" in next(line for line in lines if "against Spark's JVM sink" in line)
@@ -38,9 +45,11 @@ def test_table_plot_and_raw_figures_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "bench" / "report.md").read_text() == markdown(RESULTS)
     assert (tmp_path / "bench" / "throughput.png").read_bytes().startswith(b"\x89PNG")
     raw = json.loads((tmp_path / "bench" / "results.json").read_text())
-    assert raw["memory-100B"]["sink"] == [{"rows": 10, "seconds": 1.0, "cpu_s": 0.0, "peak_rss": 150 * 2**20}]
+    (run,) = raw["memory-100B"]["sink"]
+    assert (run["rows"], run["seconds"], run["peak_rss"]) == (10, 1.0, 150 * 2**20)
 
 
-def test_memory_alone_draws_no_plot(tmp_path: Path) -> None:
-    assert write({"memory-100B": RESULTS["memory-100B"]}, tmp_path) == ["report.md", "results.json"]
+@pytest.mark.parametrize("cell", ["memory-100B", "commit_phase"])
+def test_what_has_no_speed_to_compare_is_not_drawn(cell: str, tmp_path: Path) -> None:
+    assert write({cell: RESULTS["memory-100B"]}, tmp_path) == ["report.md", "results.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md", "results.json"]

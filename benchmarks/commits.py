@@ -1,0 +1,137 @@
+"""Many micro-batches committed without Spark: what a commit takes when its query has run for long, and what it leaves behind."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.cells import Cell, Plan
+from benchmarks.environment import Topics
+from benchmarks.results import COMMIT, LOG_READ, Run, Runs
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse
+from spark_kafka_sink.records.columns import RecordColumns
+
+TRANSACTIONS = 2  # of each micro-batch
+MEASURED = 1000  # the last ones
+_LOG = "bench-commits"
+_TIMEOUT_S = 60.0
+_SIZE_EVERY = 50
+
+
+class _TimedLog(CommitLog):
+    """Remembers how long each claim took, which reads the log, in seconds."""
+
+    def __init__(self, client: ClusterClient, settings: CommitLogSettings) -> None:
+        super().__init__(client, settings)
+        self.taken: list[float] = []
+
+    def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
+        begun = time.perf_counter()
+        claim = super().claim(ids, deadline)
+        self.taken.append(time.perf_counter() - begun)
+        return claim
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What a worker and a driver do for each micro-batch, in one process."""
+
+    producer: Producer
+    committer: Committer
+    log: _TimedLog
+    ids: TransactionalIds
+    slots: Slots
+    topic: str
+    columns: RecordColumns
+
+    def run(self, number: int) -> float:
+        """A micro-batch; seconds of its commit."""
+        own = tuple(self._prepared(number, partition) for partition in range(TRANSACTIONS))
+        begun = time.perf_counter()
+        self.committer.commit(Batch(self.ids.query_id, number), own)
+        return time.perf_counter() - begun
+
+    def _prepared(self, number: int, partition: int) -> PreparedTransaction:
+        with self.producer.transaction(self.slots.take(self.ids, number)) as scope:
+            scope.append(self.topic, self.columns)
+            handle = scope.prepare()
+        assert handle is not None
+        return PreparedTransaction(handle, partition, 0)
+
+
+def commits(cell: Cell, plan: Plan, topics: Topics) -> Runs:
+    """Of the last micro-batches each commit, and in it the claim of the log, which reads it."""
+    batches = plan.rows(cell)
+    taken: list[float] = []
+    log_bytes = 0
+    with topics.fresh(cell.partitions, 2**28) as topic, _query(topics, topic, cell.codec, cell.value_bytes) as query:
+        for number in range(batches):
+            taken.append(query.run(number))
+            if number % _SIZE_EVERY == 0:
+                log_bytes = max(log_bytes, _log_bytes(topics.folder))
+            if (number + 1) % max(1, batches // 10) == 0:
+                _say(cell, number + 1, batches, taken, query.log.taken, log_bytes)
+        ids = ids_left(topics.kafka.bootstrap_servers, topic, query.ids.query_id)
+    left = Run(1, 0.0, 0.0, ids=ids, most_ids=TRANSACTIONS, log_bytes=max(log_bytes, _log_bytes(topics.folder)))
+    return {
+        COMMIT: [replace(left, seconds=seconds) for seconds in taken[-MEASURED:]],
+        LOG_READ: [replace(left, seconds=seconds) for seconds in query.log.taken[-MEASURED:]],
+    }
+
+
+def _say(cell: Cell, number: int, batches: int, taken: Sequence[float], claims: Sequence[float], log_bytes: int) -> None:
+    of_commit, of_claim = (1000 * sum(some[-100:]) / len(some[-100:]) for some in (taken, claims))
+    line = f"{cell.name:15} {number:6,}/{batches:,} commit {of_commit:6.1f} ms, claim and read {of_claim:5.1f} ms"
+    print(f"{line}, log {log_bytes / 2**20:4.1f} MB", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _query(topics: Topics, topic: str, codec: str, value_bytes: int) -> Iterator[_Query]:
+    settings = {"bootstrap.servers": topics.kafka.bootstrap_servers, "compression.type": codec}
+    config = producer_config({**settings, "transaction.timeout.ms": 15 * 60 * 1000})
+    columns = RecordColumns(10, value=pa.array([bytes(value_bytes)] * 10), key=pa.array([b"%d" % number for number in range(10)]))
+    with Producer(config, transactional=True) as producer, ClusterClient(config) as client:
+        log = _TimedLog(client, CommitLogSettings(topic=_LOG, partitions=1))
+        committer = Committer(log, TransactionClient(client), topic, _TIMEOUT_S)
+        yield _Query(producer, committer, log, TransactionalIds(topic, "query"), Slots(), topic, columns)
+
+
+def _log_bytes(folder: Path) -> int:
+    """Of the commit log's records; segments may be deleted meanwhile."""
+    return sum(_size(file) for file in folder.glob(f"{_LOG}-0/*.log"))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def ids_left(bootstrap_servers: str, prefix: str, query_id: str) -> int:
+    """How many transactional ids of a query's tasks its cluster knows, in whatever state."""
+    ids = TransactionalIds(prefix, query_id)
+    deadline = time.monotonic() + _TIMEOUT_S
+    with ClusterClient(producer_config({"bootstrap.servers": bootstrap_servers})) as client:
+        asked = [Question(node_id, LIST_TRANSACTIONS, ListTransactionsRequest()) for node_id in client.brokers(deadline)]
+        answers = client.ask_many(asked, deadline)
+    found = (each for answer in answers if isinstance(answer, ListTransactionsResponse) for each in answer.transaction_states)
+    return sum(ids.owns(each.transactional_id) for each in found)

@@ -1,0 +1,184 @@
+"""Streaming queries: exactly once beside at least once, over micro-batches of many rows and of hardly any, and of many tasks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+import spark_kafka_sink as sks
+from benchmarks.cells import WARM_UPS, Cell, Plan, take_turns
+from benchmarks.commits import ids_left
+from benchmarks.contenders import prepare
+from benchmarks.data import records
+from benchmarks.environment import Topics, spark_session
+from benchmarks.measure import task_workers, timed
+from benchmarks.results import EXACTLY_ONCE, Run, Runs
+from tests.kafka.cluster import data_folder
+
+MICRO_BATCH_ROWS = 1_000_000
+SMALL_ROWS = 80  # 10 a task: less would leave partitions of a task without a row, and so without a marker
+TASKS, MANY_TASKS = 8, 200
+
+
+def streaming(cells: Iterable[Cell], plan: Plan, topics: Topics) -> Iterator[tuple[Cell, Runs]]:
+    """Measures the cells under one Spark session, as each is asked for."""
+    with spark_session() as spark:
+        prepare(spark)
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        for cell in cells:
+            yield cell, _CELLS[cell.name](spark, cell, plan, topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A folder of micro-batches: each is a folder of as many files as it has tasks, links to the files in `rows`."""
+
+    folder: Path
+
+    @property
+    def rows(self) -> Path:
+        return self.folder / "rows"
+
+    @property
+    def batches(self) -> Path:
+        return self.folder / "batches"
+
+    def add(self, number: int) -> None:
+        """One more micro-batch, all of it at once: a query that runs must not take a part of it."""
+        made = self.folder / "made"
+        made.mkdir()
+        for index, file in enumerate(sorted(self.rows.glob("*.parquet"))):
+            os.link(file, made / f"{index:03}.parquet")
+        self.batches.mkdir(exist_ok=True)
+        made.rename(self.batches / f"{number:05}")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Micro-batches of the same rows in as many tasks."""
+
+    spark: SparkSession
+    input: Input
+    tasks: int
+
+    def start(self, options: Mapping[str, str], *, to_the_end: bool) -> StreamingQuery:
+        """The query, from its first micro-batch on. to_the_end: it ends by itself when it has gone over them all."""
+        schema = self.spark.read.parquet(str(self.input.rows)).schema
+        frame = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", self.tasks)
+        writer = frame.parquet(str(self.input.batches / "*")).writeStream.format("kafka_sink").options(**options)
+        writer = writer.option("checkpointLocation", str(self.input.folder / f"checkpoint-{options['topic']}"))
+        return (writer.trigger(availableNow=True) if to_the_end else writer).start()
+
+
+def _options(topics: Topics, topic: str, cell: Cell, guarantee: str) -> dict[str, str]:
+    options = {
+        "topic": topic,
+        "kafka.bootstrap.servers": topics.kafka.bootstrap_servers,
+        "kafka.compression.type": cell.codec,
+        "delivery.guarantee": guarantee,
+    }
+    return options | ({"transactional.id.prefix": topic} if guarantee == EXACTLY_ONCE else {})
+
+
+@contextmanager
+def _source(spark: SparkSession, tasks: int, rows: int, value_bytes: int) -> Iterator[Source]:
+    """Of micro-batches of `rows` rows."""
+    folder = data_folder()
+    spark.conf.set("spark.sql.files.minPartitionNum", str(tasks))  # else small files share a task
+    try:
+        frame = records(spark, rows, value_bytes).repartition(tasks)
+        frame.write.option("compression", "none").parquet(str(folder / "rows"))
+        yield Source(spark, Input(folder), tasks)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _turns(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics, batch_rows: int, batches: int) -> Runs:
+    """A query each turn. Its first micro-batch is not counted: Spark starts processes with it."""
+    with _source(spark, TASKS, batch_rows, cell.value_bytes) as source:
+        for number in range(batches + 1):
+            source.input.add(number)
+        return take_turns(cell, plan, WARM_UPS, lambda name: _query(source, cell, topics, name, batch_rows * (batches + 1)))
+
+
+def _query(source: Source, cell: Cell, topics: Topics, guarantee: str, rows: int) -> Run:
+    """rows: of the query. Those of the run are micro-batches; seconds: as many times the median one's."""
+    with topics.fresh(cell.partitions, rows * cell.record_bytes) as topic:
+        query = None
+
+        def run() -> None:
+            nonlocal query
+            query = source.start(_options(topics, topic, cell, guarantee), to_the_end=True)
+            query.awaitTermination()
+
+        cpu_s = timed(rows, run).cpu_s
+        assert query is not None
+        taken = _milliseconds(query)
+        is_exact = guarantee == EXACTLY_ONCE
+        topics.check_count(topic, rows, markers=(len(taken) + 1) * TASKS * cell.partitions if is_exact else 0)
+        ids = ids_left(topics.kafka.bootstrap_servers, topic, str(query.id)) if is_exact else 0
+        count = len(taken)
+        return Run(
+            count, median(taken) / 1000 * count, cpu_s * count / (count + 1), ids=ids, most_ids=len(task_workers()) * TASKS
+        )
+
+
+def _milliseconds(query: StreamingQuery) -> list[int]:
+    """Of each micro-batch but the first."""
+    return [progress.durationMs["triggerExecution"] for progress in query.recentProgress if progress.numInputRows][1:]
+
+
+def _exactly_once(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics) -> Runs:
+    runs = _turns(spark, cell, plan, topics, MICRO_BATCH_ROWS, plan.rows(cell) // MICRO_BATCH_ROWS)
+    return {name: [replace(run, rows=run.rows * MICRO_BATCH_ROWS) for run in them] for name, them in runs.items()}
+
+
+def _small_batches(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics) -> Runs:
+    return _turns(spark, cell, plan, topics, SMALL_ROWS, plan.rows(cell))
+
+
+def _commit_phase(spark: SparkSession, cell: Cell, plan: Plan, topics: Topics) -> Runs:
+    with _source(spark, MANY_TASKS, MANY_TASKS * 10, cell.value_bytes) as source:
+        found: list[Run] = []
+
+        def run(_: str) -> Run:
+            found.extend(_commits(source, cell, topics, plan.rows(cell)))
+            return found[-1]
+
+        runs = take_turns(cell, replace(plan, repeats=1, least_repeats=1), 0, run)
+    return {name: found if them else [] for name, them in runs.items()}
+
+
+def _commits(source: Source, cell: Cell, topics: Topics, batches: int) -> Sequence[Run]:
+    """What the driver's metrics say of each micro-batch's commit. The first is not counted: its process has yet to connect."""
+    metrics = sks.register(source.spark)
+    source.input.add(0)
+    taken = []
+    with topics.fresh(cell.partitions, 2**26) as topic:
+        query = source.start(_options(topics, topic, cell, EXACTLY_ONCE), to_the_end=False)
+        try:
+            query.processAllAvailable()
+            for number in range(1, batches + 1):
+                before = metrics.committed.commit_ms if metrics.committed else 0
+                source.input.add(number)
+                query.processAllAvailable()
+                assert metrics.committed is not None
+                taken.append((metrics.committed.commit_ms - before) / 1000)
+        finally:
+            query.stop()
+    return [Run(1, seconds, 0.0) for seconds in taken]
+
+
+_CELLS: Mapping[str, Callable[[SparkSession, Cell, Plan, Topics], Runs]] = {
+    "exactly_once": _exactly_once,
+    "small_batches": _small_batches,
+    "commit_phase": _commit_phase,
+}
