@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from spark_kafka_sink.cli.transactions.commands import transactions
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="spark-kafka-sink")
@@ -34,3 +36,6 @@ def broker(**options: Any) -> None:
     from spark_kafka_sink.cli.run_broker import BrokerOptions, run_broker
 
     run_broker(BrokerOptions(**options))
+
+
+main.add_command(transactions)

@@ -1,0 +1,100 @@
+"""`transactions abort`: what a query or job that does not run has open, and nobody is to commit, is ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from spark_kafka_sink.cli.transactions.connection import Connection, connected
+from spark_kafka_sink.cli.transactions.overview import COMMAND, is_job, written_again
+from spark_kafka_sink.cli.transactions.result import Result, transactions_text
+from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
+from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.execution import Execution
+from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused, batch_to_abort
+from spark_kafka_sink.exactly_once.rules import Done, View
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+_WHY_NOT: Final = {
+    Refusal.PREPARED: f"it is prepared, and to be committed: {COMMAND} recover --query {{id}}",
+    Refusal.TO_BE_REPLAYED: "its lost rows are to be written again: start the query, or give them up with"
+    f" {COMMAND} resolve --query {{id}} --batch {{batch}} --accept-loss",
+    Refusal.COMPLETE: "it was committed meanwhile, by a driver that runs",
+    Refusal.MOVED_ON: "the query is at another batch by now: a driver runs it",
+}
+
+
+def abort(options: ConnectionOptions, query_id: str, *, yes: bool) -> None:
+    """Ends with 1 where something is prepared, or still open after it, or the question was answered with no."""
+    with connected(options) as connection:
+        result = _aborted(connection, query_id, yes=yes)
+    result.show(as_json=options.as_json)
+    if not result.done:
+        raise click.exceptions.Exit(1)
+
+
+def _aborted(connection: Connection, query_id: str, *, yes: bool) -> Result:
+    logged = connection.record(query_id)
+    last = None if logged is None else logged.record
+    expected = resolving.abort(View(batch_to_abort(last), (), read=True, last=last))
+    if isinstance(expected, Refused):
+        assert last is not None
+        return _refused(query_id, last.batch, expected)
+    open_now = connection.transactions.open_handles(connection.ids(query_id), connection.deadline())
+    if not open_now:
+        return Result(query_id, None, True, "nothing is open")
+    if not yes:
+        _ask(query_id, last, open_now)
+    return _end(connection, query_id, last)
+
+
+def _ask(query_id: str, last: CommitRecord | None, handles: tuple[TransactionHandle, ...]) -> None:
+    known = (
+        f"the last batch in the commit log is {last.batch}, {last.state}" if last is not None else "the commit log has no batch"
+    )
+    click.echo(f"{query_id}: {len(handles)} transactions are open that nobody has prepared; {known}.", err=True)
+    click.echo(transactions_text([(each, "open") for each in handles]), err=True)
+    click.echo(
+        "Readers with isolation.level=read_committed wait for them in these partitions, whatever else is written.", err=True
+    )
+    click.echo(
+        "If the query or job runs after all, it stops with its next commit, and the rows have to be written again.", err=True
+    )
+    click.confirm("Abort them?", abort=True, err=True)
+
+
+def _end(connection: Connection, query_id: str, last: CommitRecord | None) -> Result:
+    batch = batch_to_abort(last)
+
+    def finish(execution: Execution, end: object) -> Done | Refused:
+        assert isinstance(end, Done | Refused)
+        if isinstance(end, Done):
+            execution.abort(end.leftovers)
+        return end
+
+    end = connection.carry_out(query_id, View(batch, ()), resolving.abort, finish)
+    if isinstance(end, Refused):
+        return _refused(query_id, batch, end)
+    # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
+    count = len(end.leftovers)
+    described = connection.transactions.describe([each.transactional_id for each in end.leftovers], connection.deadline())
+    left = [each for each in end.leftovers if proof_of(each, described.get(each.transactional_id)) is Proof.OPEN]
+    if left:
+        still = tuple((each, "open") for each in left)
+        return Result(query_id, None, False, f"{len(left)} of {count} transactions are still open: try again", still)
+    aborted = tuple((each, "aborted") for each in end.leftovers)
+    return Result(query_id, None, True, f"{count} transactions aborted{_then(query_id, last)}", aborted)
+
+
+def _then(query_id: str, last: CommitRecord | None) -> str:
+    """What the aborted rows need: none of a job that is complete are missing."""
+    if not is_job(query_id):
+        return "; the query, when it is started, writes again what is not committed"
+    return "" if last is not None and last.state is State.COMPLETE else f"; {written_again(query_id)}"
+
+
+def _refused(query_id: str, batch: int, end: Refused) -> Result:
+    return Result(query_id, batch, False, _WHY_NOT[end.refusal].format(id=query_id, batch=batch))

@@ -1,0 +1,98 @@
+"""`transactions recover`: what a driver that is gone has prepared is committed, and jobs that are over are forgotten."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import click
+
+from spark_kafka_sink.cli.transactions.connection import Connection, connected
+from spark_kafka_sink.cli.transactions.overview import COMMAND, foreign_prefix, how_to_resolve, is_job, written_again
+from spark_kafka_sink.cli.transactions.resolution import Resolution, resolution
+from spark_kafka_sink.cli.transactions.result import Result
+from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.last_records import LoggedRecord
+from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Means, Refusal
+
+FORGET_AFTER_MS: Final = 60 * 60 * 1000
+"""A job's driver that does not know yet that it has committed would take its forgotten batch for an aborted one."""
+
+_FINISHED: Final = frozenset({State.COMPLETE, State.ABORTED, State.CLOSED})
+
+# By the state that was written.
+_ENDED: Final[Mapping[State, str]] = {
+    State.COMPLETE: "committed, with {rows:,} rows",
+    State.ABORTED: "the brokers have aborted all of its transactions, nothing of it is visible: {again}",
+    State.REPLAY: "the brokers have aborted what was written again, too: {again}",
+}
+# The query's driver, or another command, has ended it.
+_NOTHING_TO_COMMIT: Final = frozenset({*NOTHING_TO_RESOLVE.values(), Refusal.MOVED_ON})
+
+
+def recover(options: ConnectionOptions, query_id: str | None) -> None:
+    """query_id: None for all. Ends with 1 where one of them could not be committed, after all others were."""
+    with connected(options) as connection:
+        chosen = _chosen(connection, query_id)
+        old = _old_jobs(chosen)
+        prepared = [each.record for each in chosen if each.record.state is State.PREPARED]
+        results = [_recovered(connection, record) for record in prepared] + [_forgotten(connection, record) for record in old]
+    for result in results:
+        result.show(as_json=options.as_json)
+    if not results and not options.as_json:
+        click.echo("Nothing is prepared.")
+    if not all(result.done for result in results):
+        raise click.exceptions.Exit(1)
+
+
+def _chosen(connection: Connection, query_id: str | None) -> list[LoggedRecord]:
+    if query_id is None:
+        found = connection.records(connection.deadline()).values()
+        return [each for each in found if foreign_prefix(connection.prefix, each.record) is None]
+    logged = connection.record(query_id)
+    if logged is None:
+        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}")
+    return [logged]
+
+
+def _recovered(connection: Connection, record: CommitRecord) -> Result:
+    """What is wrong with one keeps no other from being committed."""
+    if not record.transactions:
+        # Nobody can tell that its driver has this prefix, and would be kept from writing; nor does anybody wait for it.
+        return Result(record.query_id, record.batch, True, "there is nothing to commit: it has no rows")
+    try:
+        found = resolution(connection, record.query_id, record.batch, Means.RECOVER)
+    except KafkaSinkError as error:
+        return Result(record.query_id, record.batch, False, str(error))
+    return recovery(record.query_id, record.batch, found)
+
+
+def recovery(query_id: str, batch: int, found: Resolution) -> Result:
+    """What came of committing all that is prepared."""
+    last = found.record
+    if found.refusal is None:
+        assert last is not None
+        return Result(query_id, batch, True, _ENDED[last.state].format(rows=last.rows, again=written_again(query_id)))
+    is_done = found.refusal in _NOTHING_TO_COMMIT
+    text = found.refusal.value
+    if found.refusal is Refusal.UNRESOLVED:
+        count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch)}"
+        text = f"{count} of its transactions with {found.lost_rows:,} rows are not committed: {to_do}"
+    return Result(query_id, batch, is_done, text, found.lost)
+
+
+def _old_jobs(logged: Iterable[LoggedRecord]) -> list[CommitRecord]:
+    before_ms = time.time_ns() // 1_000_000 - FORGET_AFTER_MS
+    records = (each.record for each in logged if each.written_ms < before_ms)
+    return [record for record in records if is_job(record.query_id) and record.state in _FINISHED]
+
+
+def _forgotten(connection: Connection, record: CommitRecord) -> Result:
+    try:
+        is_gone = connection.forget(record)
+    except KafkaSinkError as error:
+        return Result(record.query_id, record.batch, False, str(error))
+    return Result(record.query_id, record.batch, True, "the job is over, and forgotten" if is_gone else "the job is not over")

@@ -1,0 +1,28 @@
+"""A query, and a job, that leave something behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.exactly_once.share import Batch
+from tests.cli.left_over import LeftOver
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def query(kafka: Kafka, new_topic: NewTopic) -> Iterator[LeftOver]:
+    made = LeftOver(kafka, new_topic(), new_topic(2, config=COMPACTED))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def job(kafka: Kafka, new_topic: NewTopic) -> Iterator[LeftOver]:
+    made = LeftOver(kafka, new_topic(), new_topic(2, config=COMPACTED), Batch.of_new_job().query_id)
+    yield made
+    made.close()

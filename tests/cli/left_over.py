@@ -1,0 +1,145 @@
+"""What a query or job of exactly-once leaves behind when it dies at some point, made with the parts that a real one has."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+from click.testing import CliRunner, Result
+
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.commit_report import CommitReport
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+WAIT_S = 30.0
+_numbers = itertools.count()
+
+
+def soon() -> float:
+    return time.monotonic() + WAIT_S
+
+
+def until(reached: Callable[[], bool]) -> None:
+    """Markers come after EndTxn was answered."""
+    deadline = soon()
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class LeftOver:
+    """One query, its rows' topic and its commit log, and the commands on them."""
+
+    def __init__(self, kafka: Kafka, topic: str, log_topic: str, query_id: str | None = None) -> None:
+        self.kafka = kafka
+        self.topic = topic
+        self.log_topic = log_topic
+        self.prefix = f"test-{os.getpid()}-{next(_numbers)}.app"
+        self.query_id = query_id or str(uuid.uuid4())
+        self.client = ClusterClient(producer_config({"bootstrap.servers": kafka.bootstrap_servers}))
+        self.transactions = TransactionClient(self.client)
+        self.partitions = 2
+        self._attempts = itertools.count()
+        self._producers: dict[int, Producer] = {}
+
+    def close(self) -> None:
+        """Also what is still open: no reader of the next test is to wait for it."""
+        self.transactions.end(self.transactions.open_handles(self.ids, soon()), False, soon())
+        for producer in self._producers.values():
+            producer.close()
+        self.client.close()
+
+    @staticmethod
+    def soon() -> float:
+        return soon()
+
+    # A query's life
+
+    @property
+    def ids(self) -> TransactionalIds:
+        return TransactionalIds(self.prefix, self.query_id)
+
+    @property
+    def log(self) -> CommitLog:
+        return CommitLog(self.client, CommitLogSettings(self.log_topic, self.partitions))
+
+    @property
+    def committer(self) -> Committer:
+        return Committer(self.log, self.transactions, self.prefix, WAIT_S)
+
+    def task(self, spark_partition: int, *rows: str, timeout_ms: int = 60_000) -> PreparedTransaction:
+        """Of an attempt: its rows are written, its transaction is open."""
+        identity = self.ids.for_slot(os.urandom(8).hex(), next(self._attempts))
+        with self._producer(timeout_ms).transaction(identity) as scope:
+            scope.append(self.topic, RecordColumns(len(rows), pa.array(rows)))
+            handle = scope.prepare()
+        assert handle is not None
+        return PreparedTransaction(handle, spark_partition, zlib.crc32(repr(rows).encode()))
+
+    def _producer(self, timeout_ms: int) -> Producer:
+        if timeout_ms not in self._producers:
+            settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "transaction.timeout.ms": timeout_ms}
+            self._producers[timeout_ms] = Producer(settings, transactional=True)
+        return self._producers[timeout_ms]
+
+    def prepared(self, batch: int, own: Iterable[PreparedTransaction]) -> None:
+        """A driver that dies right after it has written that."""
+        self.write(batch, State.PREPARED, own)
+
+    def write(
+        self, batch: int, state: State, own: Iterable[PreparedTransaction], aborted: Iterable[PreparedTransaction] = ()
+    ) -> None:
+        transactions = tuple(own)
+        rows = sum(each.handle.records for each in transactions)
+        gone = tuple(each.handle.transactional_id for each in aborted)
+        record = CommitRecord(self.query_id, batch, state, os.urandom(8).hex(), rows, transactions, aborted=gone)
+        self.log.claim(self.ids, soon()).write(record, soon())
+
+    def commit(self, batch: int, *own: PreparedTransaction) -> CommitReport:
+        return self.committer.commit(Batch(self.query_id, batch), own)
+
+    def aborted_by_brokers(self, *transactions: PreparedTransaction) -> None:
+        """As its time-out leaves a transaction."""
+        self.transactions.end([each.handle for each in transactions], False, soon())
+
+    # What is seen of it
+
+    def visible(self) -> list[str]:
+        found = read_topic(self.kafka.direct_servers, self.topic, isolation_level="read_committed")
+        return sorted((each.value or b"").decode() for each in found)
+
+    def last(self) -> CommitRecord | None:
+        return self.log.claim(self.ids, soon()).last
+
+    def run(self, *arguments: str, answer: str = "") -> Result:
+        """A command with the options that all need."""
+        name, *rest = arguments
+        options = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--prefix", self.prefix]
+        options += ["--commit-log-topic", self.log_topic]
+        return CliRunner().invoke(main, ["transactions", name, *options, *rest], input=answer)
+
+    def listed(self) -> dict[str, Any]:
+        """What `list --json` says of the query; {} for nothing."""
+        listed = self.run("list", "--json")
+        assert (listed.exit_code, listed.stderr) == (0, "")
+        lines = [json.loads(line) for line in listed.stdout.splitlines()]
+        return next((line for line in lines if line["query_id"] == self.query_id), {})

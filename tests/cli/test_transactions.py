@@ -1,0 +1,112 @@
+"""`spark-kafka-sink transactions`: its options, what is wrong with them, and what it does without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.cli.transactions.settings import COMMIT_LOG_TOPIC, PREFIX
+from spark_kafka_sink.spark.guarantee import ExactlyOnce
+from tests.cli.command import environment
+from tests.cli.left_over import LeftOver, until
+
+
+@pytest.mark.parametrize("command", [["recover", "--all"], ["resolve", "--query", "q", "--batch", "0", "--replay"]])
+def test_a_commit_log_that_is_not_there_is_not_made(query: LeftOver, command: list[str]) -> None:
+    query.log_topic = f"{query.log_topic}-{uuid.uuid4()}"
+    done = query.run(*command)
+    assert "Nothing is prepared." in done.stdout or "the commit log has no record of it" in done.stderr
+    assert query.log_topic not in query.kafka.metadata().topics
+
+
+def test_records_are_not_looked_for_where_another_number_of_partitions_puts_them(query: LeftOver) -> None:
+    # Of the topic's two partitions the sink was told to use one.
+    query.query_id = "q-4"  # of two partitions the second
+    query.partitions = 1
+    query.prepared(0, [query.task(0, "a")])
+    refused = query.run("recover", "--query", query.query_id)
+    assert refused.exit_code == 1
+    assert "set --commit-log-partitions to the sink's commit.log.partitions" in refused.stderr
+    assert query.run("recover", "--query", query.query_id, "--commit-log-partitions", "1").exit_code == 0
+    until(lambda: query.visible() == ["a"])
+
+
+def test_brokers_that_do_not_answer_are_said_in_one_line() -> None:
+    refused = CliRunner().invoke(main, ["transactions", "list", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "0.2"])
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("Error: ")
+    assert "127.0.0.1:1" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["list"], "Missing option '--bootstrap-servers'"),
+        (["list", "--bootstrap-servers", "broker"], "'broker' has no port: write broker:9092"),
+        (["list", "--bootstrap-servers", "b:1", "--timeout", "0"], "0.0 is not in the range 0<x<=3600"),
+        (["recover", "--bootstrap-servers", "b:1"], "either --query ID or --all is needed, and not both"),
+        (["recover", "--bootstrap-servers", "b:1", "--all", "--query", "q"], "either --query ID or --all is needed"),
+        (["abort", "--bootstrap-servers", "b:1"], "Missing option '--query'"),
+        (["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--replay"], "Missing option '--batch'"),
+        (["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--batch", "0"], "either --accept-loss or --replay is needed"),
+        (["resolve", "--bootstrap-servers", "b:1", "--query", "q", "--batch", "-1"], "-1 is not in the range x>=0"),
+        (["list", "--bootstrap-servers", "b:1", "--command-config", "/nowhere"], "/nowhere cannot be read: No such file"),
+    ],
+)
+def test_wrong_options_are_said(arguments: list[str], text: str) -> None:
+    refused = CliRunner().invoke(main, ["transactions", *arguments])
+    assert refused.exit_code == 2
+    assert text in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("client.idd=me", "unknown option client.idd; did you mean client.id?"),
+        ("request.timeout.ms=secret", "option request.timeout.ms: 'secret' is not a whole number"),
+        ("security.protocol=SASL_SSL", "option security.protocol: only PLAINTEXT is supported yet"),
+        ("sasl.jaas.config=secret", "option sasl.jaas.config: SASL is not supported yet"),
+        ("secret", "is not name=value"),
+    ],
+)
+def test_what_is_wrong_in_a_file_of_properties_is_named(tmp_path: Path, line: str, text: str) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"# of ours\n\n{line}\n")
+    refused = CliRunner().invoke(main, ["transactions", "list", "--bootstrap-servers", "b:1", "--command-config", str(file)])
+    assert refused.exit_code == 2
+    assert text in refused.stderr
+
+
+def test_a_file_of_properties_is_used(query: LeftOver, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("! as Java's tools read it\nclient.id: me\nsecurity.protocol = PLAINTEXT\ndefault.api.timeout.ms=5\n")
+    listed = query.run("list", "--command-config", str(file))
+    assert listed.exit_code == 0
+    assert listed.stderr == f"Warning: {file}: option default.api.timeout.ms is ignored: --timeout says it\n"
+
+
+def test_defaults_are_the_sinks() -> None:
+    sink = ExactlyOnce()
+    assert (sink.transactional_id_prefix, sink.commit_log.topic) == (PREFIX, COMMIT_LOG_TOPIC)
+
+
+@pytest.mark.parametrize("name", ["list", "recover", "abort", "resolve"])
+def test_help_says_what_it_exits_with(name: str) -> None:
+    assert "Exits with 0 when all is done, 1 when" in CliRunner().invoke(main, ["transactions", name, "--help"]).stdout
+
+
+def test_no_spark_is_imported() -> None:
+    program = (
+        "import sys\n"
+        "from spark_kafka_sink.cli.transactions import abort, list_transactions, recover, resolve\n"
+        "sys.exit(', '.join(name for name in ('pyspark', 'py4j', 'pandas') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""

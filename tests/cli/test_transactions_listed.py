@@ -1,0 +1,63 @@
+"""`transactions list`: what was left over, told from what is not, and what to do about it."""
+
+from __future__ import annotations
+
+from tests.cli.left_over import LeftOver
+
+
+def test_nothing_is_listed_where_nothing_is(query: LeftOver) -> None:
+    listed = query.run("list")
+    assert (listed.exit_code, listed.stderr) == (0, "")
+    assert listed.stdout == f"Nothing is open under {query.prefix}, and nothing is in {query.log_topic}.\n"
+
+
+def test_an_orphan_is_listed_with_its_partitions_and_what_to_do(query: LeftOver) -> None:
+    orphan = query.task(0, "a", timeout_ms=45_000).handle
+    line = query.listed()
+    (transaction,) = line.pop("transactions")
+
+    to_do = f"if it does not run: abort --query {query.query_id}; if it does, its next commit ends what is left over"
+    assert line == {"query_id": query.query_id, "batch": None, "state": None, "rows": None, "written": None, "to_do": to_do}
+    assert 0 <= transaction.pop("age_ms") < 45_000
+    assert 0 < transaction.pop("times_out_in_ms") <= 45_000
+    assert transaction == {
+        "transactional_id": orphan.transactional_id,
+        "producer_id": orphan.producer_id,
+        "epoch": orphan.epoch,
+        "rows": None,
+        "partitions": {query.topic: "0"},
+        "state": "orphan",
+    }
+
+
+def test_a_prepared_batch_is_listed_with_what_became_of_each_transaction(query: LeftOver) -> None:
+    still_open, lost, orphan = query.task(0, "a", "b"), query.task(1, "c"), query.task(1, "c")
+    query.prepared(7, [still_open, lost])
+    query.aborted_by_brokers(lost)
+    line = query.listed()
+
+    assert (line["batch"], line["state"], line["rows"]) == (7, "prepared", 3)
+    assert line["to_do"] == f"resolve --query {query.query_id} --batch 7 --accept-loss (or --replay)"
+    states = {each["transactional_id"]: (each["state"], each["rows"]) for each in line["transactions"]}
+    assert states == {
+        still_open.handle.transactional_id: ("prepared", 2),
+        lost.handle.transactional_id: ("aborted", 1),
+        orphan.handle.transactional_id: ("orphan", None),
+    }
+
+
+def test_a_list_for_people_has_two_tables(query: LeftOver) -> None:
+    query.prepared(0, [query.task(0, "a")])
+    queries, transactions = query.run("list").stdout.split("\n\n")
+
+    assert queries.splitlines()[0].split() == ["QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO", "DO"]
+    assert f"start the query again, or: recover --query {query.query_id}" in queries
+    assert transactions.splitlines()[0].split() == ["TRANSACTION", "STATE", "AGE", "TIMES", "OUT", "IN", "ROWS", "PARTITIONS"]
+    assert transactions.splitlines()[1].split()[1] == "prepared"
+    assert transactions.splitlines()[1].endswith(f"1     {query.topic} 0")
+
+
+def test_other_prefixes_are_not_listed(query: LeftOver) -> None:
+    query.task(0, "a")
+    shorter = query.run("list", "--json", "--prefix", query.prefix[:-1])  # the last one that is given counts
+    assert (shorter.exit_code, shorter.stdout) == (0, "")

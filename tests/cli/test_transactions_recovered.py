@@ -1,0 +1,145 @@
+"""`transactions recover`: what a driver that is gone has prepared becomes visible once, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_kafka_sink.cli.transactions import recover
+from spark_kafka_sink.exactly_once.commit_record import State
+from tests.cli.left_over import LeftOver, until
+
+
+def test_what_a_driver_that_is_gone_has_prepared_is_committed(query: LeftOver) -> None:
+    own = [query.task(0, "a", "b"), query.task(1, "c")]
+    query.prepared(0, own)
+    assert query.visible() == []
+    done = query.run("recover", "--all")
+
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == f"{query.query_id}, batch 0: committed, with 3 rows\n"
+    until(lambda: query.visible() == ["a", "b", "c"])
+    # The driver comes back: its batch is done, and its next one is as if nothing had been.
+    assert query.commit(0, query.task(0, "a", "b"), query.task(1, "c")).rows == 0
+    query.commit(1, query.task(0, "d"))
+    until(lambda: query.visible() == ["a", "b", "c", "d"])
+
+
+def test_a_driver_that_is_alive_after_all_loses_its_claim_and_commits_nothing_twice(query: LeftOver) -> None:
+    own = query.task(0, "a")
+    query.prepared(0, [own])
+    assert query.run("recover", "--query", query.query_id).exit_code == 0
+    assert query.commit(0, own).rows == 0
+    until(lambda: query.visible() == ["a"])
+
+
+def test_to_recover_again_is_no_error(query: LeftOver) -> None:
+    query.prepared(0, [query.task(0, "a")])
+    assert query.run("recover", "--query", query.query_id).exit_code == 0
+    again = query.run("recover", "--query", query.query_id)
+    assert (again.exit_code, again.stdout) == (0, "Nothing is prepared.\n")
+
+
+def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -> None:
+    lost = query.task(0, "a")
+    query.prepared(0, [lost])
+    query.aborted_by_brokers(lost)
+    done = query.run("recover", "--all")
+
+    assert done.exit_code == 0
+    assert "nothing of it is visible: start the query again, it writes the batch again" in done.stdout
+    assert query.listed()["state"] == "aborted"
+    query.commit(0, query.task(0, "a"))
+    until(lambda: query.visible() == ["a"])
+
+
+def test_what_was_committed_in_part_is_left_to_be_resolved(query: LeftOver) -> None:
+    kept, lost = query.task(0, "a"), query.task(1, "b", "c")
+    query.prepared(0, [kept, lost])
+    query.aborted_by_brokers(lost)
+    refused = query.run("recover", "--all")
+
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    said, head, line = refused.stderr.splitlines()
+    assert said.startswith(f"{query.query_id}, batch 0: 1 of its transactions with 2 rows are not committed: ")
+    assert said.endswith(f"resolve --query {query.query_id} --batch 0 --accept-loss (or --replay)")
+    assert head.split() == ["TRANSACTION", "STATE", "ROWS", "PARTITIONS"]
+    assert line.split() == [lost.handle.transactional_id, "aborted", "2", query.topic, "0"]
+    until(lambda: query.visible() == ["a"])
+
+
+def test_one_that_cannot_be_recovered_keeps_no_other_from_it(query: LeftOver) -> None:
+    other = LeftOver(query.kafka, query.topic, query.log_topic)
+    other.prefix = query.prefix
+    kept, lost = query.task(0, "a"), query.task(1, "b")
+    query.prepared(0, [kept, lost])
+    query.aborted_by_brokers(lost)
+    other.prepared(3, [other.task(0, "other")])
+    done = query.run("recover", "--all", "--json")
+    other.close()
+
+    results = {each["query_id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert done.exit_code == 1
+    assert {query_id: each["done"] for query_id, each in results.items()} == {query.query_id: False, other.query_id: True}
+    until(lambda: query.visible() == ["a", "other"])
+
+
+def test_another_prefix_is_not_touched_as_its_driver_would_keep_its_claim(query: LeftOver) -> None:
+    own = query.task(0, "a")
+    query.prepared(0, [own])
+    right, query.prefix = query.prefix, "other"
+    everything = query.run("recover", "--all")
+    refused = [
+        query.run("recover", "--query", query.query_id),
+        query.run("abort", "--query", query.query_id, "--yes"),
+        query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes"),
+    ]
+    line = query.listed()
+    query.prefix = right
+
+    assert (everything.exit_code, everything.stdout) == (0, "Nothing is prepared.\n")
+    assert [each.exit_code for each in refused] == [1, 1, 1]
+    assert {each.stderr for each in refused} == {
+        f"Error: [OPTION] {query.query_id} has another transactional.id.prefix: --prefix {right}\n"
+    }
+    assert (line["to_do"], line["transactions"]) == (f"list --prefix {right}", [])
+    assert [each["state"] for each in query.listed()["transactions"]] == ["prepared"]
+
+
+def test_a_batch_without_rows_is_left_to_its_driver(query: LeftOver) -> None:
+    query.prepared(3, [])
+    done = query.run("recover", "--all")
+    refused = query.run("resolve", "--query", query.query_id, "--batch", "3", "--accept-loss", "--yes")
+    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 3: there is nothing to commit: it has no rows\n")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        f"{query.query_id}, batch 3: there is nothing to resolve: it has no rows\n",
+    )
+    assert query.listed()["state"] == "prepared"
+
+
+def test_a_query_that_the_log_does_not_know_is_said(query: LeftOver) -> None:
+    refused = query.run("recover", "--query", "nobody")
+    assert refused.exit_code == 1
+    assert refused.stderr == "Error: nobody: the commit log has no record of it\n"
+
+
+def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
+    job: LeftOver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.write(0, State.COMPLETE, [])
+    assert job.run("recover", "--all").stdout == "Nothing is prepared.\n"
+    assert job.last() is not None
+    monkeypatch.setattr(recover, "FORGET_AFTER_MS", -1000)
+    done = job.run("recover", "--all")
+
+    assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job is over, and forgotten\n")
+    assert job.last() is None
+
+
+def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeypatch: pytest.MonkeyPatch) -> None:
+    query.write(0, State.COMPLETE, [])
+    monkeypatch.setattr(recover, "FORGET_AFTER_MS", -1000)
+    assert query.run("recover", "--all").exit_code == 0
+    assert query.last() is not None

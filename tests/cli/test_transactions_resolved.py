@@ -1,0 +1,127 @@
+"""`transactions resolve`: of what was committed in part the rest is given up or written again, and no row is doubled."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import CommitStoppedError
+from spark_kafka_sink.exactly_once.commit_record import State
+from tests.cli.left_over import LeftOver, until
+
+
+def half_lost(query: LeftOver, batch: int = 0) -> None:
+    """Two tasks' rows: `a`, which is or will be visible, and `b`, `c`, which never will be."""
+    kept, lost = query.task(0, "a"), query.task(1, "b", "c")
+    query.prepared(batch, [kept, lost])
+    query.aborted_by_brokers(lost)
+
+
+def test_a_loss_is_accepted_and_the_query_goes_on(query: LeftOver) -> None:
+    half_lost(query)
+    with pytest.raises(CommitStoppedError):
+        query.commit(0, query.task(0, "a"), query.task(1, "b", "c"))
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes")
+
+    assert done.exit_code == 0
+    assert done.stderr.startswith(f"{query.query_id}, batch 0: 1 rows are committed, 2 are not, in these transactions:\n")
+    assert done.stdout.startswith(f"{query.query_id}, batch 0: complete, without 2 rows that are lost; the query goes on")
+    assert query.commit(0, query.task(0, "a"), query.task(1, "b", "c")).rows == 0
+    query.commit(1, query.task(0, "d"))
+    until(lambda: query.visible() == ["a", "d"])
+
+
+def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOver) -> None:
+    half_lost(query)
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
+
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"{query.query_id}, batch 0: 2 rows are to be written again: start the query")
+    assert query.listed()["to_do"] == "start the query again, it writes the lost rows again"
+    query.commit(0, query.task(0, "a"), query.task(1, "b", "c"))
+    query.commit(1, query.task(0, "d"))
+    until(lambda: query.visible() == ["a", "b", "c", "d"])
+
+
+def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -> None:
+    half_lost(query)
+    assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes").exit_code == 0
+    with pytest.raises(CommitStoppedError, match="not proved to be those that were lost"):
+        query.commit(0, query.task(0, "a"), query.task(1, "b", "x"))
+    # What is left then is to do without them.
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes")
+    assert done.exit_code == 0
+    assert "2 are not" in done.stderr
+    query.commit(1, query.task(0, "d"))
+    until(lambda: query.visible() == ["a", "d"])
+
+
+def test_what_timed_out_in_part_is_resolved(query: LeftOver) -> None:
+    kept, lost = query.task(0, "a"), query.task(1, "b", timeout_ms=1000)
+    query.prepared(0, [kept, lost])
+    until(lambda: [each["state"] for each in query.listed()["transactions"]] == ["prepared", "aborted"])
+    assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes").exit_code == 0
+    query.commit(0, query.task(0, "a"), query.task(1, "b"))
+    until(lambda: query.visible() == ["a", "b"])
+
+
+@pytest.mark.parametrize("means", ["--replay", "--accept-loss"])
+def test_all_that_can_be_committed_is_whatever_is_answered(query: LeftOver, means: str) -> None:
+    half_lost(query)
+    asked = query.run("resolve", "--query", query.query_id, "--batch", "0", means, answer="n\n")
+    assert asked.exit_code == 1
+    assert query.listed()["state"] == "prepared"
+    until(lambda: query.visible() == ["a"])
+
+
+def test_a_batch_whose_driver_was_only_gone_is_committed_and_nothing_is_lost(query: LeftOver) -> None:
+    query.prepared(0, [query.task(0, "a")])
+    done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss")
+    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 rows\n")
+    until(lambda: query.visible() == ["a"])
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        (State.COMPLETE, "the batch is complete"),
+        (State.ABORTED, "nothing of the batch is visible, and the next run writes it again"),
+        (State.CLOSED, "nothing is prepared"),
+        (State.REPLAY, "the next run writes the lost rows again"),
+    ],
+)
+def test_where_there_is_nothing_to_resolve_that_is_said(query: LeftOver, state: State, text: str) -> None:
+    query.write(4, state, [own := query.task(0, "a")])
+    query.aborted_by_brokers(own)
+    refused = query.run("resolve", "--query", query.query_id, "--batch", "4", "--replay", "--yes")
+    assert refused.exit_code == 1
+    assert refused.stderr == f"{query.query_id}, batch 4: there is nothing to resolve: {text}\n"
+
+
+def test_another_batch_than_the_last_is_refused(query: LeftOver) -> None:
+    half_lost(query, batch=5)
+    refused = query.run("resolve", "--query", query.query_id, "--batch", "4", "--accept-loss", "--yes")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("there is nothing to resolve: the commit log is at batch 5, prepared\n")
+
+
+def test_what_became_of_nobody_knows_is_not_written_again(query: LeftOver) -> None:
+    kept, fenced = query.task(0, "a"), query.task(1, "b")
+    query.prepared(0, [kept, fenced])
+    query.transactions.init_producer_id(fenced.handle.transactional_id, 60_000, query.soon())
+    query.transactions.init_producer_id(fenced.handle.transactional_id, 60_000, query.soon())
+    refused = query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes")
+
+    assert refused.exit_code == 1
+    assert "What is `unknown` may be visible all the same" in refused.stderr
+    assert "writing it again could double rows: --accept-loss" in refused.stderr
+    assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes").exit_code == 0
+    query.commit(1, query.task(0, "d"))
+    until(lambda: query.visible() == ["a", "d"])
+
+
+def test_a_job_is_not_replayed(job: LeftOver) -> None:
+    half_lost(job)
+    refused = job.run("resolve", "--query", job.query_id, "--batch", "0", "--replay", "--yes")
+    assert refused.exit_code == 2
+    assert "a job is not run again under its id" in refused.stderr
+    assert job.listed()["to_do"] == f"resolve --query {job.query_id} --batch 0 --accept-loss"
