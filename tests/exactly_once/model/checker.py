@@ -1,4 +1,17 @@
-"""Breadth-first search through every order of events, for a state that must not be. The first that it finds is a shortest way."""
+"""Breadth-first search through every order of events, for a state that must not be. The first that it finds is a shortest way.
+
+An event is one request with its answer, or what a broker does by itself; programs decide in no time. Fewer states than there
+are in the world, and none is missed that could go wrong in another way:
+
+- A program that is never chosen again is one that has died, or one that is paused and comes back: there is no event for either.
+  A crash is an event only because the same program, with the same Python workers, begins anew.
+- A task's InitProducerId, Produce and flush are one event: until it has told of its transaction nobody can end that but by a
+  list, which would find it open in the same way after the flush. So are the tasks of a run one after the other.
+- Leftovers are aborted one after the other: a crash leaves any of the later ones, and which ones these are makes no difference.
+- Values are numbered by what they are (values.py). A claim is who made it, not its epoch: only the last one counts.
+- Programs that are over are alike, and know nothing.
+- A request whose answer is lost is on its way for ever. That it arrives at once, and the sender asks again, is one of the orders.
+"""
 
 from __future__ import annotations
 

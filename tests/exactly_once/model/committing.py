@@ -17,7 +17,8 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Person
-from tests.exactly_once.model.program import COMMITS, DONE, ENDS, OFF, OVER, Next, Program, Turn, decided
+from tests.exactly_once.model.ending import ends, with_late
+from tests.exactly_once.model.program import DONE, ENDS, OFF, OVER, Next, Program, Turn, decided
 from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, VIEWS
 from tests.exactly_once.model.world import World
 
@@ -118,6 +119,8 @@ def _write(turn: Turn, step: Write) -> Next:
     is_doomed = program.is_doomed and step.state is State.PREPARED
     written = _written(turn, record)
     after = worlds.with_record(world, record, is_doomed)
+    if turn.breaks("wait for the LSO"):
+        after = after._replace(log=after.log._replace(before=world.log.last))
     if written.phase == OVER and turn.breaks("only a job itself removes its record"):
         after = after._replace(log=after.log._replace(last=NONE))
     yield turn.does("writes", record), turn.becomes(written, after)
@@ -162,7 +165,7 @@ def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
             turn.becomes(program._replace(todo=others, got=got), after),
         )
     if world.budget.lost:
-        yield turn.does("EndTxn(commit), late", transaction), _with_late(turn, transaction, True)
+        yield turn.does("EndTxn(commit), late", transaction), with_late(turn, transaction, True)
 
 
 @cache
@@ -183,11 +186,6 @@ def _with_orphans_ended(turn: Turn) -> World:
     for each in values.numbers_of(tuple(set(view.listed or ()) - set(view.last.handles))):
         world = worlds.end_txn(world, each, False, turn.program.batch, has_markers=False)[1]
     return world
-
-
-def _with_late(turn: Turn, transaction: int, is_commit: bool) -> World:
-    late = tuple(sorted((*turn.world.late, (transaction, is_commit, turn.program.batch))))
-    return turn.world._replace(late=late).spend("lost")
 
 
 # The end
@@ -220,51 +218,6 @@ def _refused(turn: Turn, step: Refused) -> Next:
 def _begin_to_end(turn: Turn, leftovers: tuple[Any, ...], after: str) -> Next:
     program = turn.program._replace(phase=ENDS, todo=values.numbers_of(leftovers), after=after)
     yield from ends(turn._replace(program=program))
-
-
-def ends(turn: Turn) -> Next:
-    """EndTxn(abort) for each that is left over; no answer matters."""
-    program, world = turn.program, turn.world
-    assert program.todo is not None
-    if not program.todo:
-        yield _ended(turn)
-        return
-    first, rest = program.todo[0], program._replace(todo=program.todo[1:])
-    if turn.breaks("orphans are ended by their own epoch") and first not in program.own:
-        yield turn.does("InitProducerId", first), turn.becomes(rest, _initialized(turn, first))
-        return
-    answer, after = worlds.end_txn(world, first, False, program.batch, turn.configuration.has_markers)
-    yield turn.does("EndTxn(abort)", first, answer.name), turn.becomes(rest, after)
-    if world.budget.lost:
-        yield turn.does("EndTxn(abort), late", first), turn.becomes(rest, _with_late(turn, first, False))
-
-
-def _initialized(turn: Turn, transaction: int) -> World:
-    number = TRANSACTIONS[transaction].slot
-    slot = turn.world.slots[number]
-    if slot.state in coordinator.PENDING:
-        return turn.world
-    if slot.state == coordinator.ONGOING:
-        worlds.check_target(transaction, slot.transaction, turn.program.batch)
-    return turn.world.with_slot(number, coordinator.initialized(slot, turn.configuration.version))
-
-
-def _ended(turn: Turn) -> tuple[Any, World]:
-    program = turn.program
-    who = turn.configuration.programs[turn.number]
-    over = Program(phase=OVER)
-    if isinstance(who, Person) or program.is_aborting:
-        return turn.does("has aborted"), truth.failed(turn, turn.becomes(over))
-    if program.after == DONE:
-        return turn.does("has committed"), turn.becomes(program._replace(phase=DONE, todo=None, view=NONE))
-    if who.is_job:
-        view = values.begun(program.batch, program.own)
-        return turn.does("commit() fails"), turn.becomes(
-            Program(COMMITS, program.run, own=program.own, view=view, is_aborting=True)
-        )
-    if who.ignores_failures:
-        return turn.does("goes on after a failure"), turn.becomes(program._replace(phase=DONE, todo=None, view=NONE))
-    return turn.does("fails"), turn.becomes(over if program.after == OVER else Program(run=program.run))
 
 
 CARRY_OUT: Final[Mapping[type, Callable[..., Next]]] = {

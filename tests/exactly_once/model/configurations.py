@@ -20,44 +20,49 @@ from tests.exactly_once.model.left_out import ABORT, DRIVER, DRIVERS, JOB, LONG_
 from tests.exactly_once.model.world import Budget
 
 STUBBORN: Final = Driver(ONE_BATCH, splits=(together, spread), runs=3)
+CHANGEABLE: Final = replace(STUBBORN, splits=(spread, swapped))
 THEN_SMALL: Final = Driver(((0, 1), (2,)))
+RECOVER: Final = Person(recover)
+REPLAY: Final = Person(replay)
 
-_EACH: Final[dict[str, Configuration]] = {
+# All that depends on what EndTxn and DescribeTransactions say: with both versions of transactions.
+_BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "a driver that crashes": Configuration((STUBBORN,), budget=Budget(crashes=2, lost=1, timeouts=1, dead_attempts=1), slots=8),
     "a driver whose transactions time out": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=3), slots=6),
     "a driver whose transactions get old": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=2), ages=True, slots=8),
     "a driver that is away for a week": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=1, forgotten=2), slots=8),
-    "two drivers, lost answers": Configuration(DRIVERS, budget=Budget(lost=1, timeouts=1), slots=3),
+    "two drivers, lost answers": Configuration(DRIVERS, budget=Budget(lost=2, timeouts=1), slots=2),
     "two drivers, time-outs": Configuration(DRIVERS, budget=Budget(timeouts=2, dead_attempts=1), slots=3),
     "two drivers, one crashes": Configuration((replace(DRIVER, runs=2), DRIVER), budget=Budget(crashes=1, timeouts=1), slots=4),
     "two drivers, two batches": Configuration(LONG_DRIVERS, budget=Budget(lost=1, timeouts=1), slots=2),
     "two drivers, two batches, orphans": Configuration((THEN_SMALL, THEN_SMALL), budget=Budget(dead_attempts=1), slots=3),
-    "two drivers, slow markers": Configuration(DRIVERS, budget=Budget(timeouts=1), has_markers=True, slots=3),
+    "two drivers, slow markers": Configuration(DRIVERS, budget=Budget(lost=1, timeouts=1), has_markers=True, slots=2),
     "two drivers, slow markers, two batches": Configuration(LONG_DRIVERS, has_markers=True, slots=2),
+    "a replay, crashes": Configuration((replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),
+    "a job and its recovery": Configuration((JOB, RECOVER), budget=Budget(timeouts=1, lost=1, dead_attempts=1), slots=3),
 }
 
-_OTHERS: Final[dict[str, Configuration]] = {
-    "two drivers and a replay": Configuration((REPEATING, DRIVER, Person(replay)), budget=Budget(timeouts=1), slots=4),
-    "a replay, crashes": Configuration(
-        (replace(REPEATING, runs=3), Person(replay)), budget=Budget(timeouts=2, crashes=1), slots=8
+_VERSION_2: Final[dict[str, Configuration]] = {
+    "two drivers, one crashes, lost answers": Configuration(
+        (replace(DRIVER, runs=2), DRIVER), budget=Budget(crashes=1, lost=1, timeouts=1), slots=4
     ),
-    "a replay with other rows": Configuration(
-        (replace(STUBBORN, splits=(spread, swapped)), Person(replay)), budget=Budget(timeouts=2, crashes=1), slots=8
+    "two drivers, two batches, orphans, time-outs": Configuration(
+        (THEN_SMALL, THEN_SMALL), budget=Budget(dead_attempts=1, timeouts=1), slots=3
     ),
+    "three drivers": Configuration((Driver(((0,),)),) * 3, budget=Budget(lost=1), slots=2),
+    "two drivers and a replay": Configuration((REPEATING, DRIVER, REPLAY), budget=Budget(timeouts=1), slots=4),
+    "a replay with other rows": Configuration((CHANGEABLE, REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),
     "a replay and an accepted loss": Configuration(
-        (REPEATING, Person(replay), Person(accept_loss)), budget=Budget(timeouts=1, lost=1), slots=4, accepts_loss=True
+        (REPEATING, REPLAY, Person(accept_loss)), budget=Budget(timeouts=1, lost=1), slots=4, accepts_loss=True
     ),
     "a job and its abort": Configuration((JOB, ABORT), budget=Budget(timeouts=1, lost=1, crashes=1, dead_attempts=1), slots=3),
-    "a job, its abort and its recovery": Configuration((JOB, ABORT, Person(recover)), budget=Budget(timeouts=1, lost=1), slots=2),
-    "a stream and its abort": Configuration(
-        (replace(DRIVER, runs=2), ABORT), budget=Budget(timeouts=1, dead_attempts=1, crashes=1), slots=6
-    ),
-    "two streams and their abort": Configuration((*LONG_DRIVERS, ABORT), budget=Budget(), slots=2),
+    "a job, its abort and its recovery": Configuration((JOB, ABORT, RECOVER), budget=Budget(timeouts=1), slots=2),
+    "a stream and its abort": Configuration((STUBBORN, ABORT), budget=Budget(timeouts=1, crashes=1), slots=6),
+    "two streams and their abort": Configuration((*LONG_DRIVERS, ABORT), slots=2),
 }
 
-# All that depends on what EndTxn and DescribeTransactions say is searched with both versions of transactions.
 CONFIGURATIONS: Final = {
-    **{f"{name}, version 1": replace(each, version=1) for name, each in _EACH.items()},
-    **_EACH,
-    **_OTHERS,
+    **{f"{name}, version 1": replace(each, version=1) for name, each in _BOTH_VERSIONS.items()},
+    **_BOTH_VERSIONS,
+    **_VERSION_2,
 }

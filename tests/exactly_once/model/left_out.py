@@ -67,10 +67,13 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "orphans are ended by their own epoch": Configuration(LONG_DRIVERS),
     "no sweep at the start of a run": Configuration(DRIVERS),
     "abort() touches nothing": Configuration((ALONE,), budget=Budget(crashes=1)),
-    # Batch jobs
+    # Batch jobs, and what people abort
     "a closed run stops": Configuration((JOB, ABORT), commit=mutations.ignores_closed),
     "closed before any is aborted": Configuration((JOB, Person(mutations.aborts_before_closed, is_abort=True))),
     "what is prepared is not aborted": Configuration((JOB, Person(mutations.aborts_what_is_prepared, is_abort=True))),
+    "an abort keeps what the log says": Configuration(
+        (ALONE, Person(mutations.forgets_last_record, is_abort=True)), budget=Budget(crashes=1, dead_attempts=1)
+    ),
     "only a job itself removes its record": Configuration((JOB, Person(recover))),
     # resolve
     "unknown is not replayed": Configuration(

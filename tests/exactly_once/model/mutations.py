@@ -124,6 +124,11 @@ def aborts_what_is_prepared(view: View) -> Step | Refused:
     return resolving.abort(replace(view, last=None) if is_prepared else view)
 
 
+def forgets_last_record(view: View) -> Step | Refused:
+    step = resolving.abort(view)
+    return replace(step, state=State.CLOSED) if isinstance(step, Write) else step
+
+
 def replays_unknown(view: View) -> Step | Refused:
     return replay(_without_unknown(view))
 

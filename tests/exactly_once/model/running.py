@@ -8,9 +8,10 @@ from typing import Final
 from spark_kafka_sink.exactly_once.resolving import batch_to_abort
 from tests.exactly_once.model import coordinator, values
 from tests.exactly_once.model import world as worlds
-from tests.exactly_once.model.committing import commits, ends
+from tests.exactly_once.model.committing import commits
 from tests.exactly_once.model.configuration import Driver, Person, Rows
 from tests.exactly_once.model.coordinator import PENDING, Slot
+from tests.exactly_once.model.ending import ends
 from tests.exactly_once.model.program import COMMITS, DONE, ENDS, OFF, OVER, WRITES, Next, Program, Turn
 from tests.exactly_once.model.values import NONE, TRANSACTIONS
 from tests.exactly_once.model.world import World
@@ -121,7 +122,7 @@ def _done(turn: Turn) -> Next:
     driver, world, batch = turn.driver, turn.world, turn.program.batch
     if driver.is_job:
         if world.log.claim == turn.number:
-            world = world._replace(log=world.log._replace(last=NONE, before=world.log.last))
+            world = world._replace(log=world.log._replace(last=NONE))
         yield turn.does("removes the job's record"), turn.becomes(Program(phase=OVER), world)
         return
     checkpoint = list(world.checkpoint)

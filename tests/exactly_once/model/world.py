@@ -33,7 +33,11 @@ class Budget(NamedTuple):
 class Log(NamedTuple):
     """The commit log of one query. claim: the program whose InitProducerId was the last. on_its_way: a record whose EndTxn was
     sent; the next claim aborts it. `doomed`, and `doomed_on_its_way`: it was prepared with a transaction that was not open any
-    more, or too old, when its writer claimed the log; then a stop because of it has no true reason."""
+    more, or too old, when its writer claimed the log; then a stop because of it has no true reason.
+
+    A record is one value here, though it may be written in several chunks: they are in one transaction. Of a writer that dies
+    between two of them the next claim aborts all, before anybody reads, and no reader of committed records sees one.
+    """
 
     claim: int = NONE
     last: int = NONE
@@ -118,7 +122,7 @@ def with_visible(world: World, transaction: int) -> World:
 def with_record(world: World, record: int, doomed: bool) -> World:
     """The log ends with it."""
     check_proof(world, record)
-    return world._replace(log=world.log._replace(last=record, on_its_way=NONE, doomed=doomed, before=world.log.last))
+    return world._replace(log=world.log._replace(last=record, on_its_way=NONE, doomed=doomed))
 
 
 def check_proof(world: World, record: int) -> None:

@@ -1,0 +1,295 @@
+"""What a commit does next, by what it knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
+from spark_kafka_sink.exactly_once.rules import MARGIN_MS, Commit, Done, GiveUp, Look, Read, Reason, Stop, View, Write, decide
+from tests.exactly_once.examples import (
+    BATCH,
+    BEFORE,
+    BEGUN_MS,
+    OWN,
+    TIMEOUT_MS,
+    first_step,
+    handle,
+    looked,
+    ongoing,
+    prepared,
+    read,
+    record,
+)
+
+C, A, U = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN
+OWN_HANDLES = tuple(each.handle for each in OWN)
+BEFORE_HANDLES = tuple(each.handle for each in BEFORE)
+
+
+def test_it_reads_the_log_first() -> None:
+    assert decide(View(0, OWN)) == Read()
+
+
+# The last record, and the batch
+
+
+@pytest.mark.parametrize(
+    ("state", "steps"),
+    [
+        (State.COMPLETE, ("stop: BEHIND", "done", "look, prepare", "stop: GAP", "look, prepare")),
+        (State.PREPARED, ("stop: BEHIND", "commit what it lists", "stop: UNFINISHED", "stop: UNFINISHED", "stop: UNFINISHED")),
+        (State.ABORTED, ("stop: BEHIND", "look, prepare", "stop: UNFINISHED", "stop: UNFINISHED", "look, prepare")),
+        (State.CLOSED, ("stop: BEHIND", "look, prepare", "stop: UNFINISHED", "stop: UNFINISHED", "look, prepare")),
+        (State.REPLAY, ("stop: BEHIND", "look, prepare", "stop: UNFINISHED", "stop: UNFINISHED", "stop: UNFINISHED")),
+    ],
+)
+def test_the_last_record_and_the_batch_say_how_to_go_on(state: State, steps: tuple[str, ...]) -> None:
+    found = [first_step(state, later) for later in (-1, 0, 1, 2)]
+    assert (*found, first_step(state, 2, is_start=True)) == steps
+
+
+@pytest.mark.parametrize(("batch", "start", "step"), [(0, None, Look), (1, None, Stop), (5, 5, Look), (6, 5, Stop), (0, 5, Look)])
+def test_without_a_record_only_the_first_batch_may_be_committed_or_the_one_where_the_log_is_to_begin(
+    batch: int, start: int | None, step: type
+) -> None:
+    assert type(decide(read(None, batch=batch, start=start))) is step
+
+
+def test_a_replay_with_another_number_of_rows_is_of_another_checkpoint() -> None:
+    other = (*OWN, prepared("own-2", 2, records=1))
+    for state in (State.PREPARED, State.COMPLETE):
+        assert decide(read(record(state), other)) == Stop(Reason.OTHER_ROWS, tuple(each.handle for each in other))
+
+
+def test_a_complete_batch_is_done_and_what_was_written_again_is_aborted() -> None:
+    assert decide(read(record(State.COMPLETE))) == Done(OWN_HANDLES)
+
+
+def test_own_transactions_that_the_record_lists_are_not_aborted() -> None:
+    mixed = (BEFORE[0], OWN[1])
+    assert decide(read(record(State.COMPLETE), mixed)) == Done((OWN[1].handle,))
+
+
+def test_a_transaction_of_the_same_id_with_another_epoch_is_another_one() -> None:
+    again = (prepared("before-0", epoch=2, records=20),)
+    assert decide(read(record(State.COMPLETE), again)) == Done((again[0].handle,))
+
+
+# Look
+
+
+def test_it_prepares_its_own_transactions_when_they_are_open() -> None:
+    assert decide(looked(read(record(State.COMPLETE, BATCH - 1)))) == Write(State.PREPARED, OWN, 20)
+
+
+def test_a_batch_without_rows_is_prepared_and_complete_without_any_transaction() -> None:
+    view = looked(read(record(State.COMPLETE, BATCH - 1), ()))
+    assert decide(view) == Write(State.PREPARED, (), 0)
+    view = view.with_written(record(State.PREPARED, transactions=()))
+    assert decide(view) == Commit(())
+    assert decide(view.with_outcomes({})) == Write(State.COMPLETE, (), 0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        TransactionDescription("CompleteAbort", 4711, 0, TIMEOUT_MS, -1),
+        TransactionDescription("PrepareCommit", 4711, 0, TIMEOUT_MS, BEGUN_MS),
+        TransactionDescription("Ongoing", 4711, 1, TIMEOUT_MS, BEGUN_MS),
+        TransactionDescription("Ongoing", 4712, 0, TIMEOUT_MS, BEGUN_MS),
+    ],
+)
+def test_it_gives_up_when_one_of_its_own_is_not_open_any_more(said: TransactionDescription | None) -> None:
+    described = {"own-0": ongoing(OWN_HANDLES[0])} | ({} if said is None else {"own-1": said})
+    view = read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS)
+    assert decide(view) == GiveUp(OWN_HANDLES, (OWN_HANDLES[1],))
+
+
+@pytest.mark.parametrize(("timeout_ms", "oldest_ms"), [(TIMEOUT_MS, TIMEOUT_MS - MARGIN_MS), (60_000, 45_000)])
+def test_it_gives_up_when_one_of_its_own_has_too_little_time_left(timeout_ms: int, oldest_ms: int) -> None:
+    def at(age_ms: int) -> View:
+        described = {each.transactional_id: replace(ongoing(each), timeout_ms=timeout_ms) for each in OWN_HANDLES}
+        return read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS + age_ms)
+
+    assert isinstance(decide(at(oldest_ms)), Write)
+    assert decide(at(oldest_ms + 1)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
+
+
+# Commit, and what it proves
+
+
+def test_who_comes_commits_what_is_prepared_and_not_its_own() -> None:
+    view = read(record(State.PREPARED))
+    assert decide(view) == Commit(BEFORE_HANDLES)
+    assert decide(view.with_outcomes({"before-0": C, "before-1": C})) == Write(State.COMPLETE, BEFORE, 20)
+
+
+def outcome_view(first: Outcome, second: Outcome) -> View:
+    return read(record(State.PREPARED)).with_outcomes({"before-0": first, "before-1": second})
+
+
+@pytest.mark.parametrize("outcomes", [(A, A), (C, A), (C, U), (U, U), (A, U)])
+def test_it_claims_and_reads_the_log_again_before_it_judges_an_answer_that_is_not_none(outcomes: tuple[Outcome, Outcome]) -> None:
+    view = outcome_view(*outcomes)
+    assert decide(view) == Read()
+    assert decide(view.with_read(record(State.COMPLETE))) == Done(OWN_HANDLES)
+
+
+def test_when_all_are_aborted_the_batch_is_written_again() -> None:
+    assert decide(outcome_view(A, A).with_read(record(State.PREPARED))) == Write(State.ABORTED, BEFORE, 20)
+
+
+@pytest.mark.parametrize("outcomes", [(C, A), (C, U), (U, U), (A, U)])
+def test_it_stops_when_some_are_not_committed_and_not_all_are_aborted(outcomes: tuple[Outcome, Outcome]) -> None:
+    view = outcome_view(*outcomes).with_read(record(State.PREPARED))
+    assert decide(view) == Stop(Reason.UNRESOLVED, OWN_HANDLES)
+
+
+def test_an_outcome_that_nobody_told_is_unknown() -> None:
+    view = read(record(State.PREPARED)).with_outcomes({"before-0": A}).with_read(record(State.PREPARED))
+    assert decide(view) == Stop(Reason.UNRESOLVED, OWN_HANDLES)
+
+
+# Orphans
+
+
+def test_what_was_listed_before_prepared_is_ended_after_complete() -> None:
+    orphan = handle("orphan")
+    view = looked(read(record(State.COMPLETE, BATCH - 1)), (orphan,)).with_written(record(State.PREPARED, transactions=OWN))
+    assert decide(view) == Commit(OWN_HANDLES)
+    view = view.with_outcomes({"own-0": C, "own-1": C})
+    assert decide(view) == Write(State.COMPLETE, OWN, 20)
+    assert decide(view.with_written(record(State.COMPLETE, transactions=OWN))) == Done((orphan,))
+
+
+def test_who_starts_again_has_listed_nothing() -> None:
+    view = looked(read(record(State.COMPLETE, BATCH - 1)), (handle("orphan"),)).begun()
+    assert decide(view.with_read(record(State.COMPLETE))) == Done(OWN_HANDLES)
+
+
+def test_a_batch_that_is_written_again_is_looked_at_again() -> None:
+    view = looked(read(record(State.COMPLETE, BATCH - 1))).with_written(record(State.PREPARED, transactions=OWN))
+    view = view.with_outcomes({"own-0": A, "own-1": A}).with_read(record(State.PREPARED, transactions=OWN))
+    assert decide(view) == Write(State.ABORTED, OWN, 20)
+    assert decide(view.with_written(record(State.ABORTED, transactions=OWN))) == Look()
+
+
+# Aborted on request
+
+
+def with_aborted(state: State, batch: int) -> CommitRecord:
+    transactions = (*BEFORE, OWN[1])
+    return replace(record(state, batch, BEFORE), transactions=transactions, aborted=("own-1",))
+
+
+@pytest.mark.parametrize(("state", "batch"), [(State.COMPLETE, BATCH - 1), (State.ABORTED, BATCH), (State.CLOSED, BATCH)])
+def test_it_stops_when_somebody_wants_one_of_its_own_aborted(state: State, batch: int) -> None:
+    assert isinstance(decide(looked(read(with_aborted(state, batch)))), Stop)
+    others = (prepared("new-0"), prepared("new-1", 1))
+    assert decide(looked(read(with_aborted(state, batch), others))) == Write(State.PREPARED, others, 20)
+
+
+# Replay
+
+
+def test_a_replay_prepares_only_what_was_lost() -> None:
+    view = looked(read(record(State.REPLAY)))
+    assert decide(view) == Write(State.PREPARED, (BEFORE[0], OWN[1]), 20, committed=("before-0",))
+
+
+def test_a_replay_commits_only_what_was_lost_and_aborts_what_was_written_beside_it() -> None:
+    last = replace(record(State.PREPARED, transactions=(BEFORE[0], OWN[1])), committed=("before-0",))
+    view = looked(read(record(State.REPLAY))).with_written(last)
+    assert decide(view) == Commit((OWN[1].handle,))
+    complete = replace(last, state=State.COMPLETE)
+    assert decide(view.with_written(complete)) == Done((OWN[0].handle,))
+
+
+def test_a_replay_whose_transactions_were_aborted_is_replayed_again() -> None:
+    last = replace(record(State.PREPARED, transactions=(BEFORE[0], OWN[1])), committed=("before-0",))
+    view = read(last).with_outcomes({"own-1": A}).with_read(last)
+    assert decide(view) == Write(State.REPLAY, last.transactions, 20, ("before-0",), ("own-1",))
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        (OWN[0],),
+        (*OWN, prepared("own-2", 2)),
+        (OWN[0], prepared("own-1", 1, checksum=999)),
+        (OWN[0], prepared("own-1", 1, checksum=101, records=11)),
+        (OWN[0], prepared("own-1", 2, checksum=101)),
+    ],
+)
+def test_rows_that_are_not_proved_to_be_the_same_are_not_replayed(own: tuple[PreparedTransaction, ...]) -> None:
+    assert decide(looked(read(record(State.REPLAY), own))) == Stop(Reason.NOT_REPLAYED, tuple(each.handle for each in own))
+
+
+def test_where_it_is_not_known_which_partition_was_whose_nothing_is_replayed() -> None:
+    before = tuple(replace(each, spark_partition=-1) for each in BEFORE)
+    own = tuple(replace(each, spark_partition=-1) for each in OWN)
+    step = decide(looked(read(record(State.REPLAY, transactions=before), own)))
+    assert isinstance(step, Stop)
+    assert step.reason is Reason.NOT_REPLAYED
+
+
+# Whatever is known
+
+outcomes = st.dictionaries(st.sampled_from(["before-0", "before-1"]), st.sampled_from(Outcome))
+lasts = st.none() | st.builds(
+    record, st.sampled_from(State), st.integers(0, 9), st.sampled_from([(), BEFORE, OWN, (*BEFORE, *OWN)])
+)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    view = read(
+        draw(lasts), draw(st.sampled_from([(), OWN, BEFORE])), draw(st.integers(0, 9)), draw(st.none() | st.integers(0, 9))
+    )
+    if draw(st.booleans()):
+        view = looked(view, (handle("orphan"),), draw(st.integers(0, 2 * TIMEOUT_MS)))
+    if draw(st.booleans()):
+        view = view.with_outcomes(draw(outcomes))
+        if draw(st.booleans()) and view.last is not None:
+            view = view.with_read(view.last)
+    return view
+
+
+@given(views())
+def test_nothing_is_aborted_that_the_record_wants_committed(view: View) -> None:
+    step = decide(view)
+    if isinstance(step, Done | GiveUp | Stop) and view.last is not None and view.last.state is State.PREPARED:
+        is_of_last = view.last.batch == view.batch
+        assert not is_of_last or not set(step.leftovers) & set(view.last.handles)
+
+
+@given(views())
+def test_it_ends_orphans_only_when_the_batch_is_complete(view: View) -> None:
+    step = decide(view)
+    if isinstance(step, Done | GiveUp | Stop) and handle("orphan") in step.leftovers:
+        assert view.last is not None
+        assert (view.last.batch, view.last.state) == (view.batch, State.COMPLETE)
+
+
+@given(views())
+def test_it_never_says_of_an_unknown_outcome_that_it_is_aborted(view: View) -> None:
+    step = decide(view)
+    if isinstance(step, Write) and step.state in {State.ABORTED, State.REPLAY}:
+        assert view.last is not None
+        assert view.outcomes is not None
+        assert {view.outcomes.get(each.transactional_id) for each in view.last.to_commit} == {A}
+
+
+@given(views())
+def test_it_prepares_only_what_it_has_seen_open(view: View) -> None:
+    step = decide(view)
+    if isinstance(step, Write) and step.state is State.PREPARED:
+        assert view.described is not None
+        open_ids = {each for each, said in view.described.items() if said.state == "Ongoing"}
+        assert {each.handle.transactional_id for each in step.transactions} <= open_ids | set(step.committed)
