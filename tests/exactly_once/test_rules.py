@@ -152,8 +152,9 @@ def test_it_stops_when_some_are_not_committed_and_not_all_are_aborted(outcomes: 
 
 
 def test_an_outcome_that_nobody_told_is_unknown() -> None:
-    view = read(record(State.PREPARED)).with_outcomes({"before-0": A}).with_read(record(State.PREPARED))
-    assert decide(view) == Stop(Reason.UNRESOLVED, OWN_HANDLES)
+    for known in (A, C):
+        view = read(record(State.PREPARED)).with_outcomes({"before-0": known}).with_read(record(State.PREPARED))
+        assert decide(view) == Stop(Reason.UNRESOLVED, OWN_HANDLES)
 
 
 # Orphans
