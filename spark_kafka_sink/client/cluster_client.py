@@ -43,9 +43,9 @@ class ClusterClient:
     def __init__(self, config: ProducerConfig) -> None:
         """config: a producer's; addresses, time-outs and back-offs count. Nothing is connected to yet."""
         # The limit on requests in flight is there for the order of batches; here answers are told apart by their requests.
-        self._config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED)
-        self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._patience_ms = min(config.request_timeout_ms, PATIENCE_MS)
+        self._config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
+        self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._coordinators = Coordinators(self.ask_any, ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms))
         self._closed = False
         self._pid = -1
@@ -175,11 +175,11 @@ class ClusterClient:
 
     def _refresh(self, version: int, what: str, topic: str, deadline: float) -> None:
         """Until an answer has served this version of metadata."""
+        waiting = Waiting(deadline, self._backoff)
         while self._metadata.answered < version or not self._metadata.nodes():
             left_ms = round((deadline - time.monotonic()) * 1000)
             if left_ms <= 0:
                 servers = ",".join(self._config.bootstrap_servers)
-                waiting = Waiting(deadline, self._backoff)
                 waiting.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
                 waiting.again()
             self._client.poll(left_ms, monotonic_ms())

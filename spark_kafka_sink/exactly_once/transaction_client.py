@@ -36,7 +36,7 @@ ONGOING: Final = "Ongoing"
 TRANSACTION_VERSION: Final = "transaction.version"
 _DESCRIBED_AT_ONCE: Final = 1000
 
-_INIT = INIT_PRODUCER_ID.limited_to(0, 5)
+INITIALISING: Final = INIT_PRODUCER_ID.limited_to(0, 5)
 """v6 (two-phase commit) closes the connection on Kafka 4.1."""
 
 
@@ -152,7 +152,7 @@ class TransactionClient:
 
         def ask(node_id: int, ids: Sequence[str]) -> Iterable[Asked[InitProducerIdResponse]]:
             request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-            return [Asked(Question(node_id, _INIT, request), ids, lambda answer: {transactional_id: _initialised(answer)})]
+            return [Asked(Question(node_id, INITIALISING, request), ids, lambda answer: {transactional_id: _initialised(answer)})]
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([transactional_id])[transactional_id]
         if reply.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:

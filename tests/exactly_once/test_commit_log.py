@@ -12,7 +12,8 @@ import pytest
 from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError
+from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError, UnsupportedVersionError
+from spark_kafka_sink.exactly_once import transaction_client
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
@@ -21,6 +22,7 @@ from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.records.small_batch import NewRecord
 from tests.exactly_once.opened import client_of, new_id, soon, writer
 from tests.kafka.acls import KafkaWithAcls
@@ -322,6 +324,17 @@ def test_a_name_that_no_topic_can_have_is_an_error(client: ClusterClient) -> Non
 def test_a_timeout_over_the_brokers_limit_is_an_error(client: ClusterClient, settings: CommitLogSettings) -> None:
     with pytest.raises(OptionError, match=r"option transaction\.timeout\.ms"):
         CommitLog(client, replace(settings, transaction_timeout_ms=2**31 - 1)).claim(query(), soon())
+
+
+def test_brokers_without_transactions_are_an_error(
+    client: ClusterClient, settings: CommitLogSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # To this client these brokers are as those of before Kafka 0.11, or a stand-in that lacks it.
+    monkeypatch.setattr(transaction_client, "INITIALISING", INIT_PRODUCER_ID.limited_to(90, 90))
+    with pytest.raises(
+        UnsupportedVersionError, match=r"exactly-once needs brokers with transactions, Kafka 3\.0 .*INIT_PRODUCER_ID"
+    ):
+        CommitLog(client, settings).claim(query(), soon())
 
 
 def test_on_three_brokers_a_record_outlives_one(kafka3: Brokers) -> None:
