@@ -21,25 +21,29 @@ _TO_DO: Mapping[Reason, str] = {
     Reason.OTHER_TOPICS: "if this is another query, give it a checkpoint of its own; if it is another sink in the same"
     " foreachBatch, give each a commit.log.topic and a transactional.id.prefix of its own; if its topic was changed, let it"
     " finish this batch with the topic it had",
-    Reason.UNFINISHED: f"run `{_COMMAND} recover --query {{query}}`, which ends what is left of that batch, and start the query"
-    " from the checkpoint that it belongs to",
+    Reason.UNFINISHED: "run `{recover}`, which ends what is left of that batch, and start the query from the checkpoint that it"
+    " belongs to",
     Reason.GAP: "start from the checkpoint that the log belongs to; or, if the batches between are known to be in Kafka, or not"
     " wanted, set commit.log.start={batch}",
     Reason.NO_RECORD: "set commit.log.topic and transactional.id.prefix as they were; or, if the query has run without"
     " exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
     Reason.CLOSED: "start the job again",
-    Reason.UNRESOLVED: f"run `{_COMMAND} resolve --query {{query}} --batch {{batch}}`, which shows what became of each, with"
-    " --replay to write the lost ones again when the query starts, or with --accept-loss to go on without them",
-    Reason.NOT_REPLAYED: f"run `{_COMMAND} resolve --query {{query}} --batch {{batch}} --accept-loss` to go on without the rows"
-    " that were lost",
+    Reason.UNRESOLVED: "run `{resolve}`, which shows what became of each, with --replay to write the lost ones again when the"
+    " query starts, or with --accept-loss to go on without them",
+    Reason.NOT_REPLAYED: "run `{resolve} --accept-loss` to go on without the rows that were lost",
 }
 
 
-def commit_stopped(batch: Batch, view: View, reason: Reason) -> CommitStoppedError:
+def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> CommitStoppedError:
     last = view.last
     said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
-    to_do = _TO_DO[reason].format(query=batch.query_id, batch=batch.number)
+    about = f"--query {batch.query_id}"
+    to_do = _TO_DO[reason].format(
+        batch=batch.number,
+        recover=" ".join((_COMMAND, "recover", about, options)).rstrip(),
+        resolve=" ".join((_COMMAND, "resolve", about, f"--batch {batch.number}", options)).rstrip(),
+    )
     return CommitStoppedError(
         f"{batch}: {reason.value}. Of this run {_rows(view.own)} are not visible; the log's last word is: {said}."
         f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",

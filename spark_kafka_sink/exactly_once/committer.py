@@ -28,12 +28,13 @@ Own = tuple[PreparedTransaction, ...]
 class Committer:
     """Whatever a commit is interrupted by, the same call again does what is left. For one thread at a time."""
 
-    def __init__(self, log: CommitLog, transactions: TransactionClient, prefix: str, timeout_s: float) -> None:
-        """prefix: of transactional ids. timeout_s: bounds each call."""
+    def __init__(self, log: CommitLog, transactions: TransactionClient, prefix: str, timeout_s: float, options: str = "") -> None:
+        """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here."""
         self._log = log
         self._transactions = transactions
         self._prefix = prefix
         self._timeout_s = timeout_s
+        self._options = options
 
     def commit(self, batch: Batch, own: Own, start: int | None = None) -> CommitReport:
         """Make the rows of a batch visible, unless they are. Of a job that is complete nothing stays in the log.
@@ -67,7 +68,7 @@ class Committer:
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
-            raise commit_stopped(batch, view, end.reason)
+            raise commit_stopped(batch, view, end.reason, self._options)
         if batch.is_job:
             execution.forget()
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()

@@ -83,7 +83,19 @@ class Committers:
 
 def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOnce) -> Committer:
     timeout_s = min(producer.transaction_timeout_ms / 2000, MAX_COMMIT_S)
-    return Committer(CommitLog(client, names.commit_log), TransactionClient(client), names.transactional_id_prefix, timeout_s)
+    prefix = names.transactional_id_prefix
+    return Committer(CommitLog(client, names.commit_log), TransactionClient(client), prefix, timeout_s, _options(producer, names))
+
+
+def _options(producer: ProducerConfig, names: ExactlyOnce) -> str:
+    """Of `spark-kafka-sink transactions`, for these settings."""
+    default = ExactlyOnce()
+    options = [f"--bootstrap-servers {','.join(producer.bootstrap_servers)}"]
+    if names.transactional_id_prefix != default.transactional_id_prefix:
+        options.append(f"--prefix {names.transactional_id_prefix}")
+    if names.commit_log.topic != default.commit_log.topic:
+        options.append(f"--commit-log-topic {names.commit_log.topic}")
+    return " ".join(options)
 
 
 committers = Committers()

@@ -3,121 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError
-from spark_kafka_sink.exactly_once import committer as committer_module
-from spark_kafka_sink.exactly_once import execution as execution_module
-from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.resolving import Refusal
 from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.exactly_once.slots import Slots
-from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from tests.exactly_once.opened import client_of, opened, soon
+from tests.exactly_once.opened import soon
+from tests.exactly_once.queries import OPTIONS, CutError, Query
 from tests.kafka.fixtures import NewTopic
-from tests.kafka.kafka import Kafka
-from tests.kafka.witness import read_topic
 
-PREFIX = "committer-test"
-
-
-class CutError(Exception):
-    """Where a driver dies."""
-
-
-@dataclass
-class Query:
-    """One query's commits on a topic of one partition."""
-
-    kafka: Kafka
-    client: ClusterClient
-    topic: str
-    log_topic: str
-    id: str = field(default_factory=lambda: Batch.of_new_job().query_id.replace("job", "query"))
-
-    def committer(self) -> Committer:
-        """As another process has it."""
-        return Committer(self.log(), TransactionClient(self.client), PREFIX, 30)
-
-    def log(self) -> CommitLog:
-        return CommitLog(self.client, CommitLogSettings(self.log_topic, 2))
-
-    def write(
-        self, *values: str, batch: int = 0, timeout_ms: int = 60_000, topic: str | None = None
-    ) -> tuple[PreparedTransaction, ...]:
-        """A transaction of one row for each value, all left open: what the tasks of an attempt do."""
-        slots, ids = Slots(), TransactionalIds(PREFIX, self.id)
-        return tuple(
-            PreparedTransaction(
-                opened(self.client, topic or self.topic, value, slots.take(ids, batch), timeout_ms),
-                partition,
-                hash(value) % 2**32,
-            )
-            for partition, value in enumerate(values)
-        )
-
-    def commit(self, number: int, own: tuple[PreparedTransaction, ...], start: int | None = None) -> CommitReport:
-        return self.committer().commit(Batch(self.id, number), own, start)
-
-    def run(self, number: int, *values: str) -> CommitReport:
-        return self.commit(number, self.write(*values, batch=number))
-
-    def visible(self, topic: str | None = None) -> list[str]:
-        """What a reader sees once nothing is open any more that could hold it back."""
-        read = read_topic(self.kafka.bootstrap_servers, topic or self.topic, isolation_level="read_committed")
-        return sorted((each.value or b"").decode() for each in read)
-
-    def open_ids(self) -> list[str]:
-        ids = TransactionalIds(PREFIX, self.id)
-        return [each.transactional_id for each in TransactionClient(self.client).open_handles(ids, soon())]
-
-
-@pytest.fixture(scope="session")
-def _clients() -> Iterator[dict[str, ClusterClient]]:
-    clients = dict[str, ClusterClient]()
-    yield clients
-    for client in clients.values():
-        client.close()
-
-
-@pytest.fixture
-def query(kafka: Kafka, new_topic: NewTopic, _clients: dict[str, ClusterClient]) -> Query:
-    client = _clients.setdefault(kafka.bootstrap_servers, client_of(kafka))
-    return Query(kafka, client, new_topic(), "committer-test-commits")
-
-
-@pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Lets the driver die at a step; None: it lives again."""
-    at: list[str | None] = [None]
-
-    def step(name: str, batch: int) -> None:
-        if name == at[0]:
-            raise CutError
-
-    def set_to(name: str | None) -> None:
-        at[0] = name
-
-    monkeypatch.setattr(execution_module, "step", step)
-    monkeypatch.setattr(committer_module, "step", step)
-    return set_to
-
-
-def eventually(query: Query, values: list[str]) -> None:
-    """EndTxn answers before the markers are in the partitions."""
-    deadline = time.monotonic() + 20
-    while query.visible() != values and time.monotonic() < deadline:
-        pass
-    assert query.visible() == values
+Cut = Callable[[str | None], None]
 
 
 def test_the_rows_of_a_batch_become_visible_and_the_report_counts_them(query: Query) -> None:
@@ -126,13 +23,13 @@ def test_the_rows_of_a_batch_become_visible_and_the_report_counts_them(query: Qu
     report = query.commit(0, own)
     assert (report.rows, report.own, report.committed, report.aborted) == (3, True, 3, 0)
     assert 0 <= report.visible_ms <= report.commit_ms
-    eventually(query, ["a", "b", "c"])
+    query.expect("a", "b", "c")
     assert query.open_ids() == []
 
 
 def test_batches_follow_each_other_with_and_without_rows(query: Query) -> None:
     assert [query.run(0, "a").rows, query.run(1).rows, query.run(2, "b", "c").rows] == [1, 0, 2]
-    eventually(query, ["a", "b", "c"])
+    query.expect("a", "b", "c")
 
 
 def test_committed_twice_it_is_once(query: Query) -> None:
@@ -140,7 +37,7 @@ def test_committed_twice_it_is_once(query: Query) -> None:
     query.commit(0, own)
     again = query.commit(0, own)
     assert (again.rows, again.own, again.committed) == (0, True, 0)
-    eventually(query, ["a", "b"])
+    query.expect("a", "b")
 
 
 def test_a_batch_that_is_written_again_after_it_was_complete_is_aborted(query: Query) -> None:
@@ -148,7 +45,7 @@ def test_a_batch_that_is_written_again_after_it_was_complete_is_aborted(query: Q
     report = query.run(0, "b", "a")
     assert (report.rows, report.own, report.aborted) == (0, False, 2)
     query.run(1, "c")
-    eventually(query, ["a", "b", "c"])
+    query.expect("a", "b", "c")
 
 
 CUTS = [
@@ -166,26 +63,24 @@ CUTS = [
 
 
 @pytest.mark.parametrize("where", CUTS)
-def test_a_driver_that_dies_anywhere_is_followed_by_one_that_ends_what_it_began(
-    query: Query, cut: Callable[[str | None], None], where: str
-) -> None:
-    query.run(0, "a")
+def test_a_driver_that_dies_anywhere_is_followed_by_one_that_ends_what_it_began(any_query: Query, cut: Cut, where: str) -> None:
+    any_query.run(0, "a")
     cut(where)
     with pytest.raises(CutError):
-        query.run(1, "b", "c")
+        any_query.run(1, "b", "c")
     cut(None)
-    report = query.run(1, "c", "b")
+    report = any_query.run(1, "c", "b")
     assert report.rows == (0 if where in ("complete.after", "commit.end") else 2)
-    query.run(2, "d")
-    eventually(query, ["a", "b", "c", "d"])
-    assert query.open_ids() == []
+    any_query.run(2, "d")
+    any_query.expect("a", "b", "c", "d")
+    assert any_query.open_ids() == []
 
 
 def test_what_lost_tasks_left_open_is_aborted_once_the_batch_is_complete(query: Query) -> None:
     query.write("lost")
     report = query.run(0, "a")
     assert report.aborted == 1
-    eventually(query, ["a"])
+    query.expect("a")
 
 
 def test_another_querys_transactions_are_left_alone(query: Query, new_topic: NewTopic) -> None:
@@ -194,57 +89,51 @@ def test_another_querys_transactions_are_left_alone(query: Query, new_topic: New
     query.run(0, "mine")
     assert other.open_ids() == [each.handle.transactional_id for each in theirs]
     other.commit(0, theirs)
-    eventually(other, ["theirs"])
+    other.expect("theirs")
 
 
-def abort(query: Query, own: tuple[PreparedTransaction, ...]) -> None:
-    """As the broker does with what is open for too long."""
-    ended = TransactionClient(query.client).end([each.handle for each in own], False, soon())
-    assert {end.error for end in ended.values()} == {""}
-
-
-def test_what_was_prepared_and_is_proved_to_be_aborted_is_written_again(query: Query, cut: Callable[[str | None], None]) -> None:
-    own = query.write("a", "b")
+def test_what_was_prepared_and_is_proved_to_be_aborted_is_written_again(any_query: Query, cut: Cut) -> None:
+    own = any_query.write("a", "b")
     cut("prepared.after")
     with pytest.raises(CutError):
-        query.commit(0, own)
+        any_query.commit(0, own)
     cut(None)
-    abort(query, own)
-    report = query.run(0, "a", "b")
+    any_query.abort(own)
+    report = any_query.run(0, "a", "b")
     assert (report.rows, report.own) == (2, True)
-    eventually(query, ["a", "b"])
+    any_query.expect("a", "b")
 
 
-def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_and_what_to_do(
-    query: Query, cut: Callable[[str | None], None]
-) -> None:
-    own = query.write("a", "b")
+def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_and_what_to_do(any_query: Query, cut: Cut) -> None:
+    own = any_query.write("a", "b")
     cut("prepared.after")
     with pytest.raises(CutError):
-        query.commit(0, own)
+        any_query.commit(0, own)
     cut(None)
-    abort(query, own[1:])
+    any_query.abort(own[1:])
     for _ in range(2):  # it stays so
         with pytest.raises(CommitStoppedError) as caught:
-            query.run(0, "a", "b")
+            any_query.run(0, "a", "b")
         text, lost = str(caught.value), own[1].handle.transactional_id
-        assert text.startswith(f"[COMMIT_STOPPED] batch 0 of {query.id}: of the transactions of the batch some are not proved")
-        assert f"{lost}, 1 rows in {query.topic} 0 (aborted)" in text
-        assert f"`spark-kafka-sink transactions resolve --query {query.id} --batch 0`" in text
+        assert text.startswith(
+            f"[COMMIT_STOPPED] batch 0 of {any_query.id}: of the transactions of the batch some are not proved"
+        )
+        assert f"{lost}, 1 rows in {any_query.topic} 0 (aborted)" in text
+        assert f"`spark-kafka-sink transactions resolve --query {any_query.id} --batch 0 {OPTIONS}`" in text
         assert (caught.value.facts["reason"], caught.value.facts["batch"]) == ("UNRESOLVED", 0)
-    eventually(query, ["a"])
-    assert query.open_ids() == []
+    any_query.expect("a")
+    assert any_query.open_ids() == []
 
 
 def test_a_batch_whose_transactions_ended_before_its_commit_is_given_up_and_can_be_written_again(query: Query) -> None:
     own = query.write("a", "b")
-    abort(query, own[:1])
+    query.abort(own[:1])
     with pytest.raises(BatchAbortedError, match=r"^\[BATCH_ABORTED\] batch 0 of .*: nothing of it is visible") as caught:
         query.commit(0, own)
     assert caught.value.facts["transactional_ids"] == (own[0].handle.transactional_id,)
     assert query.open_ids() == []
     query.run(0, "a", "b")
-    eventually(query, ["a", "b"])
+    query.expect("a", "b")
 
 
 def test_a_batch_that_has_hardly_any_time_left_is_not_begun_to_be_committed(
@@ -271,7 +160,7 @@ def test_a_checkpoint_that_does_not_belong_to_the_log_stops_the_query(query: Que
     with pytest.raises(CommitStoppedError, match=text) as caught:
         query.run(number, "again")
     assert caught.value.facts["reason"] == reason
-    eventually(query, ["a", "b"])
+    query.expect("a", "b")
     assert query.open_ids() == []
 
 
@@ -280,7 +169,7 @@ def test_a_log_that_knows_nothing_of_the_query_may_begin_where_it_is_told_to(que
         query.run(5, "a")
     assert query.commit(5, query.write("a", batch=5), start=5).rows == 1
     assert query.run(6, "b").rows == 1
-    eventually(query, ["a", "b"])
+    query.expect("a", "b")
 
 
 def test_the_same_checkpoint_under_a_query_to_another_topic_stops_it(query: Query, new_topic: NewTopic) -> None:
@@ -293,18 +182,18 @@ def test_the_same_checkpoint_under_a_query_to_another_topic_stops_it(query: Quer
     assert query.open_ids() == []
 
 
-def test_a_driver_that_comes_back_late_changes_nothing(query: Query, cut: Callable[[str | None], None]) -> None:
-    zombie, own = query.committer(), query.write("a", "b")
+def test_a_driver_that_comes_back_late_changes_nothing(any_query: Query, cut: Cut) -> None:
+    zombie, own = any_query.committer(), any_query.write("a", "b")
     cut("prepared.before")
     with pytest.raises(CutError):
-        zombie.commit(Batch(query.id, 0), own)
+        zombie.commit(Batch(any_query.id, 0), own)
     cut(None)
-    query.run(0, "a", "b")
-    query.run(1, "c")
+    any_query.run(0, "a", "b")
+    any_query.run(1, "c")
     with pytest.raises(CommitStoppedError):
-        zombie.commit(Batch(query.id, 0), own)
-    query.run(2, "d")
-    eventually(query, ["a", "b", "c", "d"])
+        zombie.commit(Batch(any_query.id, 0), own)
+    any_query.run(2, "d")
+    any_query.expect("a", "b", "c", "d")
 
 
 def test_a_failed_job_leaves_nothing_open_and_nothing_in_the_log(query: Query) -> None:
@@ -312,11 +201,11 @@ def test_a_failed_job_leaves_nothing_open_and_nothing_in_the_log(query: Query) -
     job = Batch(query.id, 0)
     assert query.committer().abort_job(job, told) is None
     assert query.open_ids() == []
-    eventually(query, [])
+    query.expect()
     assert query.id not in [each.query_id for each in query.log().read_all(soon())]
 
 
-def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, cut: Callable[[str | None], None]) -> None:
+def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, cut: Cut) -> None:
     own = query.write("a", "b")
     cut("end.before")
     with pytest.raises(CutError):
@@ -326,7 +215,7 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     assert refused is not None
     assert refused.refusal is Refusal.PREPARED
     query.commit(0, own)
-    eventually(query, ["a", "b"])
+    query.expect("a", "b")
     complete = query.committer().abort_job(Batch(query.id, 0), own)
     assert complete is not None
     assert complete.refusal is Refusal.COMPLETE
@@ -335,5 +224,5 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
 def test_a_complete_job_is_forgotten(query: Query) -> None:
     query.id = Batch.of_new_job().query_id
     query.run(0, "a")
-    eventually(query, ["a"])
+    query.expect("a")
     assert query.id not in [each.query_id for each in query.log().read_all(soon())]

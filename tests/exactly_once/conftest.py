@@ -1,0 +1,57 @@
+"""Queries to commit batches of, and drivers that die where a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.exactly_once import committer as committer_module
+from spark_kafka_sink.exactly_once import execution as execution_module
+from tests.exactly_once.opened import client_of
+from tests.exactly_once.queries import CutError, Query
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+
+
+@pytest.fixture(scope="session")
+def _clients() -> Iterator[dict[str, ClusterClient]]:
+    clients = dict[str, ClusterClient]()
+    yield clients
+    for client in clients.values():
+        client.close()
+
+
+@pytest.fixture
+def query(kafka: Kafka, new_topic: NewTopic, _clients: dict[str, ClusterClient]) -> Query:
+    return _query(kafka, new_topic, _clients)
+
+
+@pytest.fixture
+def any_query(transaction_kafka: Kafka, new_topic: NewTopic, _clients: dict[str, ClusterClient]) -> Query:
+    """With each version of transactions."""
+    return _query(transaction_kafka, new_topic, _clients)
+
+
+def _query(kafka: Kafka, new_topic: NewTopic, clients: dict[str, ClusterClient]) -> Query:
+    if kafka.bootstrap_servers not in clients:
+        clients[kafka.bootstrap_servers] = client_of(kafka)
+    return Query(kafka, clients[kafka.bootstrap_servers], new_topic(on=kafka), "committer-test-commits")
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Lets the driver die at a step; None: it lives again."""
+    at: list[str | None] = [None]
+
+    def step(name: str, batch: int) -> None:
+        if name == at[0]:
+            raise CutError
+
+    def set_to(name: str | None) -> None:
+        at[0] = name
+
+    monkeypatch.setattr(execution_module, "step", step)
+    monkeypatch.setattr(committer_module, "step", step)
+    return set_to

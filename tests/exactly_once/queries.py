@@ -1,0 +1,86 @@
+"""A query's commits without Spark: what its tasks leave open, and what a reader sees."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_report import CommitReport
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from tests.exactly_once.opened import opened, soon
+from tests.kafka.kafka import Kafka
+from tests.kafka.witness import read_topic
+
+PREFIX = "committer-test"
+OPTIONS = f"--prefix {PREFIX}"
+
+
+class CutError(Exception):
+    """Where a driver dies."""
+
+
+@dataclass
+class Query:
+    """One query's commits on a topic of one partition."""
+
+    kafka: Kafka
+    client: ClusterClient
+    topic: str
+    log_topic: str
+    id: str = field(default_factory=lambda: Batch.of_new_job().query_id.replace("job", "query"))
+
+    def committer(self) -> Committer:
+        """As another process has it."""
+        return Committer(self.log(), TransactionClient(self.client), PREFIX, 30, OPTIONS)
+
+    def log(self) -> CommitLog:
+        return CommitLog(self.client, CommitLogSettings(self.log_topic, 2))
+
+    def write(
+        self, *values: str, batch: int = 0, timeout_ms: int = 60_000, topic: str | None = None
+    ) -> tuple[PreparedTransaction, ...]:
+        """A transaction of one row for each value, all left open: what the tasks of an attempt do."""
+        slots, ids = Slots(), TransactionalIds(PREFIX, self.id)
+        return tuple(
+            PreparedTransaction(
+                opened(self.client, topic or self.topic, value, slots.take(ids, batch), timeout_ms),
+                partition,
+                hash(value) % 2**32,
+            )
+            for partition, value in enumerate(values)
+        )
+
+    def commit(self, number: int, own: tuple[PreparedTransaction, ...], start: int | None = None) -> CommitReport:
+        return self.committer().commit(Batch(self.id, number), own, start)
+
+    def run(self, number: int, *values: str) -> CommitReport:
+        return self.commit(number, self.write(*values, batch=number))
+
+    def visible(self, topic: str | None = None) -> list[str]:
+        """What a reader sees once nothing is open any more that could hold it back."""
+        read = read_topic(self.kafka.bootstrap_servers, topic or self.topic, isolation_level="read_committed")
+        return sorted((each.value or b"").decode() for each in read)
+
+    def open_ids(self) -> list[str]:
+        ids = TransactionalIds(PREFIX, self.id)
+        return [each.transactional_id for each in TransactionClient(self.client).open_handles(ids, soon())]
+
+    def abort(self, own: tuple[PreparedTransaction, ...]) -> None:
+        """As the broker does with what is open for too long."""
+        ended = TransactionClient(self.client).end([each.handle for each in own], False, soon())
+        assert {end.error for end in ended.values()} == {""}
+
+    def expect(self, *values: str) -> None:
+        """These are visible, soon: EndTxn answers before the markers are in the partitions."""
+        deadline = time.monotonic() + 20
+        while self.visible() != sorted(values) and time.monotonic() < deadline:
+            pass
+        assert self.visible() == sorted(values)

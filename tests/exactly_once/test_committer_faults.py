@@ -1,0 +1,150 @@
+"""A commit goes on through what happens to its requests, and stops only where rows are lost."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.broker.faults.effects import Change
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import CommitStoppedError, CommitTimeoutError
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.describe_transactions import DescribeTransactionsResponse
+from spark_kafka_sink.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from tests.exactly_once.opened import client_of
+from tests.exactly_once.queries import PREFIX, Query
+from tests.kafka.embedded import EmbeddedKafka
+
+pytestmark = pytest.mark.embedded
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedKafka]:
+    """Of our own, whose faults hit nobody else."""
+    with EmbeddedKafka(in_memory=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def _client(broker: EmbeddedKafka) -> Iterator[ClusterClient]:
+    with client_of(broker) as made:
+        yield made
+
+
+@pytest.fixture
+def query(broker: EmbeddedKafka, _client: ClusterClient) -> Iterator[Query]:
+    topic = f"faults-{next(_numbers)}"
+    broker.create_topic(topic, 1, 1, {})
+    yield Query(broker, _client, topic, "commits")
+    broker.broker.faults.clear()
+
+
+COORDINATORS = [ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.END_TXN]
+PASSING = [
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
+@pytest.mark.parametrize("api", [*COORDINATORS, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+def test_a_lost_connection_loses_and_doubles_nothing(
+    broker: EmbeddedKafka, query: Query, api: ApiKey, cut: str, times: int
+) -> None:
+    query.run(0, "a")
+    own = query.write("b", "c", batch=1)
+    fault = getattr(broker.broker.faults, cut)(api, times=times)
+    query.commit(1, own)
+    assert fault.hits
+    fault.remove()
+    query.run(2, "d")
+    query.expect("a", "b", "c", "d")
+    assert query.open_ids() == []
+
+
+@pytest.mark.parametrize("error", PASSING)
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_passing_error_of_the_end_is_asked_about_again(
+    broker: EmbeddedKafka, query: Query, error: ErrorCode, applied: bool
+) -> None:
+    own = query.write("a", "b")
+    with broker.broker.faults.fail(ApiKey.END_TXN, error, times=4, applied=applied) as fault:
+        query.commit(0, own)
+        assert fault.hits == 4
+    query.expect("a", "b")
+
+
+def fenced(transactional_id: str, hits: list[str]) -> Change:
+    """The answer to an end of this id says that another producer has it, whatever was done."""
+
+    def change(request: Message, answer: Message) -> Message:
+        assert isinstance(request, EndTxnRequest)
+        assert isinstance(answer, EndTxnResponse)
+        if request.transactional_id == transactional_id:
+            hits.append("end")
+            answer.error_code = ErrorCode.PRODUCER_FENCED
+        return answer
+
+    return change
+
+
+def forgotten(transactional_id: str, since: list[str]) -> Change:
+    """As of a coordinator whose log has lost the id, once there is something in `since`."""
+
+    def change(request: Message, answer: Message) -> Message:
+        assert isinstance(answer, DescribeTransactionsResponse)
+        for state in answer.transaction_states:
+            if state.transactional_id == transactional_id and since:
+                state.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return answer
+
+    return change
+
+
+def test_an_answer_that_proves_nothing_is_no_reason_to_stop_where_the_coordinator_knows_what_was_done(
+    broker: EmbeddedKafka, query: Query
+) -> None:
+    own = query.write("a", "b")
+    change = fenced(own[0].handle.transactional_id, [])
+    with broker.broker.faults.alter(ApiKey.END_TXN, change, times=None):
+        assert query.commit(0, own).rows == 2
+    query.expect("a", "b")
+
+
+def test_what_nobody_can_prove_is_never_written_again(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    lost = own[0].handle.transactional_id
+
+    ended = list[str]()
+    faults = broker.broker.faults
+    with (
+        faults.alter(ApiKey.END_TXN, fenced(lost, ended), times=None),
+        faults.alter(ApiKey.DESCRIBE_TRANSACTIONS, forgotten(lost, ended), times=None),
+    ):
+        for values in (own, query.write("a", "b")):
+            with pytest.raises(CommitStoppedError, match=f"{lost}, 1 rows in {query.topic} 0 \\(unknown\\)"):
+                query.commit(0, values)
+    query.expect("a", "b")
+
+
+def test_a_cluster_that_does_not_answer_ends_the_commit_in_time_and_the_next_goes_on(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    hurried = Committer(query.log(), TransactionClient(query.client), PREFIX, 1.0)
+    with (
+        broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None),
+        pytest.raises(CommitTimeoutError, match=r"^\[COMMIT_TIMEOUT\] batch 0 of .* could not be committed within 1 s"),
+    ):
+        hurried.commit(Batch(query.id, 0), own)
+    query.commit(0, own)
+    query.expect("a", "b")
