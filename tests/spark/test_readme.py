@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_kafka_sink import register
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
@@ -25,20 +26,20 @@ class Readme:
     """Its blocks, with a topic and a folder of ours in the place of those that they name."""
 
     def __init__(self, servers: str, topic: str, folder: Path) -> None:
-        self._servers = servers
-        self._topic = topic
+        self.servers = servers
+        self.topic = topic
         self._folder = folder
         self.names: dict[str, Any] = {}
 
     def run(self, word: str) -> None:
         """The one block in which `word` stands."""
         (block,) = (block for block in BLOCKS if word in block)
-        text = block.replace("localhost:9092", self._servers).replace('"events"', f'"{self._topic}"')
+        text = block.replace("localhost:9092", self.servers).replace('"events"', f'"{self.topic}"')
         text = text.replace("checkpoints/", f"{self._folder}/")
         exec(compile(text, str(README), "exec"), self.names)
 
     def records(self) -> list[Witnessed]:
-        return read_topic(self._servers, self._topic)
+        return read_topic(self.servers, self.topic, isolation_level="read_committed")
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def readme(kafka: Kafka, new_topic: NewTopic, tmp_path: Path) -> Readme:
 
 
 def test_there_are_these_blocks_and_no_others() -> None:
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 8
 
 
 # It starts two streams, which share two cores with everything else.
@@ -74,6 +75,29 @@ def until_it_wrote(query: StreamingQuery) -> None:
     while not any(progress["numInputRows"] for progress in query.recentProgress):
         assert not query.awaitTermination(1), query.exception()
         assert time.monotonic() < deadline
+
+
+@pytest.mark.timeout(300)
+def test_exactly_once(readme: Readme, spark: SparkSession) -> None:
+    df = spark.range(100).selectExpr("cast(id as string) as key", "'v' as value")
+    readme.names |= {"df": df, "stream": spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")}
+    readme.names["options"] = {"kafka.bootstrap.servers": readme.servers, "topic": readme.topic}
+    register(spark).close()
+    readme.run('"exactly-once"')
+    (query,) = spark.streams.active
+    try:
+        until_it_wrote(query)
+    finally:
+        query.stop()
+    keys = [record.key for record in readme.records()]
+    assert sorted(key for key in keys if key is not None) == sorted(b"%d" % number for number in range(100))
+    assert keys.count(None) > 0
+
+
+def test_in_transactions(readme: Readme) -> None:
+    readme.run("init_transactions")
+    (record,) = readme.records()
+    assert (record.key, record.value) == (b"a", b"both")
 
 
 def test_one_record_at_a_time(readme: Readme, capsys: pytest.CaptureFixture[str]) -> None:
