@@ -65,7 +65,7 @@ def _of_partition(client: ClusterClient, topic: str, partition: int, deadline: f
 def _decoded(chunks: Mapping[str, Mapping[int, Record]], partition: int) -> dict[str, LoggedRecord]:
     found = {}
     for query_id, some in chunks.items():
-        record = decode({number: chunk.value for number, chunk in some.items() if chunk.value is not None})
-        if record is not None:
+        if some:  # else it was forgotten
+            record = decode({number: chunk.value for number, chunk in some.items() if chunk.value is not None})
             found[query_id] = LoggedRecord(record, partition, some[0].timestamp)
     return found

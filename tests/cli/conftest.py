@@ -22,6 +22,14 @@ def query(kafka: Kafka, new_topic: NewTopic) -> Iterator[LeftOver]:
 
 
 @pytest.fixture
+def query_of_each_version(transaction_kafka: Kafka, new_topic: NewTopic) -> Iterator[LeftOver]:
+    """With transactions of version 1, then of version 2."""
+    made = LeftOver(transaction_kafka, new_topic(on=transaction_kafka), new_topic(2, on=transaction_kafka, config=COMPACTED))
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def job(kafka: Kafka, new_topic: NewTopic) -> Iterator[LeftOver]:
     made = LeftOver(kafka, new_topic(), new_topic(2, config=COMPACTED), Batch.of_new_job().query_id)
     yield made

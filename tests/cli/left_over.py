@@ -140,6 +140,6 @@ class LeftOver:
     def listed(self) -> dict[str, Any]:
         """What `list --json` says of the query; {} for nothing."""
         listed = self.run("list", "--json")
-        assert (listed.exit_code, listed.stderr) == (0, "")
+        assert (listed.exit_code, listed.stderr) == (0, ""), listed.stderr
         lines = [json.loads(line) for line in listed.stdout.splitlines()]
         return next((line for line in lines if line["query_id"] == self.query_id), {})

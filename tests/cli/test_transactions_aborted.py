@@ -87,6 +87,16 @@ def test_what_is_prepared_is_not_aborted(query: LeftOver) -> None:
     until(lambda: query.visible() == ["a"])
 
 
+def test_without_a_commit_log_nothing_is_aborted_and_none_is_made(query: LeftOver) -> None:
+    query.task(0, "a")
+    query.log_topic = f"{query.log_topic}-another"
+    refused = query.run("abort", "--query", query.query_id, "--yes")
+    assert refused.exit_code == 1
+    assert f"there is no commit log, topic {query.log_topic} is not there: see --commit-log-topic" in refused.stderr
+    assert query.log_topic not in query.kafka.metadata().topics
+    assert len(query.transactions.open_handles(query.ids, query.soon())) == 1
+
+
 def test_to_abort_where_nothing_is_open_writes_nothing(query: LeftOver) -> None:
     done = query.run("abort", "--query", query.query_id, "--yes")
     assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: nothing is open\n")

@@ -119,6 +119,19 @@ def test_a_batch_without_rows_is_left_to_its_driver(query: LeftOver) -> None:
     assert query.listed()["state"] == "prepared"
 
 
+def test_what_is_wrong_with_one_keeps_no_other_from_being_committed(query: LeftOver) -> None:
+    misplaced = LeftOver(query.kafka, query.topic, query.log_topic, "q-4")  # of two partitions in the second
+    misplaced.prefix, misplaced.partitions = query.prefix, 1
+    query.prepared(0, [query.task(0, "a")])
+    misplaced.prepared(0, [misplaced.task(0, "b")])
+    done = query.run("recover", "--all")
+    misplaced.close()
+
+    assert (done.exit_code, done.stdout) == (1, f"{query.query_id}, batch 0: committed, with 1 rows\n")
+    assert done.stderr.startswith("q-4, batch 0: [OPTION] the records of q-4 are not where they would be with 2 partitions")
+    until(lambda: query.visible() == ["a"])
+
+
 def test_a_query_that_the_log_does_not_know_is_said(query: LeftOver) -> None:
     refused = query.run("recover", "--query", "nobody")
     assert refused.exit_code == 1
@@ -136,6 +149,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
 
     assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job is over, and forgotten\n")
     assert job.last() is None
+    assert job.listed() == {}
 
 
 def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeypatch: pytest.MonkeyPatch) -> None:

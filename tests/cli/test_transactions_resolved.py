@@ -55,7 +55,8 @@ def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -
     until(lambda: query.visible() == ["a", "d"])
 
 
-def test_what_timed_out_in_part_is_resolved(query: LeftOver) -> None:
+def test_what_timed_out_in_part_is_resolved(query_of_each_version: LeftOver) -> None:
+    query = query_of_each_version
     kept, lost = query.task(0, "a"), query.task(1, "b", timeout_ms=1000)
     query.prepared(0, [kept, lost])
     until(lambda: [each["state"] for each in query.listed()["transactions"]] == ["prepared", "aborted"])
