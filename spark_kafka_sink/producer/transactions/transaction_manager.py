@@ -18,6 +18,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions import requests
+from spark_kafka_sink.producer.transactions.contents import Contents
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.reactions import Reaction
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
@@ -54,17 +55,13 @@ class TransactionManager:
         self._pending: Call | None = None  # whose end nobody has seen yet
         self._closing = False
         self._deadline_ms = 0  # when what was called is asked for no more; monotonic
-        self._offsets: dict[str, tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]] = {}
         self.producer = NO_PRODUCER
         self.version = 1  # of transactions: 2 is KIP-890
         self.why = "the sender's thread has not come to it yet"  # that a call takes so long
+        self._contents = Contents(transactional_id)
         # The sender's thread's
-        self._begun = False  # the coordinator may know of the transaction
         self._new_epoch = False  # needed before the next transaction
         self._without_end = False  # the coordinator would not understand EndTxn
-        self._partitions: set[TopicPartition] = set()
-        self._waiting: dict[TopicPartition, PartitionQueue] = {}  # to be added; version 1 only, as are the groups
-        self._groups: set[str] = set()
 
     @property
     def state(self) -> State:
@@ -87,7 +84,7 @@ class TransactionManager:
             self._move(_LEADS_TO[call])
             self._pending = call
             if call is Call.ABORT:
-                self._offsets.clear()
+                self._contents.forget_waiting()
 
     def begin(self) -> None:
         with self._changed:
@@ -101,8 +98,7 @@ class TransactionManager:
         with self._changed:
             self._check(Call.SEND_OFFSETS)
             self._deadline_ms = deadline_ms
-            before = self._offsets.get(group.group_id, (group, {}))[1]
-            self._offsets[group.group_id] = group, before | offsets
+            self._contents.add_offsets(group, offsets)
 
     def prepare(self) -> None:
         """The transaction stays open for somebody else to end; all of it is acked."""
@@ -112,7 +108,7 @@ class TransactionManager:
 
     def check_may_send(self) -> None:
         """Raise why no record belongs to this transaction, unless one is open."""
-        if self._state is not State.IN_TRANSACTION or self._pending is not None:
+        if self._state is not State.IN_TRANSACTION:
             with self._changed:
                 self._check(Call.SEND)
 
@@ -127,7 +123,9 @@ class TransactionManager:
 
     def wait_for_offsets(self, group_id: str, timeout_s: float, check_alive: Callable[[], None]) -> None:
         """Return when the group's offsets are part of the transaction; otherwise as `wait`."""
-        self._wait(lambda: group_id in self._offsets and self._error is None, Call.SEND_OFFSETS, timeout_s, check_alive)
+        self._wait(
+            lambda: self._contents.has_offsets(group_id) and self._error is None, Call.SEND_OFFSETS, timeout_s, check_alive
+        )
         with self._changed:
             if self._error is not None:
                 self._raise_error()
@@ -185,15 +183,11 @@ class TransactionManager:
         """
         if queue.sequences is not None and queue.sequences.identity != self.producer:
             queue.sequences = None
-        partition = (queue.topic, queue.partition)
-        if self.version >= 2 or partition in self._partitions:
-            return True
-        self._waiting[partition] = queue
-        return False
+        return self._contents.admits(queue, self.version)
 
     def sending(self) -> None:
         """Records go out: with version 2 the leaders add their partitions to the transaction."""
-        self._begun = True
+        self._contents.begun = True
 
     def refuses(self) -> KafkaSinkError | None:
         """Why what was not sent never will be."""
@@ -210,39 +204,39 @@ class TransactionManager:
     def next_request(self, now_ms: int, *, flushed: bool) -> TransactionRequest | None:
         """What the state asks for. flushed: no record is waiting or on its way, so the transaction may end."""
         with self._changed:
-            if now_ms >= self._deadline_ms and not (self._waiting and self._state is State.IN_TRANSACTION):
+            adds = self._state is State.IN_TRANSACTION and self._contents.is_waiting()  # nobody waits for that but records
+            if now_ms >= self._deadline_ms and not adds:
                 return None
-            if self._state in _ENDING and flushed and not self._offsets and (self._without_end or not self._begun):
+            if self._state in _ENDING and flushed and not self._is_at_coordinator():
                 self._complete()
             return self._wanted(flushed=flushed)
+
+    def _is_at_coordinator(self) -> bool:
+        """Whether there is something to be ended there."""
+        return not self._without_end and (self._contents.begun or self._contents.has_offsets())
 
     def _wanted(self, *, flushed: bool) -> TransactionRequest | None:
         identity = self.transactional_id
         if self._state is State.INITIALIZING:
             return requests.init_producer_id(identity, self._timeout_ms, self.producer)
-        if self._state in _SENDING and self._waiting:
-            self._begun = True
-            return requests.add_partitions(identity, self.producer, self._waiting)
-        if self._state in _SENDING and self._offsets:
-            self._begun = True
-            return self._wanted_for_offsets()
+        if self._state in _SENDING and (wanted := self._contents.wanted(self.producer, self.version)) is not None:
+            return wanted
         if self._state in _ENDING and flushed:
             committed = self._state is State.COMMITTING_TRANSACTION
             return requests.end_txn(identity, self.producer, committed=committed, version=self.version)
         return None
-
-    def _wanted_for_offsets(self) -> TransactionRequest:
-        group, offsets = next(iter(self._offsets.values()))
-        if self.version < 2 and group.group_id not in self._groups:
-            return requests.add_offsets(self.transactional_id, self.producer, group.group_id)
-        return requests.txn_offset_commit(self.transactional_id, self.producer, group, offsets, self.version)
 
     # The sender's thread: what has happened
 
     def done(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
         """The coordinator did what was asked. Returned are the queues that may be sent now."""
         with self._changed:
-            admitted = _DONE[request.api.key](self, request, body) or []
+            match request.api.key:
+                case ApiKey.INIT_PRODUCER_ID:
+                    self._initialized(body)
+                case ApiKey.END_TXN:
+                    self._ended(body)
+            admitted = self._contents.done(request, body)
             self._changed.notify_all()
             return admitted
 
@@ -250,14 +244,14 @@ class TransactionManager:
         """Some of the offsets are in; the others are to be asked for again."""
         if request.api.key is ApiKey.TXN_OFFSET_COMMIT:
             with self._changed:
-                self._offsets_committed(request, body)
+                self._contents.done(request, body)
 
     def refused(self, request: TransactionRequest, reaction: Reaction, error: KafkaSinkError) -> None:
         """An answer that no repetition betters."""
         with self._changed:
             if self._is_aborted_by(request, reaction, error):
                 self._complete()
-            elif reaction is Reaction.NOT_ALLOWED and self._state is State.INITIALIZING:
+            elif reaction in _REPEATABLE and self._state is State.INITIALIZING:
                 self._move(State.UNINITIALIZED, error)
                 self.producer = NO_PRODUCER
             elif reaction in _ABORTABLE:
@@ -273,7 +267,7 @@ class TransactionManager:
             return False
         if reaction in _ABORTABLE:
             self._without_end = True
-        unknown = error.facts.get("error_code") == ErrorCode.INVALID_TXN_STATE and not (self._partitions or self._groups)
+        unknown = error.facts.get("error_code") == ErrorCode.INVALID_TXN_STATE and not self._contents.is_known
         return reaction in _ABORTABLE or (self.version < 2 and unknown)
 
     def failed(self, error: KafkaSinkError) -> None:
@@ -300,18 +294,19 @@ class TransactionManager:
                     "transactional id %s: the open transaction is aborted, as its producer is closing", self.transactional_id
                 )
                 self._move(State.ABORTING_TRANSACTION)
+                self._contents.forget_waiting()
             if not self._closing:
                 self._closing, self._deadline_ms = True, now_ms + timeout_ms
             return self._state not in _ENDING or now_ms >= self._deadline_ms
 
     def _abortable(self, error: KafkaSinkError) -> None:
         self._new_epoch = True
-        self._waiting.clear()
+        self._contents.forget_waiting()
         if self._state in _SENDING:
             self._move(State.ABORTABLE_ERROR, error)
 
     def _fatal(self, error: KafkaSinkError) -> None:
-        self._waiting.clear()
+        self._contents.forget_waiting()
         if State.FATAL_ERROR in NEXT[self._state]:
             self._move(State.FATAL_ERROR, error)
 
@@ -326,11 +321,8 @@ class TransactionManager:
         new_epoch = (self._new_epoch and self.version < 2) or self._without_end
         # A cluster that was upgraded, or went back: the next transaction is of the other version, with an epoch of its own.
         new_epoch = new_epoch or self.version != self._agreed_version()
-        self._begun = self._new_epoch = self._without_end = False
-        self._partitions.clear()
-        self._waiting.clear()
-        self._groups.clear()
-        self._offsets.clear()
+        self._new_epoch = self._without_end = False
+        self._contents.clear()
         self._move(State.INITIALIZING if new_epoch and not self._single else State.READY)
         self._changed.notify_all()
 
@@ -339,33 +331,13 @@ class TransactionManager:
 
     # What each answer brings
 
-    def _initialized(self, request: TransactionRequest, body: Any) -> None:
+    def _initialized(self, body: Any) -> None:
         self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
         self.version = self._agreed_version()
         if self._state is State.INITIALIZING:
             self._move(State.READY)
 
-    def _partitions_added(self, request: TransactionRequest, body: Any) -> list[PartitionQueue]:
-        added = {(topic.name, number) for topic in request.body.v3_and_below_topics for number in topic.partitions}  # type: ignore[union-attr]
-        self._partitions |= added
-        queues = (self._waiting.pop(partition, None) for partition in added)
-        return [queue for queue in queues if queue is not None]
-
-    def _group_added(self, request: TransactionRequest, body: Any) -> None:
-        self._groups.add(request.body.group_id)  # type: ignore[union-attr]
-
-    def _offsets_committed(self, request: TransactionRequest, body: Any) -> None:
-        asked: Any = request.body
-        committed = {partition for partition, code in requests.committed_offsets(body).items() if code == 0}
-        group, offsets = self._offsets.get(asked.group_id, (None, {}))
-        sent = {(topic.name, each.partition_index): each.committed_offset for topic in asked.topics for each in topic.partitions}
-        for partition in committed & offsets.keys():
-            if offsets[partition].offset == sent.get(partition):  # else there is a later one
-                del offsets[partition]
-        if group is not None and not offsets:
-            del self._offsets[asked.group_id]
-
-    def _ended(self, request: TransactionRequest, body: Any) -> None:
+    def _ended(self, body: Any) -> None:
         """With EndTxn v5 the epoch was bumped, or there is another producer id because the epochs are used up (KIP-890)."""
         if body.producer_id >= 0:
             self.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch, transactional=True)
@@ -380,10 +352,4 @@ _LEADS_TO = {
 }
 _ENDING = frozenset({State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION})
 _ABORTABLE = frozenset({Reaction.ABORTABLE, Reaction.ABORTABLE_WITHOUT_END})
-_DONE: dict[ApiKey, Callable[[TransactionManager, TransactionRequest, Any], list[PartitionQueue] | None]] = {
-    ApiKey.INIT_PRODUCER_ID: TransactionManager._initialized,
-    ApiKey.ADD_PARTITIONS_TO_TXN: TransactionManager._partitions_added,
-    ApiKey.ADD_OFFSETS_TO_TXN: TransactionManager._group_added,
-    ApiKey.TXN_OFFSET_COMMIT: TransactionManager._offsets_committed,
-    ApiKey.END_TXN: TransactionManager._ended,
-}
+_REPEATABLE = _ABORTABLE | {Reaction.NOT_ALLOWED}

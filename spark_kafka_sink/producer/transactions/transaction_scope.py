@@ -26,6 +26,7 @@ class TransactionScope(SendScope):
         super().__init__(owner, on_close)
         self._manager = manager
         self._abort = abort
+        self._prepared = False
 
     def prepare(self, timeout_s: float | None = None) -> TransactionHandle | None:
         """Wait until all records are acked, and leave the transaction open: whoever has the handle is to commit or to abort it.
@@ -39,6 +40,7 @@ class TransactionScope(SendScope):
         report = self.report()
         manager = self._manager
         manager.prepare()
+        self._prepared = True
         if not report.records:
             return None
         return TransactionHandle(
@@ -56,7 +58,7 @@ class TransactionScope(SendScope):
             return
         self._closed = True
         try:
-            if self._manager.is_open:
+            if not self._prepared:
                 self.discard()
                 self._abort()
         finally:

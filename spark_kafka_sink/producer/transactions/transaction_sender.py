@@ -212,7 +212,10 @@ class TransactionSender:
         error = _error(manager, request, what, code, decided)
         if decided > Reaction.FIND_COORDINATOR:
             log.warning("%s", error)
+            before = manager.state
             manager.refused(request, decided, error)
+            if manager.state is before:  # the same is asked again
+                self._wait(now_ms)
             return
         manager.partly_done(request, response.body)
         text = f"broker {response.node_id} said {error_facts(code).name} to {_name(request)}"
