@@ -112,10 +112,10 @@ class TransactionManager:
             with self._changed:
                 self._check(Call.SEND)
 
-    def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None]) -> None:
-        """Return at the end of a call that was started. TransactionTimeoutError after timeout_s; then the same call, made again,
-        goes on. Raises the error that the transaction has come to."""
-        self._wait(lambda: self._state in UNDER_WAY[call], call, timeout_s, check_alive)
+    def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None], *, begun: float | None = None) -> None:
+        """Return at the end of a call that was started. Raises the error that the transaction has come to; TransactionTimeoutError
+        timeout_s after `begun` (monotonic; None: now), and then the same call, made again, goes on."""
+        self._wait(lambda: self._state in UNDER_WAY[call], call, timeout_s, check_alive, begun)
         with self._changed:
             self._pending = None
             if self._error is not None:
@@ -130,8 +130,15 @@ class TransactionManager:
             if self._error is not None:
                 self._raise_error()
 
-    def _wait(self, under_way: Callable[[], bool], call: Call, timeout_s: float, check_alive: Callable[[], None]) -> None:
-        deadline = time.monotonic() + timeout_s
+    def _wait(
+        self,
+        under_way: Callable[[], bool],
+        call: Call,
+        timeout_s: float,
+        check_alive: Callable[[], None],
+        begun: float | None = None,
+    ) -> None:
+        deadline = (time.monotonic() if begun is None else begun) + timeout_s
         with self._changed:
             while under_way():
                 left = deadline - time.monotonic()

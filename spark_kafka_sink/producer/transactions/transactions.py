@@ -104,13 +104,13 @@ class Transactions:
     def _call(self, call: Call, manager: TransactionManager, timeout: float | None) -> None:
         self._check()
         timeout = self._max_block_s if timeout is None else timeout
-        deadline = time.monotonic() + timeout
+        begun = time.monotonic()
         manager.start(call, monotonic_ms() + int(timeout * 1000))
         if call is Call.COMMIT:
             with suppress(FlushTimeoutError):  # `wait` says so
                 self._owner.flush_gathered(timeout)
         self._owner.wake_sender()
-        manager.wait(call, max(deadline - time.monotonic(), 0), self._owner.check_alive)
+        manager.wait(call, timeout, self._owner.check_alive, begun=begun)
 
     def _check(self) -> None:
         self._owner.check_alive()

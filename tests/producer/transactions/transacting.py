@@ -5,16 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.producer import Producer
 from tests.faults.producing import QUICK
-from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
 DEADLINE_S = 30.0
+
+
+class Reached(Protocol):
+    """Brokers of any kind."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
 
 
 def scoped(bootstrap_servers: str, **settings: object) -> Producer:
@@ -36,7 +43,7 @@ def _options(bootstrap_servers: str, settings: dict[str, object]) -> dict[str, o
 
 
 @contextmanager
-def somebody_else(kafka: Kafka) -> Iterator[TransactionClient]:
+def somebody_else(kafka: Reached) -> Iterator[TransactionClient]:
     with ClusterClient(producer_config({"bootstrap.servers": kafka.bootstrap_servers})) as client:
         yield TransactionClient(client)
 
@@ -45,26 +52,26 @@ def deadline() -> float:
     return time.monotonic() + DEADLINE_S
 
 
-def values(kafka: Kafka, topic: str, isolation_level: str = "read_committed") -> list[int]:
+def values(kafka: Reached, topic: str, isolation_level: str = "read_committed") -> list[int]:
     """The numbers that a consumer that is not ours reads, in their order by partition and offset."""
     return [int(read.value or b"") for read in read_topic(kafka.bootstrap_servers, topic, isolation_level=isolation_level)]
 
 
-def until_read(kafka: Kafka, topic: str, expected: list[int]) -> None:
+def until_read(kafka: Reached, topic: str, expected: list[int]) -> None:
     """A commit is answered when it is certain; the markers that let consumers read on are written after that."""
     end = deadline()
     while (found := values(kafka, topic)) != expected:
         assert time.monotonic() < end, f"{found} read, {expected} expected"
 
 
-def state_of(kafka: Kafka, transactional_id: str) -> str | None:
+def state_of(kafka: Reached, transactional_id: str) -> str | None:
     """What the coordinator says: "Ongoing" and the like; None for an id that it does not know."""
     with somebody_else(kafka) as other:
         described = other.describe([transactional_id], deadline()).get(transactional_id)
         return None if described is None else described.state
 
 
-def until_ended(kafka: Kafka, transactional_id: str) -> None:
+def until_ended(kafka: Reached, transactional_id: str) -> None:
     """Markers take some ms."""
     end = deadline()
     while (state := state_of(kafka, transactional_id)) in ("Ongoing", "PrepareAbort", "PrepareCommit"):

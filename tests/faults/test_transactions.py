@@ -1,0 +1,304 @@
+"""What a transaction does when others, brokers and time are against it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import (
+    DeliveryTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionError,
+    TransactionTimeoutError,
+    UsageError,
+)
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.kafka.witness import read_topic
+from tests.producer.transactions.transacting import under_id, until_ended
+
+VERSIONS = {1: 0, 2: 2}
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"transactions-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def _brokers() -> Iterator[dict[int, EmbeddedBroker]]:
+    with cluster(1, 0) as version_1, cluster(1, 2) as version_2:
+        yield {1: version_1, 2: version_2}
+
+
+@pytest.fixture
+def broker(transaction_version: int, _brokers: dict[int, EmbeddedBroker]) -> Iterator[EmbeddedBroker]:
+    made = _brokers[transaction_version]
+    yield made
+    made.faults.clear()
+
+
+@pytest.fixture(scope="module")
+def _clusters() -> Iterator[dict[int, EmbeddedBroker]]:
+    with cluster(3, 0) as version_1, cluster(3, 2) as version_2:
+        yield {1: version_1, 2: version_2}
+
+
+@pytest.fixture
+def brokers3(transaction_version: int, _clusters: dict[int, EmbeddedBroker]) -> EmbeddedBroker:
+    return _clusters[transaction_version]
+
+
+def cluster(brokers: int, level: int) -> EmbeddedBroker:
+    config = BrokerConfig(
+        transaction_version=level,
+        transaction_state_log_num_partitions=4,
+        default_replication_factor=brokers,
+        transaction_abort_timed_out_transaction_cleanup_interval_ms=50,
+    )
+    return EmbeddedBroker(brokers, config=config)
+
+
+def read(broker: EmbeddedBroker, topic: str) -> list[int]:
+    records = read_topic(broker.bootstrap_servers, topic, isolation_level="read_committed")
+    return [int(record.value or b"") for record in records]
+
+
+def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
+    """Markers take some ms."""
+    deadline = time.monotonic() + 20
+    while (found := read(broker, topic)) != expected:
+        assert time.monotonic() < deadline, found
+
+
+def test_a_zombie_with_the_same_id_is_fenced(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as zombie:
+        zombie.begin()
+        zombie.send(topic, b"1").result(10)
+        with under_id(broker.bootstrap_servers, topic) as living:
+            living.begin()
+            living.send(topic, b"2")
+            with pytest.raises(ProducerFencedError, match="another producer has this transactional id now"):
+                zombie.commit()
+            with pytest.raises(ProducerFencedError):
+                zombie.begin()
+            living.commit()
+    until_read(broker, topic, [2])
+
+
+def test_a_commit_that_timed_out_is_committed_by_the_next_and_never_aborted(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        with broker.faults.hold(ApiKey.END_TXN) as held:
+            with pytest.raises(TransactionTimeoutError, match=r"commit\(\) has not ended within 100 ms: EndTxn at broker 1"):
+                producer.commit(0.1)
+            held.wait()
+            for other in (producer.abort, producer.begin):
+                with pytest.raises(UsageError, match=r"commit\(\) has ended before its outcome was known; call that again"):
+                    other()
+        producer.commit()
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.commit()
+    until_read(broker, topic, [1, 2])
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_commit_whose_answer_is_lost_is_asked_for_again(broker: EmbeddedBroker, topic: str, applied: bool) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        for value in (b"1", b"2", b"3"):
+            producer.begin()
+            producer.send(topic, value).result(10)
+            (broker.faults.cut_after if applied else broker.faults.cut_before)(ApiKey.END_TXN)
+            producer.commit()
+    until_read(broker, topic, [1, 2, 3])
+
+
+def test_a_producer_that_closes_after_its_commit_timed_out_does_not_abort(broker: EmbeddedBroker, topic: str) -> None:
+    producer = under_id(broker.bootstrap_servers, topic)
+    producer.begin()
+    producer.send(topic, b"1").result(10)
+    with broker.faults.hold(ApiKey.END_TXN), pytest.raises(TransactionTimeoutError):
+        producer.commit(0.1)
+    producer.close()
+    until_read(broker, topic, [1])
+
+
+def test_the_coordinator_moves_between_steps(brokers3: EmbeddedBroker, topic: str) -> None:
+    nodes = itertools.cycle(brokers3.broker_ids)
+
+    def move() -> None:
+        brokers3.move_coordinator("transaction", topic, broker_id=next(nodes))
+        brokers3.move_coordinator("group", topic, broker_id=next(nodes))
+
+    with under_id(brokers3.bootstrap_servers, topic) as producer:
+        for value in range(4):
+            move()
+            producer.begin()
+            producer.send(topic, b"%d" % value).result(10)
+            move()
+            producer.send_offsets({(topic, 0): value}, topic)
+            move()
+            producer.commit()
+    until_read(brokers3, topic, [0, 1, 2, 3])
+
+
+def test_the_leader_is_killed_mid_transaction(brokers3: EmbeddedBroker, topic: str) -> None:
+    with under_id(brokers3.bootstrap_servers, topic, request_timeout_ms=2000) as producer:
+        producer.begin()
+        sent = [producer.send(topic, b"%d" % value) for value in range(50)]
+        sent[-1].result(10)
+        leader = producer.partitions_for(topic)[0].leader
+        assert leader is not None
+        brokers3.kill(leader.id)
+        try:
+            sent += [producer.send(topic, b"%d" % value) for value in range(50, 100)]
+            producer.commit()
+        finally:
+            brokers3.restart(leader.id)
+    until_read(brokers3, topic, list(range(100)))
+
+
+def test_the_markers_of_the_transaction_before_are_waited_for(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        with broker.faults.hold_markers():
+            producer.commit()
+            producer.begin()
+            second = producer.send(topic, b"2")
+            assert not second.done()
+        producer.commit()
+    until_read(broker, topic, [1, 2])
+
+
+def test_a_transaction_that_took_too_long_is_not_committed(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic, transaction_timeout_ms=100) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        until_ended(broker, topic)
+        with pytest.raises(TransactionError, match=r"open for longer than transaction\.timeout\.ms"):
+            producer.commit()
+    assert read(broker, topic) == []
+
+
+def test_an_end_that_comes_late_does_not_end_the_next_transaction(broker: EmbeddedBroker, topic: str) -> None:
+    """The end of an aborted transaction is held up, and its sender gives up and begins anew under the id."""
+    with under_id(broker.bootstrap_servers, topic) as slow:
+        slow.begin()
+        slow.send(topic, b"1").result(10)
+        with broker.faults.hold(ApiKey.END_TXN) as held:
+            aborting = threading.Thread(target=_quietly_abort, args=(slow,))
+            aborting.start()
+            held.wait()
+            next_one = under_id(broker.bootstrap_servers, topic)
+            next_one.begin()
+            next_one.send(topic, b"2").result(10)
+        aborting.join(20)
+        assert read(broker, topic) == []
+        next_one.commit()
+        next_one.close()
+    until_read(broker, topic, [2])
+
+
+def _quietly_abort(producer: Producer) -> None:
+    try:
+        producer.abort()
+    except ProducerFencedError:
+        pass
+
+
+def test_an_empty_transaction_costs_no_request(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        ends = broker.faults.watch(ApiKey.END_TXN)
+        for end in (producer.commit, producer.abort, producer.commit):
+            producer.begin()
+            end()
+        assert ends.hits == 0
+        producer.begin()
+        producer.send(topic, b"1")
+        producer.commit()
+        assert ends.hits == 1
+    until_read(broker, topic, [1])
+
+
+def test_a_batch_that_expired_unsent_makes_the_commit_fail(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic, request_timeout_ms=500, delivery_timeout_ms=500) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        broker.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=None)
+        lost = producer.send(topic, b"2")
+        with pytest.raises(TransactionAbortableError, match=r"can only be aborted: .*delivery\.timeout\.ms") as failed:
+            producer.commit()
+        assert isinstance(failed.value.__cause__, DeliveryTimeoutError)
+        assert isinstance(lost.exception(0), DeliveryTimeoutError)
+        broker.faults.clear()
+        with pytest.raises(TransactionAbortableError):
+            producer.send(topic, b"3")
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"4")
+        producer.commit()
+    until_read(broker, topic, [4])
+
+
+def test_nothing_aborted_and_nothing_torn_is_read(broker: EmbeddedBroker, topic: str) -> None:
+    """A transaction is ten records of one number, over three partitions; every third is aborted, with records on every way."""
+    producer = under_id(broker.bootstrap_servers, topic, batch_size=100, linger_ms=1)
+    broker.create_topic(topic, 3)
+    with producer:
+        for turn in range(12):
+            producer.begin()
+            for row in range(10):
+                producer.send(topic, b"%d" % turn, partition=row % 3)
+            producer.abort() if turn % 3 == 2 else producer.commit()
+            found = read(broker, topic)
+            assert all(found.count(value) == 10 for value in set(found))
+    deadline = time.monotonic() + 20
+    while len(found := read(broker, topic)) < 80:
+        assert time.monotonic() < deadline
+    assert sorted(found) == [turn for turn in range(12) if turn % 3 != 2 for _ in range(10)]
+
+
+def test_what_was_not_sent_fails_with_an_abort(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic, linger_ms=100_000, delivery_timeout_ms=200_000) as producer:
+        producer.begin()
+        sent = producer.send(topic, b"1")
+        producer.abort()
+        assert isinstance(sent.exception(0), TransactionAbortedError)
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.commit()
+    until_read(broker, topic, [2])
+
+
+def test_an_exception_in_a_with_aborts(broker: EmbeddedBroker, topic: str) -> None:
+    ends = broker.faults.watch(ApiKey.END_TXN)
+    with pytest.raises(ZeroDivisionError), under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        raise ZeroDivisionError
+    assert ends.hits == 1
+    assert read(broker, topic) == []
+
+
+def test_a_producer_that_closes_aborts_what_is_open(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        ends = broker.faults.watch(ApiKey.END_TXN)
+        producer.begin()
+        sent = producer.send(topic, b"1")
+    assert sent.exception(0) is None
+    assert ends.hits == 1
+    assert read(broker, topic) == []

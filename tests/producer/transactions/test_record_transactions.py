@@ -1,0 +1,167 @@
+"""A producer with transactional.id, record by record, as a program writes it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from spark_kafka_sink import ConsumerGroupMetadata, OffsetAndMetadata
+from spark_kafka_sink.errors import (
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionError,
+    TransactionTimeoutError,
+    UsageError,
+)
+from tests.faults.producing import numbers
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.producer.transactions.transacting import under_id, until_read, values
+
+
+@pytest.fixture
+def topic(transaction_kafka: Kafka, new_topic: NewTopic) -> str:
+    return new_topic(1, on=transaction_kafka)
+
+
+def committed_offset(kafka: Kafka, topic: str, group: str) -> tuple[int, str | None]:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, 0)], 30)
+        return found.offset, found.metadata
+    finally:
+        consumer.close()
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic) as producer:
+        for turn in range(6):
+            producer.begin()
+            futures = [producer.send(topic, b"%d" % (turn * 10 + row)) for row in range(3)]
+            producer.abort() if turn % 3 == 1 else producer.commit()
+            assert all(future.done() for future in futures)
+    until_read(transaction_kafka, topic, [turn * 10 + row for turn in (0, 2, 3, 5) for row in range(3)])
+
+
+def test_columns_belong_to_the_open_transaction_too(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic) as producer:
+        producer.begin()
+        with producer.scope() as scope:
+            scope.append(topic, numbers(range(5)))
+        assert values(transaction_kafka, topic) == []
+        producer.commit()
+        with (
+            producer.scope() as scope,
+            pytest.raises(UsageError, match=r"send\(\) is not allowed in the state READY: call begin\(\)"),
+        ):
+            scope.append(topic, numbers(range(5)))
+    until_read(transaction_kafka, topic, list(range(5)))
+
+
+def test_a_groups_offsets_are_committed_with_the_records_or_not_at_all(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1")
+        producer.send_offsets({(topic, 0): 17}, topic)
+        producer.abort()
+        assert committed_offset(transaction_kafka, topic, topic)[0] < 0
+        producer.begin()
+        producer.send_offsets({(topic, 0): (18, "mine")}, ConsumerGroupMetadata(topic))
+        producer.commit()
+        # confluent-kafka reads the text beyond its end.
+        assert (until_offset(transaction_kafka, topic, 18) or "").startswith("mine")
+        producer.begin()
+        producer.send_offsets({(topic, 0): OffsetAndMetadata(19)}, topic)
+        producer.send_offsets({(topic, 0): OffsetAndMetadata(20)}, topic)
+        producer.send_offsets({}, topic)
+        producer.commit()
+        until_offset(transaction_kafka, topic, 20)
+
+
+def until_offset(kafka: Kafka, topic: str, expected: int) -> str | None:
+    """The markers take some ms, during which the coordinator says that it is not stable yet."""
+    found, metadata = committed_offset(kafka, topic, topic)
+    assert found == expected
+    return metadata
+
+
+def test_a_consumer_that_is_not_of_the_group_is_refused(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1")
+        gone = ConsumerGroupMetadata(topic, generation_id=3, member_id="gone")
+        with pytest.raises(TransactionAbortableError, match=r"UNKNOWN_MEMBER_ID|ILLEGAL_GENERATION"):
+            producer.send_offsets({(topic, 0): 1}, gone)
+        with pytest.raises(TransactionAbortableError):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.commit()
+    until_read(transaction_kafka, topic, [2])
+
+
+def test_the_id_is_the_latest_ones(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic) as zombie:
+        zombie.begin()
+        zombie.send(topic, b"1").result(30)
+        with under_id(transaction_kafka.bootstrap_servers, topic) as living:
+            living.begin()
+            living.send(topic, b"2")
+            living.commit()
+            with pytest.raises(ProducerFencedError) as fenced:
+                zombie.commit()
+    assert fenced.value.facts["transactional_id"] == topic
+    assert str(pickle.loads(pickle.dumps(fenced.value))) == str(fenced.value)
+    until_read(transaction_kafka, topic, [2])
+
+
+def test_a_timeout_over_the_brokers_limit_is_refused(transaction_kafka: Kafka, topic: str) -> None:
+    refused = pytest.raises(TransactionError, match=r"INVALID_TRANSACTION_TIMEOUT; .* over the brokers' transaction\.max")
+    settings = {"initialized": False, "transaction_timeout_ms": 900_001}
+    with under_id(transaction_kafka.bootstrap_servers, topic, **settings) as producer, refused:  # type: ignore[arg-type]
+        producer.init_transactions()
+
+
+def test_each_call_has_its_time(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic, initialized=False) as producer:
+        for call, instead in ((producer.begin, "init_transactions"), (producer.commit, "init_"), (producer.abort, "init_")):
+            with pytest.raises(UsageError, match=rf"UNINITIALIZED: call {instead}"):
+                call()
+        with pytest.raises(UsageError, match="UNINITIALIZED"):
+            producer.send(topic, b"1")
+        producer.init_transactions()
+        for call in (producer.commit, producer.abort):
+            with pytest.raises(UsageError, match=r"READY: call begin\(\) first"):
+                call()
+        producer.begin()
+        for call in (producer.begin, producer.init_transactions):
+            with pytest.raises(UsageError, match=r"IN_TRANSACTION: end the open transaction first"):
+                call()
+        with pytest.raises(UsageError, match=r"is no \(topic, partition\)"):
+            producer.send_offsets({topic: 1}, "g")  # type: ignore[dict-item]
+        with pytest.raises(UsageError, match="must not be negative"):
+            producer.send_offsets({(topic, 0): -1}, "g")
+        producer.abort()
+
+
+def test_without_brokers_the_call_ends_in_time_and_says_why() -> None:
+    late = pytest.raises(TransactionTimeoutError, match=r"init_transactions\(\) has not ended within 200 ms: .*; call it again")
+    with under_id("127.0.0.1:1", "id", initialized=False) as producer, late:
+        producer.init_transactions(0.2)
+
+
+def test_many_small_transactions_keep_their_order(transaction_kafka: Kafka, topic: str) -> None:
+    with under_id(transaction_kafka.bootstrap_servers, topic) as producer:
+        for turn in range(40):
+            producer.begin()
+            sent = producer.send(topic, b"%d" % turn)
+            producer.commit()
+            assert sent.exception(0) is None
+        producer.begin()
+        left = producer.send(topic, b"-1")
+    assert left.exception(0) is None or isinstance(left.exception(0), TransactionAbortedError)
+    until_read(transaction_kafka, topic, list(range(40)))
