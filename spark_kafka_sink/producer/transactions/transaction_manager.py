@@ -113,7 +113,7 @@ class TransactionManager:
                 self._check(Call.SEND)
 
     def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None], *, begun: float | None = None) -> None:
-        """Return at the end of a call that was started. Raises the error that the transaction has come to; TransactionTimeoutError
+        """Return at the end of a call that was started. Raises the error the transaction has come to; TransactionTimeoutError
         timeout_s after `begun` (monotonic; None: now), and then the same call, made again, goes on."""
         self._wait(lambda: self._state in UNDER_WAY[call], call, timeout_s, check_alive, begun)
         with self._changed:

@@ -168,13 +168,12 @@ class TransactionSender:
 
     def _until_ready(self, manager: TransactionManager, node: int, key: CoordinatorKey | None, now_ms: int) -> int:
         manager.why = self._client.why_not_ready(node) or f"broker {node} is being connected to"
-        if key in self._coordinators:
-            if node not in self._metadata.fetch().nodes:
+        is_known = node in self._metadata.fetch().nodes
+        if key in self._coordinators and (not is_known or self._client.is_unavailable(node)):
+            if not is_known:  # it is newer than the metadata, or it is gone
                 self._metadata.request_update()
-                return self._wait(now_ms)
-            if self._client.is_unavailable(node):  # somebody else may have taken its place
-                del self._coordinators[key]
-                return self._wait(now_ms)
+            del self._coordinators[key]  # somebody else may have taken its place
+            return self._wait(now_ms)
         return self._client.poll_delay_ms(node, now_ms)
 
     def _wait(self, now_ms: int, wait_ms: int | None = None) -> int:
