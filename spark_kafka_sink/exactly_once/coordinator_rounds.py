@@ -51,6 +51,7 @@ class CoordinatorRounds(Generic[T]):
         self._deadline = deadline
         self._waiting = Waiting(deadline, BACKOFF)
         self.replies: dict[str, Reply[T]] = {}
+        self.lost: set[str] = set()  # ids of requests that got no answer: they may have been carried out, or be yet
 
     def run(self, ids: Collection[str]) -> dict[str, Reply[T]]:
         """A final reply for each id. DeadlineError: `replies` has those that came. PeerError for what a broker does wrong."""
@@ -84,6 +85,7 @@ class CoordinatorRounds(Generic[T]):
 
     def _lost(self, ids: Sequence[str], why: str) -> None:
         self._client.forget_coordinators(ids)
+        self.lost.update(ids)
         for each in ids:
             self._waiting.note(each, why)
 

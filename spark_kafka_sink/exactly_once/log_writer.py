@@ -91,6 +91,7 @@ class LogWriter:
         self._sequence = 0
         self._added = False
         self._written = 0
+        self._spent = ""
 
     @property
     def _adds_partitions(self) -> bool:
@@ -101,6 +102,8 @@ class LogWriter:
 
         Raises ClaimLostError, BrokerError (refused, with what to do), DeadlineError. What is written can then not become visible.
         """
+        if self._spent:
+            raise self._lost(self._spent)
         if self._adds_partitions and not self._added:
             self._add_partition(deadline)
             self._added = True
@@ -129,6 +132,9 @@ class LogWriter:
         if self._version >= VERSION_2_END_TXN:
             # Every end bumps the epoch (or brings a new producer id), and sequences begin again.
             self._producer_id, self._epoch, self._sequence = ended.producer_id, ended.epoch, 0
+        elif ended.asked_again:
+            # With version 1 the next transaction has the same epoch, and a late EndTxn would end it between two of its chunks.
+            self._spent = "an EndTxn was lost on its way, and may still arrive"
         self._added = False
         self._written = 0
 

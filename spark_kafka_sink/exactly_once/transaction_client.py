@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -54,6 +54,7 @@ class Ended:
 
     outcome: what is proved. code, error: the last error, as number and by Kafka's name, or why no answer came (code None); 0 and
     "" where there was none. producer_id, epoch: with version 2 those of the producer's next transaction, else -1.
+    asked_again: an earlier EndTxn of the same was lost on its way, and may still arrive.
     """
 
     outcome: Outcome
@@ -61,6 +62,7 @@ class Ended:
     error: str = ""
     producer_id: int = -1
     epoch: int = -1
+    asked_again: bool = False
 
 
 # By error code and EndTxn version or later. Everything else proves nothing: an id that was initialised since, by anybody, says
@@ -179,7 +181,8 @@ class TransactionClient:
 
         rounds = CoordinatorRounds(self._client, ask, deadline)
         late = rounds.run_out(by_id)
-        ended = {each: _judge(by_id[each], reply.value, committed) for each, reply in rounds.replies.items()}
+        judged = ((each, _judge(by_id[each], reply.value, committed)) for each, reply in rounds.replies.items())
+        ended = {each: replace(one, asked_again=each in rounds.lost) for each, one in judged}
         _check_allowed(ended)
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 

@@ -6,12 +6,16 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from confluent_kafka.admin import AclOperation, ConfigResource, ResourceType
 
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once import transaction_client
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
@@ -22,6 +26,7 @@ from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.records.small_batch import NewRecord
 from tests.exactly_once.opened import client_of, new_id, soon, writer
@@ -369,6 +374,22 @@ def test_a_record_whose_commit_is_not_answered_loses_the_claim(proxied_kafka: Pr
         proxied_kafka.proxy.heal()
 
         assert log.claim(ids, soon()).last is None  # the tombstone, committed or not
+
+
+@pytest.mark.parametrize(("version", "is_lost"), [(1, True), (2, False)])
+def test_an_end_that_may_still_arrive_costs_the_claim_where_it_could_end_the_next_record(version: int, *, is_lost: bool) -> None:
+    config = BrokerConfig(transaction_version=0 if version == 1 else 2)
+    with EmbeddedBroker(config=config) as broker, ClusterClient(own_config(broker)) as client:
+        ids = query()
+        claim = CommitLog(client, CommitLogSettings(partitions=1)).claim(ids, soon())
+        broker.faults.cut_before(ApiKey.END_TXN)
+        claim.write(a_record(ids, 0), soon())
+        with pytest.raises(ClaimLostError, match="may still arrive") if is_lost else nullcontext():
+            claim.write(a_record(ids, 0, State.COMPLETE), soon())
+
+
+def own_config(broker: EmbeddedBroker) -> ProducerConfig:
+    return producer_config({"bootstrap.servers": broker.bootstrap_servers})
 
 
 def test_a_record_is_written_once_where_an_answer_is_lost(proxied_kafka: ProxiedKafka) -> None:
