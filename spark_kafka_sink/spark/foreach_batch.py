@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -27,27 +28,64 @@ class ForeachBatch:
         self._metrics = metrics if metrics is not None and metrics.available else None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        batch = None if self._options.exactly_once is None else self._batch(df, batch_id)
-        self.reports = publish_dataframe(df, self._options, self._metrics, batch)
-
-    def _batch(self, df: DataFrame, batch_id: int) -> Batch:
-        """UsageError where another sink has this batch of the query in the same commit log: what is complete there is not written
-        again, so of equally many rows the second's would be lost."""
-        assert self._options.exactly_once is not None
+        if self._options.exactly_once is None:
+            self.reports = publish_dataframe(df, self._options, self._metrics)
+            return
         query_id, run_id = _query_and_run(df)
-        log = self._options.producer.bootstrap_servers, self._options.exactly_once.commit_log.topic, query_id
-        run, batch, sink = _last_calls.get(log, (run_id, batch_id, self))
-        if (run, batch) == (run_id, batch_id) and sink is not self:
-            raise UsageError(
-                f"batch {batch_id}: two sinks of one foreachBatch have the same commit log; give each a commit.log.topic and a"
-                " transactional.id.prefix of its own"
-            )
-        _last_calls[log] = run_id, batch_id, self
-        return Batch(query_id, batch_id)
+        call = self._called(query_id, run_id, batch_id)
+        self.reports = publish_dataframe(df, self._options, self._metrics, Batch(query_id, batch_id))
+        call.is_committed = True
+
+    def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:
+        """This call, if what the query called before in this process goes with it; before any task writes."""
+        assert self._options.exactly_once is not None
+        call = _Call(run_id, batch_id, self)
+        cluster, names = self._options.producer.bootstrap_servers, self._options.exactly_once
+        shared = [("log", names.commit_log.topic), ("prefix", names.transactional_id_prefix)]
+        keys = [(cluster, *one, query_id) for one in shared]
+        for before in (_last_calls.get(key) for key in keys):
+            if before is not None and before.run == run_id:
+                _check_follows(before, call)
+        _last_calls.update(dict.fromkeys(keys, call))
+        return call
 
 
-# By cluster, commit log and query: the run, the batch and the sink that was called last.
-_last_calls: dict[tuple[tuple[str, ...], str, str], tuple[str, int, ForeachBatch]] = {}
+@dataclass(slots=True)
+class _Call:
+    """Of a sink, with a batch, in a run of a query."""
+
+    run: str
+    batch: int
+    sink: ForeachBatch
+    is_committed: bool = False
+
+
+# By cluster, query and commit log, and by cluster, query and prefix of transactional ids: the last call.
+_last_calls: dict[tuple[tuple[str, ...], str, str, str], _Call] = {}
+
+
+def _check_follows(before: _Call, call: _Call) -> None:
+    """UsageError for a call after which rows could be lost or doubled.
+
+    Another sink: what is complete in the log is not written again, so of equally many rows the second's would be lost; of one
+    prefix, each would abort what the other has open. The same sink again: the same. A batch after one that was not committed:
+    tasks would begin new transactions under the ids of its prepared ones, and so abort those.
+    """
+    if before.batch == call.batch and before.sink is not call.sink:
+        raise UsageError(
+            f"batch {call.batch}: two sinks of one foreachBatch have the same commit log, or the same prefix; give each a"
+            " commit.log.topic and a transactional.id.prefix of its own"
+        )
+    if before.batch == call.batch and before.is_committed:
+        raise UsageError(
+            f"batch {call.batch}: this sink has committed it already, and would write none of these rows; call it once a batch,"
+            " with all of its rows. If the whole foreachBatch function is tried again, do not call it again after it has returned"
+        )
+    if before.batch != call.batch and not before.is_committed:
+        raise UsageError(
+            f"batch {call.batch}: batch {before.batch} was not committed. Its call has raised an error, or has not returned; let"
+            " the error end the query, and start the query again: it goes on with that batch"
+        )
 
 
 def _query_and_run(df: DataFrame) -> tuple[str, str]:
@@ -73,7 +111,7 @@ def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None
     options: as for `format("kafka_sink")`. metrics: a handle of `register` that counts what is delivered.
 
     At least once: a micro-batch that is replayed is written again, unless delivery.guarantee=exactly-once; then a batch is
-    written by one call, and of several sinks in one foreachBatch each needs a commit.log.topic and a transactional.id.prefix of
-    its own. Raises OptionError here; a wrong column ends the query.
+    written by one call, whose error must end the query, and of several sinks in one foreachBatch each needs a commit.log.topic
+    and a transactional.id.prefix of its own. Raises OptionError here; a wrong column ends the query.
     """
     return ForeachBatch(sink_options(options), metrics)

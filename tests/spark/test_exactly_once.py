@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.spark.task_batch import QUERY_ID, RUN_ID
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -171,6 +173,46 @@ def test_two_sinks_in_one_foreach_batch_must_be_told_apart(
     run(both(**second), tmp_path)
     target.expect(range(5))
     target.expect(range(5), other)
+
+
+@pytest.fixture
+def within_query(spark: SparkSession) -> Iterator[None]:
+    """Spark says of this thread what it says of a query's."""
+    properties = {QUERY_ID: str(uuid.uuid4()), RUN_ID: str(uuid.uuid4())}
+    for name, value in properties.items():
+        spark.sparkContext.setLocalProperty(name, value)
+    yield
+    for name in properties:
+        spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]  # removes it
+
+
+@pytest.mark.usefixtures("within_query")
+def test_a_second_call_with_a_batch_that_is_committed_loses_no_rows_in_silence(spark: SparkSession, target: Target) -> None:
+    write = sks.foreach_batch(target.options)
+    write(numbers(spark, 5), 0)
+    with pytest.raises(sks.KafkaSinkError, match=r"batch 0: this sink has committed it already, and would write none"):
+        write(numbers(spark, 5).selectExpr("key", "'100' AS value"), 0)
+    write(numbers(spark, 6).where("value = 5"), 1)
+    target.expect(range(6))
+
+
+@pytest.mark.usefixtures("within_query")
+def test_a_batch_that_failed_may_be_tried_again_but_not_be_left_out(spark: SparkSession, target: Target) -> None:
+    write = sks.foreach_batch(target.options)
+    with pytest.raises(sks.KafkaSinkError):
+        write(numbers(spark, 5).withColumnRenamed("value", "other"), 0)
+    with pytest.raises(sks.KafkaSinkError, match=r"batch 1: batch 0 was not committed"):
+        write(numbers(spark, 5), 1)
+    write(numbers(spark, 5), 0)
+    target.expect(range(5))
+
+
+@pytest.mark.usefixtures("within_query")
+def test_two_sinks_with_one_prefix_would_abort_what_the_other_has_open(spark: SparkSession, target: Target) -> None:
+    sks.foreach_batch(target.options)(numbers(spark, 5), 0)
+    with pytest.raises(sks.KafkaSinkError, match=r"two sinks of one foreachBatch have the same commit log, or the same prefix"):
+        sks.foreach_batch({**target.options, "commit.log.topic": f"{target.topic}-2"})(numbers(spark, 5), 0)
+    target.expect(range(5))
 
 
 def test_outside_of_a_query_foreach_batch_cannot_be_exactly_once(spark: SparkSession, target: Target) -> None:
