@@ -11,11 +11,12 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.waiting import Waiting
-from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write
 from spark_kafka_sink.exactly_once.steps import Step as StepName
 from spark_kafka_sink.exactly_once.steps import is_watched, step
@@ -61,6 +62,8 @@ def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> 
 
 class Execution:
     """One attempt, from the first look at the log to an end. Deadlines are on time.monotonic's clock.
+
+    OptionError: the query's records are under another prefix; its own transactions are then aborted.
 
     ClaimLostError: somebody else has the log, or nobody knows what became of a record: a new attempt begins at the top.
     """
@@ -122,7 +125,22 @@ class Execution:
         self._step("log.before")
         self._claim = self._log.claim(self._ids, self._deadline)
         self._step("log.after")
+        if self._claim.last is not None:
+            self._check_prefix(self._claim.last)
         self.view = self.view.with_read(self._claim.last)
+
+    def _check_prefix(self, last: CommitRecord) -> None:
+        """Under another prefix a claim fences nobody: who runs under that one could write over what is written here."""
+        other = foreign_prefix(self._ids.prefix, last)
+        if other is None:
+            return
+        self.abort(self.view.own_handles)
+        raise OptionError(
+            f"option transactional.id.prefix: the commit log has batch {last.batch} of {last.query_id} with the prefix {other};"
+            " set it as it was. Of two sinks of one query, give each a commit.log.topic of its own as well",
+            option="transactional.id.prefix",
+            query_id=last.query_id,
+        )
 
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._deadline)

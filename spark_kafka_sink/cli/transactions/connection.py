@@ -10,7 +10,6 @@ from typing import TypeVar
 import click
 
 from spark_kafka_sink.cli.transactions.client_config import client_config
-from spark_kafka_sink.cli.transactions.overview import foreign_prefix
 from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
@@ -18,6 +17,7 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
+from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.last_records import LoggedRecord, last_records
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient

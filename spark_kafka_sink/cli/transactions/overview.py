@@ -9,6 +9,7 @@ from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.evidence import TransactionDescription
+from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.last_records import LoggedRecord
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.rules import key
@@ -67,14 +68,6 @@ def query_of(prefix: str, transactional_id: str) -> str | None:
     """Whose tasks' id it is; None where it is nobody's under this prefix, or the commit log's."""
     query_id = transactional_id.removeprefix(f"{prefix}.").partition(".")[0]
     return query_id if TransactionalIds(prefix, query_id).owns(transactional_id) else None
-
-
-def foreign_prefix(prefix: str, record: CommitRecord) -> str | None:
-    """What a record's transactional ids begin with, where that is another prefix. Who claims the log under this one does not keep
-    that query's driver from writing to it, and must not write either."""
-    ids = TransactionalIds(prefix, record.query_id)
-    foreign = (each.transactional_id for each in record.handles if not ids.owns(each.transactional_id))
-    return next((each.rpartition(f".{record.query_id}.")[0] for each in foreign), None)
 
 
 def is_job(query_id: str) -> bool:

@@ -9,12 +9,13 @@ from typing import Final
 import click
 
 from spark_kafka_sink.cli.transactions.connection import Connection, connected
-from spark_kafka_sink.cli.transactions.overview import COMMAND, foreign_prefix, how_to_resolve, is_job, written_again
+from spark_kafka_sink.cli.transactions.overview import COMMAND, how_to_resolve, is_job, written_again
 from spark_kafka_sink.cli.transactions.resolution import Resolution, resolution
 from spark_kafka_sink.cli.transactions.result import Result
 from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.last_records import LoggedRecord
 from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Means, Refusal
 
