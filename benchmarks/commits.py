@@ -18,7 +18,7 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.share import Batch

@@ -8,7 +8,8 @@ import zlib
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings, ensure_topic
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.commit_record_codec import CHUNK_BYTES, decode, decode_key, encode, encode_key
 from spark_kafka_sink.exactly_once.log_reader import LogReader

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.protocol.create_topics import (
     CREATE_TOPICS,
@@ -25,7 +25,6 @@ from spark_kafka_sink.protocol.describe_configs import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
-DEFAULT_TOPIC: Final = "__spark_kafka_sink_commits"
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _TOPIC: Final = 2  # ConfigResource.Type.TOPIC
 _DEFAULT_REPLICATION: Final = 3
@@ -40,19 +39,6 @@ _CONFIGS: Final[Mapping[str, str]] = {
     "max.message.bytes": str(1024 * 1024 + 12),
     "unclean.leader.election.enable": "false",  # a record that was committed and is gone would be a batch written twice
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CommitLogSettings:
-    """topic: any legal name. partitions: of a new topic; also what queries are spread over, so never change it for a log that is
-    in use (adding partitions to the topic changes nothing). replication_factor: of a new topic; None: 3, or as many as there are
-    brokers. transaction_timeout_ms: how long a driver that died can hold back readers of the log.
-    """
-
-    topic: str = DEFAULT_TOPIC
-    partitions: int = 8
-    replication_factor: int | None = None
-    transaction_timeout_ms: int = 30_000
 
 
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float, *, make: bool = True) -> bool:

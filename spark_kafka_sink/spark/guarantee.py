@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.option import INT32_MAX, INT64_MAX, integer, one_of
 from spark_kafka_sink.producer.column_checks import topic_problem
 

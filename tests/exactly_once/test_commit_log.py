@@ -20,7 +20,7 @@ from spark_kafka_sink.errors import BrokerError, DeadlineError, KafkaSinkError, 
 from spark_kafka_sink.exactly_once import transaction_client
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
 from spark_kafka_sink.exactly_once.log_writer import LogWriter

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.spark.guarantee import ExactlyOnce, Guarantee
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 

@@ -14,7 +14,7 @@ from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_log_topic import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
