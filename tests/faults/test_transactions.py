@@ -155,6 +155,29 @@ def test_the_coordinator_moves_between_steps(brokers3: EmbeddedBroker, topic: st
     until_read(brokers3, topic, [0, 1, 2, 3])
 
 
+def test_a_coordinator_that_is_gone_from_the_metadata_is_looked_for_again(brokers3: EmbeddedBroker, topic: str) -> None:
+    with under_id(brokers3.bootstrap_servers, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        gone = brokers3.broker_ids[-1]
+        brokers3.move_leader(topic, 0, broker_id=brokers3.broker_ids[0])
+        brokers3.move_coordinator("transaction", topic, broker_id=gone)
+        producer.commit()
+        producer.begin()
+        producer.send(topic, b"2").result(10)
+        brokers3.kill(gone)
+        try:
+            deadline = time.monotonic() + 20
+            while gone in producer._metadata.fetch().nodes:
+                assert time.monotonic() < deadline
+                producer._metadata.request_update()
+                producer.wake_sender()
+            producer.commit()
+        finally:
+            brokers3.restart(gone)
+    until_read(brokers3, topic, [1, 2])
+
+
 def test_the_leader_is_killed_mid_transaction(brokers3: EmbeddedBroker, topic: str) -> None:
     with under_id(brokers3.bootstrap_servers, topic, request_timeout_ms=2000) as producer:
         producer.begin()
@@ -252,6 +275,33 @@ def test_a_batch_that_expired_unsent_makes_the_commit_fail(broker: EmbeddedBroke
         producer.send(topic, b"4")
         producer.commit()
     until_read(broker, topic, [4])
+
+
+def test_a_transaction_does_not_end_while_a_request_of_it_is_on_its_way(brokers3: EmbeddedBroker, topic: str) -> None:
+    """Its batch has expired, but the leader may still store it: behind the end it would be part of the next transaction."""
+    with under_id(brokers3.bootstrap_servers, topic, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
+        producer.partitions_for(topic)
+        leader, coordinator, _ = brokers3.broker_ids  # two connections: on one the end would be behind the request anyway
+        brokers3.move_leader(topic, 0, broker_id=leader)
+        brokers3.move_coordinator("transaction", topic, broker_id=coordinator)
+        producer.begin()
+        refused = brokers3.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=None)
+        with brokers3.faults.hold(ApiKey.PRODUCE) as held:
+            lost = producer.send(topic, b"1")
+            refused.wait(20)  # so that the batch expires before its last request does
+            refused.remove()
+            held.wait()
+            assert isinstance(lost.exception(5), DeliveryTimeoutError)
+            ends = brokers3.faults.watch(ApiKey.END_TXN)
+            with pytest.raises(TransactionTimeoutError):
+                producer.abort(0.1)
+            assert ends.hits == 0
+        producer.abort()
+        assert ends.hits > 0
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.commit()
+    until_read(brokers3, topic, [2])
 
 
 def test_nothing_aborted_and_nothing_torn_is_read(broker: EmbeddedBroker, topic: str) -> None:
