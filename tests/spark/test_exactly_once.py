@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import uuid
@@ -70,7 +71,10 @@ def stream(spark: SparkSession, folder: Path, *files: range) -> DataFrame:
 def add(spark: SparkSession, folder: Path, rows: range, name: str) -> None:
     (folder / "input").mkdir(exist_ok=True)
     text = "".join(f'{{"key": "{row % 7}", "value": "{row}"}}\n' for row in rows)
-    (folder / "input" / f"{name}.json").write_text(text)
+    path = folder / "input" / f"{name}.json"
+    path.write_text(text)
+    written_s = 1_700_000_000 + int(name)  # Spark takes the oldest first
+    os.utime(path, (written_s, written_s))
 
 
 def run(writer: DataStreamWriter, folder: Path) -> None:

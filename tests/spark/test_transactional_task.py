@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import Row
 
-from spark_kafka_sink.errors import RecordError, UsageError
+from spark_kafka_sink.errors import KafkaSinkError, RecordError, UsageError
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
@@ -21,6 +23,7 @@ from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 from spark_kafka_sink.spark.task_batch import task_batch
 from spark_kafka_sink.spark.transactional_task import write_share
 from tests.exactly_once.opened import client_of, soon
+from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -122,6 +125,22 @@ def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settin
     assert open_ids(settings, batch) == []
     _, share = write(settings, numbered(100, 105), batch)
     end(settings, share, True)
+
+
+def test_a_timeout_over_the_brokers_limit_is_told_by_the_first_task(settings: SinkOptions) -> None:
+    # 15 minutes and a second
+    patient = replace(settings, producer=replace(settings.producer, transaction_timeout_ms=901_000))
+    with pytest.raises(KafkaSinkError, match=r"transaction\.timeout\.ms is over the brokers' transaction\.max\.timeout\.ms"):
+        write(patient, numbered(0, 1), Batch.of_new_job())
+
+
+def test_a_missing_permission_is_told_by_the_first_task(kafka_with_acls: KafkaWithAcls) -> None:
+    settings = sink_options(options(kafka_with_acls, topic="any", delivery__guarantee="exactly-once"))
+    with (
+        kafka_with_acls.denied(ResourceType.TRANSACTIONAL_ID, "spark-kafka-sink", AclOperation.WRITE, prefixed=True),
+        pytest.raises(KafkaSinkError, match=r"transactional id spark-kafka-sink\.job-.*TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+    ):
+        write(settings, numbered(0, 1), Batch.of_new_job())
 
 
 def test_a_task_that_spark_tells_nothing_of_its_batch_writes_nothing() -> None:
