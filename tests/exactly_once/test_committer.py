@@ -8,10 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError
+from spark_kafka_sink.exactly_once import execution
+from spark_kafka_sink.exactly_once.commit_log import Claim
 from spark_kafka_sink.exactly_once.resolving import Refusal
 from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import soon
-from tests.exactly_once.queries import OPTIONS, CutError, Query
+from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
 from tests.kafka.fixtures import NewTopic
 
 Cut = Callable[[str | None], None]
@@ -74,6 +77,22 @@ def test_a_driver_that_dies_anywhere_is_followed_by_one_that_ends_what_it_began(
     any_query.run(2, "d")
     any_query.expect("a", "b", "c", "d")
     assert any_query.open_ids() == []
+
+
+@pytest.mark.parametrize("where", ["log.after", "prepared.before", "end.before", "complete.before"])
+def test_who_loses_the_log_to_somebody_who_then_does_nothing_begins_again(
+    any_query: Query, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    others = list[Claim]()
+
+    def step(name: str, batch: int) -> None:
+        if name == where and not others:
+            others.append(any_query.log().claim(TransactionalIds(PREFIX, any_query.id), soon()))
+
+    monkeypatch.setattr(execution, "step", step)
+    report = any_query.run(0, "a", "b")
+    assert (len(others), report.rows, report.own, report.committed) == (1, 2, True, 2)
+    any_query.expect("a", "b")
 
 
 def test_what_lost_tasks_left_open_is_aborted_once_the_batch_is_complete(query: Query) -> None:
