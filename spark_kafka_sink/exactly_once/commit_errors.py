@@ -27,10 +27,18 @@ _TO_DO: Mapping[Reason, str] = {
     " wanted, set commit.log.start={batch}",
     Reason.NO_RECORD: "set commit.log.topic and transactional.id.prefix as they were; or, if the query has run without"
     " exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
-    Reason.CLOSED: "start the job again",
+    Reason.CLOSED: "{again}",
     Reason.UNRESOLVED: "run `{resolve}`, which shows what became of each, with --replay to write the lost ones again when the"
     " query starts, or with --accept-loss to go on without them",
     Reason.NOT_REPLAYED: "run `{resolve} --accept-loss` to go on without the rows that were lost",
+}
+
+
+# A job has one batch, and an id that it has never again: what is in doubt is not to be written by another one as well.
+_OF_JOB: Mapping[Reason, str] = {
+    **_TO_DO,
+    Reason.UNRESOLVED: "run `{resolve} --accept-loss`, which shows what became of each, and commits what can be; what is"
+    " committed stays, so run the job again for the lost rows only",
 }
 
 
@@ -38,11 +46,11 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> Co
     last = view.last
     said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
-    about = f"--query {batch.query_id}"
-    to_do = _TO_DO[reason].format(
+    to_do = (_OF_JOB if batch.is_job else _TO_DO)[reason].format(
         batch=batch.number,
-        recover=" ".join((_COMMAND, "recover", about, options)).rstrip(),
-        resolve=" ".join((_COMMAND, "resolve", about, f"--batch {batch.number}", options)).rstrip(),
+        again=_again(batch),
+        recover=_command("recover", batch, options),
+        resolve=_command("resolve", batch, f"--batch {batch.number} {options}"),
     )
     return CommitStoppedError(
         f"{batch}: {reason.value}. Of this run {_rows(view.own)} are not visible; the log's last word is: {said}."
@@ -58,8 +66,8 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> Co
 def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
     lost = tuple(ended)
     return BatchAbortedError(
-        f"{batch}: nothing of it is visible, and nothing will be; it has to be written again, as a query does when it is started"
-        f" again. Of its transactions {len(lost)} were aborted by the broker before they could be committed, or had too little"
+        f"{batch}: nothing of it is visible, and nothing will be; to write it again, {_again(batch)}."
+        f" Of its transactions {len(lost)} were aborted by the broker before they could be committed, or had too little"
         f" time left (kafka.transaction.timeout.ms, which a batch and its commit have to be done in): {_handles(lost)}",
         query_id=batch.query_id,
         batch=batch.number,
@@ -69,14 +77,25 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
 
 
 def commit_timeout(
-    batch: Batch, own: Iterable[PreparedTransaction], timeout_s: float, error: KafkaSinkError
+    batch: Batch, own: Iterable[PreparedTransaction], timeout_s: float, error: KafkaSinkError, options: str
 ) -> CommitTimeoutError:
+    to_do = "start the query again, and the commit goes on where it was"
+    if batch.is_job:
+        to_do = f"run `{_command('recover', batch, options)}`; run the job again only where the commit log has no record of it"
     return CommitTimeoutError(
-        f"{batch}: {_rows(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are. Start the query"
-        f" again, and the commit goes on where it was: {error.message}",
+        f"{batch}: {_rows(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are: {error.message}."
+        f" To go on: {to_do}",
         query_id=batch.query_id,
         batch=batch.number,
     )
+
+
+def _command(name: str, batch: Batch, options: str) -> str:
+    return f"{_COMMAND} {name} --query {batch.query_id} {options}".rstrip()
+
+
+def _again(batch: Batch) -> str:
+    return "run the job again" if batch.is_job else "start the query again"
 
 
 def _rows(transactions: Iterable[PreparedTransaction]) -> str:

@@ -52,7 +52,7 @@ class Committer:
         try:
             is_own = until_it_keeps_its_claim(attempt, begun + self._timeout_s)
         except DeadlineError as error:
-            raise commit_timeout(batch, own, self._timeout_s, error) from error
+            raise commit_timeout(batch, own, self._timeout_s, error, self._options) from error
         step("commit.end", batch.number)
         visible_s = done.visible - done.preparing if done.visible and done.preparing else 0.0
         commit_ms = round((time.monotonic() - begun) * 1000)
@@ -87,7 +87,7 @@ class Committer:
         try:
             return until_it_keeps_its_claim(partial(self._abort, job, own, deadline), deadline)
         except DeadlineError as error:
-            raise commit_timeout(job, own, self._timeout_s, error) from error
+            raise commit_timeout(job, own, self._timeout_s, error, self._options) from error
 
     def _abort(self, job: Batch, own: Own, deadline: float) -> Refused | None:
         execution = self._execution(job, View(job.number, own), deadline, Progress())

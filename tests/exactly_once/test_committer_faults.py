@@ -19,7 +19,7 @@ from spark_kafka_sink.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from tests.exactly_once.opened import client_of
-from tests.exactly_once.queries import PREFIX, Query
+from tests.exactly_once.queries import OPTIONS, PREFIX, Query
 from tests.kafka.embedded import EmbeddedKafka
 
 pytestmark = pytest.mark.embedded
@@ -135,6 +135,39 @@ def test_what_nobody_can_prove_is_never_written_again(broker: EmbeddedKafka, que
         for values in (own, query.write("a", "b")):
             with pytest.raises(CommitStoppedError, match=f"{lost}, 1 rows in {query.topic} 0 \\(unknown\\)"):
                 query.commit(0, values)
+    query.expect("a", "b")
+
+
+def test_a_job_that_may_be_committed_is_recovered_and_not_run_again(broker: EmbeddedKafka, query: Query) -> None:
+    query.id = Batch.of_new_job().query_id
+    own = query.write("a", "b")
+    hurried = Committer(query.log(), TransactionClient(query.client), PREFIX, 1.0, OPTIONS)
+    with (
+        broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None),
+        pytest.raises(CommitTimeoutError) as caught,
+    ):
+        hurried.commit(Batch(query.id, 0), own)
+    assert f"run `spark-kafka-sink transactions recover --query {query.id} {OPTIONS}`; run the job again only" in str(
+        caught.value
+    )
+    query.commit(0, own)
+    query.expect("a", "b")
+
+
+def test_a_job_is_not_replayed_so_nobody_is_told_to_start_it_again_for_that(broker: EmbeddedKafka, query: Query) -> None:
+    query.id = Batch.of_new_job().query_id
+    own = query.write("a", "b")
+    lost = own[0].handle.transactional_id
+    ended = list[str]()
+    faults = broker.broker.faults
+    with (
+        faults.alter(ApiKey.END_TXN, fenced(lost, ended), times=None),
+        faults.alter(ApiKey.DESCRIBE_TRANSACTIONS, forgotten(lost, ended), times=None),
+        pytest.raises(CommitStoppedError) as caught,
+    ):
+        query.commit(0, own)
+    assert f"resolve --query {query.id} --batch 0 {OPTIONS} --accept-loss`" in str(caught.value)
+    assert "--replay" not in str(caught.value)
     query.expect("a", "b")
 
 
