@@ -57,13 +57,13 @@ class ArrowTask:
 
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
-    if options.exactly_once is None:
-        return publish_dataframe(df, options, metrics)
-    job = Batch.of_new_job()
+    job = None if options.exactly_once is None else Batch.of_new_job()
+    task = _task(df, options, metrics, job)
     try:
-        return publish_dataframe(df, options, metrics, job)
+        return _run(df, task, metrics)
     except BaseException:  # a notebook's interrupt, too
-        abort_job(options, job)
+        if job is not None:
+            abort_job(options, job)
         raise
 
 
@@ -72,18 +72,29 @@ def publish_dataframe(
 ) -> list[TaskReport]:
     """Run the job and return its tasks' reports, by Spark partition; `metrics` counts them as live and as committed.
 
-    batch: what the rows are a part of, under exactly-once: they are committed as such.
+    batch: what the rows are a part of, under exactly-once: they are committed as such. Where an earlier attempt's rows are the
+    ones that are visible there are no reports: these are aborted.
     """
+    return _run(df, _task(df, options, metrics, batch), metrics)
+
+
+def _task(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None) -> ArrowTask:
+    """Raises for what cannot be written, before there is anything to abort."""
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     with looked_at(options.producer) as serializers:
         schema = sink_schema(df.schema, options.topic, serializers)
-    task = ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+    return ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+
+
+def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
     reports = sorted((TaskReport(row[0], report_from_json(row[1])) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
-    if batch is not None:
-        committed = commit_shares(options, batch, [share_from_json(row[2], batch) for row in rows], committed)
+    if task.batch is not None:
+        shares = [share_from_json(row[2], task.batch) for row in rows]
+        visible = commit_shares(task.options, task.batch, shares, committed)
+        reports, committed = (reports if visible.own else []), visible.reports
     if metrics is not None and metrics.available:
         for report in committed:
             metrics.add_committed(report)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
+from typing import NamedTuple
 
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -111,7 +112,7 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
         raise UsageError(
             f"commit of micro-batch {batch_id}: Spark gave {len(messages)} messages, of {found}; nothing is committed"
         )
-    return commit_shares(options, batches.pop(), shares, reports_of(messages))
+    return commit_shares(options, batches.pop(), shares, reports_of(messages)).reports
 
 
 def commit_job(options: SinkOptions, job: Batch, messages: Messages) -> list[DeliveryReport]:
@@ -119,17 +120,23 @@ def commit_job(options: SinkOptions, job: Batch, messages: Messages) -> list[Del
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
         raise UsageError(f"commit of {job}: Spark gave {len(messages)} messages, not all of it; nothing is committed")
-    return commit_shares(options, job, shares, reports_of(messages))
+    return commit_shares(options, job, shares, reports_of(messages)).reports
 
 
-def commit_shares(
-    options: SinkOptions, batch: Batch, shares: Iterable[Share], reports: list[DeliveryReport]
-) -> list[DeliveryReport]:
-    """Commit, and give the reports of what that made visible. Raises as `Committer.commit`."""
+class Committed(NamedTuple):
+    """own: whether the rows that are visible are those of the shares, and not those of an earlier attempt. reports: of what the
+    commit made visible."""
+
+    own: bool
+    reports: list[DeliveryReport]
+
+
+def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], reports: list[DeliveryReport]) -> Committed:
+    """Raises as `Committer.commit`."""
     assert options.exactly_once is not None
     with committers.of(options) as committer:
         commit = committer.commit(batch, _transactions(shares), options.exactly_once.start)
-    return [*_visible(commit, reports), _of_commit(commit)]
+    return Committed(commit.own, [*_visible(commit, reports), _of_commit(commit)])
 
 
 def _transactions(shares: Iterable[Share]) -> tuple[PreparedTransaction, ...]:

@@ -64,7 +64,7 @@ def test_what_is_reported_is_what_became_visible(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch, commit: CommitReport, expected: DeliveryReport
 ) -> None:
     monkeypatch.setattr(Committer, "commit", lambda *_: commit)
-    found = total(commit_shares(options, BATCH, [Share(BATCH, None)], list(OF_TASKS)))
+    own, reports = commit_shares(options, BATCH, [Share(BATCH, None)], list(OF_TASKS))
     expected.add(
         DeliveryReport(
             commits=1,
@@ -74,4 +74,4 @@ def test_what_is_reported_is_what_became_visible(
             commit_ms=80,
         )
     )
-    assert found == expected
+    assert (own, total(reports)) == (commit.own, expected)

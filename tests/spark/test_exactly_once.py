@@ -147,11 +147,12 @@ def test_update_mode_is_exactly_once_through_foreach_batch(
     newest = F.max(F.col("value").cast("int")).cast("string").alias("value")
     newest_by_key = stream(spark, tmp_path, range(7), range(100, 107)).groupBy("key").agg(newest)
     write = sks.foreach_batch(target.options, metrics)
-    for _ in range(2):
+    for expected in (7, 0):  # what is written again is aborted
         run(newest_by_key.writeStream.outputMode("update").foreachBatch(write), tmp_path)
         target.expect([*range(7), *range(100, 107)])
         assert metrics.committed is not None
         assert metrics.committed.records == 14
+        assert sum(each.report.records for each in write.reports) == expected
         forget_commit(tmp_path, 1)
 
 
@@ -244,6 +245,13 @@ def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark:
     assert target.open_ids() == []
     sks.publish(numbers(spark, 3), options=target.options)
     target.expect(range(3))
+
+
+def test_of_a_job_that_cannot_begin_nothing_is_to_be_aborted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = {"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once", "topic": "any"}
+    with pytest.raises(sks.KafkaSinkError, match="column value is required"):
+        sks.publish(numbers(spark, 1).withColumnRenamed("value", "other"), options=nowhere)
+    assert "not all of its transactions are aborted" not in caplog.text
 
 
 def test_foreach_partition_has_no_commit(target: Target) -> None:
