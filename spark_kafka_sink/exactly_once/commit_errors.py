@@ -17,14 +17,15 @@ _COMMAND = "spark-kafka-sink transactions"
 _TO_DO: Mapping[Reason, str] = {
     Reason.BEHIND: "end the other driver, or start from a checkpoint that is not older; batches that the log has are not written"
     " again",
-    Reason.OTHER_ROWS: "let one driver only run the query, on the checkpoint that it began with",
+    Reason.OTHER_ROWS: "let one driver only run the query, on the checkpoint that it began with; if the query was changed, let it"
+    " finish this batch as it was",
     Reason.OTHER_TOPICS: "if this is another query, give it a checkpoint of its own; if it is another sink in the same"
     " foreachBatch, give each a commit.log.topic and a transactional.id.prefix of its own; if its topic was changed, let it"
     " finish this batch with the topic it had",
     Reason.UNFINISHED: "run `{recover}`, which ends what is left of that batch, and start the query from the checkpoint that it"
     " belongs to",
-    Reason.GAP: "start from the checkpoint that the log belongs to; or, if the batches between are known to be in Kafka, or not"
-    " wanted, set commit.log.start={batch}",
+    Reason.GAP: "call the sink of a foreachBatch for each batch, also for one without rows; start from the checkpoint that the"
+    " log belongs to; or, if the batches between are known to be in Kafka, or not wanted, set commit.log.start={batch}",
     Reason.NO_RECORD: "set commit.log.topic and transactional.id.prefix as they were; or, if the query has run without"
     " exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
     Reason.CLOSED: "{again}",
@@ -68,7 +69,8 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
     return BatchAbortedError(
         f"{batch}: nothing of it is visible, and nothing will be; to write it again, {_again(batch)}."
         f" Of its transactions {len(lost)} were aborted by the broker before they could be committed, or had too little"
-        f" time left (kafka.transaction.timeout.ms, which a batch and its commit have to be done in): {_handles(lost)}",
+        f" time left (kafka.transaction.timeout.ms, which a batch and its commit have to be done in; by"
+        f" this machine's clock, which must not be ahead of the brokers'): {_handles(lost)}",
         query_id=batch.query_id,
         batch=batch.number,
         rows=sum(each.handle.records for each in own),
