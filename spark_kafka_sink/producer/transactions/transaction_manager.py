@@ -53,6 +53,7 @@ class TransactionManager:
         self._state = State.UNINITIALIZED
         self._error: KafkaSinkError | None = None  # the first, where the state is one of an error
         self._pending: Call | None = None  # whose end nobody has seen yet
+        self._is_committed = False  # what is called has done that, whatever comes of the epoch for the next transaction
         self._closing = False
         self._deadline_ms = 0  # when what was called is asked for no more; monotonic
         self.producer = NO_PRODUCER
@@ -82,7 +83,7 @@ class TransactionManager:
                 return
             self._check(call)
             self._move(_LEADS_TO[call])
-            self._pending = call
+            self._pending, self._is_committed = call, False
             if call is Call.ABORT:
                 self._contents.forget_waiting()
 
@@ -118,7 +119,7 @@ class TransactionManager:
         self._wait(lambda: self._state in UNDER_WAY[call], call, timeout_s, check_alive, begun)
         with self._changed:
             self._pending = None
-            if self._error is not None:
+            if self._error is not None and not self._is_committed:  # else the next call says so: this one was done
                 self._raise_error()
 
     def wait_for_offsets(self, group_id: str, timeout_s: float, check_alive: Callable[[], None]) -> None:
@@ -287,6 +288,15 @@ class TransactionManager:
         """A batch that has its numbers is given up by an abort: with version 1 the next transaction cannot go on from them."""
         self._new_epoch = True
 
+    def unanswered(self, request: TransactionRequest) -> None:
+        """Nobody knows whether a broker has got the request; it is asked again, and the broker may come to the first one later.
+
+        With version 1 all transactions of an epoch are one to it: that EndTxn would end the next one, that AddPartitionsToTxn
+        open one that nobody ends (what KIP-890 is about). So the next has an epoch of its own; with version 2 it has anyway.
+        """
+        if request.api.key is not ApiKey.INIT_PRODUCER_ID:
+            self._new_epoch = True
+
     def fatal(self, error: KafkaSinkError) -> None:
         """Nothing more can be done under this id, by this manager."""
         with self._changed:
@@ -329,6 +339,7 @@ class TransactionManager:
         # A cluster that was upgraded, or went back: the next transaction is of the other version, with an epoch of its own.
         new_epoch = new_epoch or self.version != self._agreed_version()
         self._new_epoch = self._without_end = False
+        self._is_committed = self._state is State.COMMITTING_TRANSACTION
         self._contents.clear()
         self._move(State.INITIALIZING if new_epoch and not self._single else State.READY)
         self._changed.notify_all()

@@ -196,6 +196,8 @@ class TransactionSender:
             text = f"transactional id {manager.transactional_id}: {response.error.message}"
             manager.fatal(TransactionError(text, **response.error.facts | {"transactional_id": manager.transactional_id}))
         elif response.error is not None:
+            if in_flight.finds is None:
+                manager.unanswered(request)
             self._again(in_flight, f"{_name(request)}: {response.error.message}", now_ms, find=True)
         else:
             self._act(in_flight, response, now_ms)

@@ -1,0 +1,277 @@
+"""What becomes of the batches of a transaction that brokers refuse, answer late, or not at all; for both versions."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import (
+    BrokerError,
+    DeliveryError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionTimeoutError,
+)
+from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.faults.producing import QUICK, numbers
+from tests.kafka.witness import read_topic
+
+E = ErrorCode
+TIGHT: dict[str, object] = {"request.timeout.ms": 300, "delivery.timeout.ms": 600}
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"batches-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="module")
+def _brokers() -> Iterator[dict[int, EmbeddedBroker]]:
+    with _broker(0) as version_1, _broker(2) as version_2:
+        yield {1: version_1, 2: version_2}
+
+
+def _broker(level: int) -> EmbeddedBroker:
+    return EmbeddedBroker(config=BrokerConfig(transaction_version=level, transaction_state_log_num_partitions=2))
+
+
+@pytest.fixture(params=[1, 2], ids=["version-1", "version-2"])
+def broker(request: pytest.FixtureRequest, _brokers: dict[int, EmbeddedBroker]) -> Iterator[EmbeddedBroker]:
+    made = _brokers[request.param]
+    yield made
+    made.faults.clear()
+
+
+def under_id(broker: EmbeddedBroker, identity: str, **settings: object) -> Producer:
+    """Each record is a batch."""
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    made = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, **QUICK, "batch.size": 1, "transactional.id": identity, **options}
+    )
+    made.init_transactions()
+    return made
+
+
+def scoped(broker: EmbeddedBroker, **settings: object) -> Producer:
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return Producer({"bootstrap.servers": broker.bootstrap_servers, **QUICK, **options}, transactional=True)
+
+
+def until_read(broker: EmbeddedBroker, topic: str, expected: list[int]) -> None:
+    deadline = time.monotonic() + 20
+    while (found := read(broker, topic)) != expected:
+        assert time.monotonic() < deadline, found
+
+
+def read(broker: EmbeddedBroker, topic: str) -> list[int]:
+    return [int(one.value or b"") for one in read_topic(broker.bootstrap_servers, topic, isolation_level="read_committed")]
+
+
+def commit_next(producer: Producer, topic: str, *values: int) -> None:
+    producer.begin()
+    for value in values:
+        producer.send(topic, b"%d" % value)
+    producer.commit()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_what_is_too_large_is_split_within_its_transaction(broker: EmbeddedBroker, topic: str, times: int) -> None:
+    with under_id(broker, topic, batch_size=10_000, linger_ms=20) as producer:
+        commit_next(producer, topic, 0)
+        broker.faults.fail(ApiKey.PRODUCE, E.MESSAGE_TOO_LARGE, times=times, topic=topic)
+        commit_next(producer, topic, *range(1, 30))
+        commit_next(producer, topic, 30)
+    until_read(broker, topic, list(range(31)))
+
+
+def test_one_record_that_is_refused_makes_all_of_its_transaction_void(broker: EmbeddedBroker, topic: str) -> None:
+    broker.create_topic(topic, 1, configs={"cleanup.policy": "compact"})
+    with under_id(broker, topic, batch_size=10_000, linger_ms=20) as producer:
+        producer.begin()
+        good = producer.send(topic, b"1", b"k")
+        bad = producer.send(topic, b"2")
+        with pytest.raises(TransactionAbortableError, match="INVALID_RECORD"):
+            producer.commit()
+        assert isinstance(bad.exception(10), BrokerError)
+        producer.abort()
+        assert good.done()
+        producer.begin()
+        producer.send(topic, b"3", b"k")
+        producer.commit()
+    until_read(broker, topic, [3])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        E.INVALID_PRODUCER_EPOCH,
+        E.INVALID_TXN_STATE,
+        E.INVALID_PRODUCER_ID_MAPPING,
+        E.TRANSACTION_ABORTABLE,
+        E.TOPIC_AUTHORIZATION_FAILED,
+        E.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        9999,
+    ],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_what_fails_one_of_five_makes_the_transaction_void_and_the_next_goes_on(
+    broker: EmbeddedBroker, topic: str, code: int, first: bool
+) -> None:
+    with under_id(broker, topic) as producer:
+        commit_next(producer, topic, 0)
+        producer.begin()
+        if not first:
+            producer.send(topic, b"1").result(10)
+        broker.faults.fail(ApiKey.PRODUCE, code, times=1, topic=topic)
+        sent = [producer.send(topic, b"%d" % value) for value in range(2, 7)]
+        with pytest.raises(TransactionAbortableError):
+            producer.commit()
+        producer.abort()
+        assert sent[0].exception(0) is not None
+        commit_next(producer, topic, 7, 8, 9)
+        commit_next(producer, topic, 10)
+    until_read(broker, topic, [0, 7, 8, 9, 10])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [E.CONCURRENT_TRANSACTIONS, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS, E.NOT_ENOUGH_REPLICAS, E.REQUEST_TIMED_OUT],
+)
+@pytest.mark.parametrize("applied", [True, False])
+def test_what_passes_is_waited_out(broker: EmbeddedBroker, topic: str, code: int, applied: bool) -> None:
+    with under_id(broker, topic) as producer:
+        broker.faults.fail(ApiKey.PRODUCE, code, times=4, topic=topic, applied=applied)
+        commit_next(producer, topic, *range(10))
+        broker.faults.fail(ApiKey.PRODUCE, code, times=4, topic=topic, applied=applied)
+        commit_next(producer, topic, *range(10, 20))
+    until_read(broker, topic, list(range(20)))
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_batch_on_the_wire_of_an_aborted_transaction_never_comes_into_the_next(
+    broker: EmbeddedBroker, topic: str, applied: bool
+) -> None:
+    with under_id(broker, topic) as producer:
+        commit_next(producer, topic, 0)
+        producer.begin()
+        with broker.faults.hold(ApiKey.PRODUCE, topic=topic, applied=applied, times=1) as held:
+            sent = producer.send(topic, b"1")
+            held.wait()
+            with pytest.raises(TransactionTimeoutError):
+                producer.abort(0.05)
+        producer.abort()
+        assert sent.done()
+        commit_next(producer, topic, 2, 3)
+    until_read(broker, topic, [0, 2, 3])
+
+
+def test_a_batch_that_comes_after_its_transaction_was_given_up_is_stored_in_no_other(broker: EmbeddedBroker, topic: str) -> None:
+    """The request is given up, its connection with it; the broker comes to it when the next transaction is open."""
+    with under_id(broker, topic, **TIGHT) as producer:
+        commit_next(producer, topic, 0)
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        with broker.faults.hold(ApiKey.PRODUCE, topic=topic, times=1) as held:
+            late = producer.send(topic, b"2")
+            held.wait()
+            producer.abort()
+            assert late.exception(0) is not None
+            producer.begin()
+            producer.send(topic, b"3").result(10)
+        producer.send(topic, b"4").result(10)
+        producer.commit()
+        commit_next(producer, topic, 5)
+    until_read(broker, topic, [0, 3, 4, 5])
+
+
+def test_a_batch_that_expired_on_the_wire_makes_the_commit_fail(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker, topic, **{"request.timeout.ms": 2000, "delivery.timeout.ms": 2000}) as producer:
+        commit_next(producer, topic, 0)
+        producer.begin()
+        with broker.faults.hold(ApiKey.PRODUCE, topic=topic, applied=True, times=1) as held:
+            late = producer.send(topic, b"1")
+            held.wait()
+            with pytest.raises(TransactionAbortableError, match=r"delivery\.timeout\.ms"):
+                producer.commit()
+            assert late.exception(0) is not None
+        producer.abort()
+        commit_next(producer, topic, 2)
+    until_read(broker, topic, [0, 2])
+
+
+def test_who_is_fenced_while_a_flush_waits_is_told_by_it(broker: EmbeddedBroker, topic: str) -> None:
+    with scoped(broker) as producer, pytest.raises(DeliveryError) as failed, producer.transaction(topic) as scope:
+        scope.append(topic, numbers(range(3)))
+        scope.flush(10)
+        with broker.faults.hold(ApiKey.PRODUCE, topic=topic, times=1) as held:
+            scope.append(topic, numbers(range(3, 6)))
+            flushing = threading.Timer(0, held.remove)
+            held.wait()
+            with under_id(broker, topic):
+                pass
+            flushing.start()
+            scope.prepare(10)
+        flushing.join()
+    assert isinstance(failed.value.__cause__, BrokerError)
+    until_read(broker, topic, [])
+
+
+def test_a_producer_that_closes_for_want_of_use_leaves_open_what_it_prepared(broker: EmbeddedBroker, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, **QUICK}, idle_close_ms=50, transactional=True)
+    with producer.transaction(topic) as scope:
+        scope.append(topic, numbers(range(3)))
+        handle = scope.prepare()
+    assert handle is not None
+    end = time.monotonic() + 10
+    while not producer.closed:
+        assert time.monotonic() < end
+    with ClusterClient(producer_config({"bootstrap.servers": broker.bootstrap_servers})) as client:
+        (ended,) = TransactionClient(client).end([handle], True, end).values()
+    assert ended.outcome is Outcome.COMMITTED
+    until_read(broker, topic, [0, 1, 2])
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_end_that_was_asked_for_twice_ends_no_later_transaction(broker: EmbeddedBroker, topic: str, committed: bool) -> None:
+    """The first request is given up and asked again, and the broker comes to it when the next transaction is open."""
+    with under_id(broker, topic, **TIGHT) as producer:
+        commit_next(producer, topic, 0)
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        with broker.faults.hold(ApiKey.END_TXN, times=1) as held:
+            producer.commit() if committed else producer.abort()
+            assert held.hits == 1
+            producer.begin()
+            producer.send(topic, b"2").result(10)
+        producer.send(topic, b"3").result(10)
+        producer.abort() if committed else producer.commit()
+        commit_next(producer, topic, 4)
+    until_read(broker, topic, [0, 1, 4] if committed else [0, 2, 3, 4])
+
+
+def test_what_is_committed_is_no_error_whatever_becomes_of_the_next_epoch(broker: EmbeddedBroker, topic: str) -> None:
+    """With version 1 another epoch is asked for after an EndTxn that was lost. Who is told an error would write again."""
+    with under_id(broker, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"1").result(10)
+        broker.faults.cut_after(ApiKey.END_TXN, times=1)
+        fenced = broker.faults.fail(ApiKey.INIT_PRODUCER_ID, E.PRODUCER_FENCED)
+        producer.commit()
+        if fenced.hits:
+            with pytest.raises(ProducerFencedError):
+                producer.begin()
+    until_read(broker, topic, [1])
