@@ -41,7 +41,7 @@ class ProducerInside:
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.check_process()
         if self._transactions is not None:
-            self._transactions.check_may_send()
+            self._transactions.check_may_send(scope)
         with self._true_cause():
             self._columns.append(scope, topic, columns)
 
@@ -70,8 +70,11 @@ class ProducerInside:
             dropped = self._accumulator.discard(scope)
             for batch in dropped:
                 batch.memory.give_back(self._pool)
+        error = UsageError("the records were discarded with their send scope before they were sent")
+        if dropped and self._transactions is not None:
+            self._transactions.discarded(error)
         for batch in dropped:  # without the lock: an interceptor hears of it
-            batch.failed(UsageError("the records were discarded with their send scope before they were sent"))
+            batch.failed(error)
 
     def check_usable(self) -> None:
         """Raise what stands in the way of new records, if anything does."""

@@ -36,6 +36,7 @@ class TransactionScope(SendScope):
         """
         if self.discarded or self._closed:
             raise UsageError("prepare() of a transaction that has ended")
+        self._owner.check_alive()  # in a forked child the transaction is the parent's to prepare
         self.flush(timeout_s)
         report = self.report()
         manager = self._manager

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
 from spark_kafka_sink.producer.transactions.states import Call
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
 
 log = logging.getLogger(__name__)
@@ -95,11 +97,21 @@ class Transactions:
         except KafkaSinkError as error:
             log.warning("the transaction could not be aborted, and stays open until transaction.timeout.ms: %s", error)
 
-    def check_may_send(self) -> None:
-        """UsageError outside of a transaction."""
-        if self._manager is None:
-            raise UsageError("nothing can be sent outside of a transaction: open one with producer.transaction(transactional_id)")
+    def check_may_send(self, scope: SendScope | None = None) -> None:
+        """UsageError outside of a transaction. Where each has an id of its own only its scope counts what belongs to it: what is
+        sent beside that (scope None, or another) would not be waited for by `prepare`, nor be in its handle."""
+        is_beside = self._config.transactional_id is None and not isinstance(scope, TransactionScope)
+        if self._manager is None or is_beside:
+            raise UsageError(
+                "nothing can be sent outside of a transaction: open one with producer.transaction(transactional_id), and append"
+                " to that"
+            )
         self._manager.check_may_send()
+
+    def discarded(self, error: KafkaSinkError) -> None:
+        """What a scope had not sent yet is dropped; what it had sent may not be committed without it."""
+        if self._manager is not None and self._manager.is_open:
+            self._manager.failed(error)
 
     def _call(self, call: Call, manager: TransactionManager, timeout: float | None) -> None:
         self._check()

@@ -1,0 +1,65 @@
+"""What a scope drops, what is sent beside it, and a copy of it in a forked child: none of it is committed in silence."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import TransactionAbortableError, UsageError
+from tests.faults.producing import numbers
+from tests.producer.transactions.transacting import scoped, under_id, until_read
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"beside-{os.getpid()}-{next(_numbers)}"
+
+
+def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic, linger_ms=100_000, delivery_timeout_ms=200_000) as producer:
+        producer.begin()
+        with pytest.raises(ZeroDivisionError), producer.scope() as scope:
+            scope.append(topic, numbers(range(3)))
+            scope.flush(10)
+            scope.append(topic, numbers(range(3, 6)))
+            raise ZeroDivisionError
+        with pytest.raises(TransactionAbortableError, match="discarded with their send scope"):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"7")
+        producer.commit()
+    until_read(broker, topic, [7])
+
+
+def test_beside_the_scope_of_a_transaction_nothing_is_sent(broker: EmbeddedBroker, topic: str) -> None:
+    """It would be in the open transaction, and in no handle."""
+    with scoped(broker.bootstrap_servers) as producer, producer.transaction(topic) as scope:
+        with pytest.raises(UsageError, match="outside of a transaction"):
+            producer.send(topic, b"1")
+        with producer.scope() as beside, pytest.raises(UsageError, match="outside of a transaction"):
+            beside.append(topic, numbers([1]))
+        scope.append(topic, numbers([2]))
+        handle = scope.prepare()
+    assert handle is not None
+    assert handle.records == 1
+
+
+def test_a_forked_child_prepares_nothing_of_its_parents(broker: EmbeddedBroker, topic: str) -> None:
+    with scoped(broker.bootstrap_servers) as producer, producer.transaction(topic) as scope:
+        scope.append(topic, numbers([1]))
+        scope.flush(10)
+        child = os.fork()
+        if not child:
+            try:
+                scope.prepare()
+            except UsageError as error:
+                os._exit(0 if "belongs to process" in str(error) else 2)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert scope.prepare() is not None
