@@ -101,10 +101,14 @@ class LogReader:
             if said is None or not self._is_fine(said.error_code, "Fetch"):
                 self._waiting.again()
                 continue
+            before = position
             for record, after in list(committed_records(said, position)):
                 if record is not None and record.offset < end:
                     found.append(record)
                 position = after
+            if position == before:  # a new leader has yet to learn the high watermark
+                self._waiting.note(f"Fetch of {self._where}", f"nothing at offset {position}, {end} is to be read to")
+                self._waiting.again()
         return found
 
     # Inside
