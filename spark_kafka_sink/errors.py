@@ -122,6 +122,8 @@ class ProducerFencedError(TransactionError):
 class DeadlineError(KafkaSinkError):
     """Something did not happen in time; the message says what was tried meanwhile."""
 
+    code = "DEADLINE"
+
 
 class MetadataTimeoutError(DeadlineError):
     """A topic's metadata did not arrive within max.block.ms; names the brokers asked and what each said."""
