@@ -98,23 +98,6 @@ def test_what_is_too_large_is_split_within_its_transaction(broker: EmbeddedBroke
     until_read(broker, topic, list(range(31)))
 
 
-def test_one_record_that_is_refused_makes_all_of_its_transaction_void(broker: EmbeddedBroker, topic: str) -> None:
-    broker.create_topic(topic, 1, configs={"cleanup.policy": "compact"})
-    with under_id(broker, topic, batch_size=10_000, linger_ms=20) as producer:
-        producer.begin()
-        good = producer.send(topic, b"1", b"k")
-        bad = producer.send(topic, b"2")
-        with pytest.raises(TransactionAbortableError, match="INVALID_RECORD"):
-            producer.commit()
-        assert isinstance(bad.exception(10), BrokerError)
-        producer.abort()
-        assert good.done()
-        producer.begin()
-        producer.send(topic, b"3", b"k")
-        producer.commit()
-    until_read(broker, topic, [3])
-
-
 @pytest.mark.parametrize(
     "code",
     [
