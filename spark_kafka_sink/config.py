@@ -15,6 +15,7 @@ from spark_kafka_sink.option import (
     ACKS,
     BOOLEAN,
     CODECS,
+    FILLED,
     INT32_MAX,
     INT64_MAX,
     MILLISECONDS,
@@ -250,7 +251,7 @@ class ProducerConfig:
     receive_buffer_bytes: int = _option("receive.buffer.bytes", integer(-1), 32768, "SO_RCVBUF; -1 leaves it to the system.")
     transactional_id: str | None = _option(
         "transactional.id",
-        TEXT,
+        FILLED,
         None,
         "Makes the producer transactional; only one producer at a time may have an id, the latest one. Needs idempotence.",
     )

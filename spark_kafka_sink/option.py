@@ -92,6 +92,13 @@ def _text(value: object) -> str:
     return value
 
 
+def _filled(value: object) -> str:
+    text = _text(value)
+    if not text:
+        raise ValueError
+    return text
+
+
 def _servers(value: object) -> tuple[str, ...]:
     """`host:port,host:port` or a sequence of `host:port`; an IPv6 host stands in brackets. As in Java (Utils.getHost) a protocol
     in front, as listeners have it, is passed over: security.protocol says what is spoken."""
@@ -124,6 +131,7 @@ def _plugins(value: object) -> tuple[object, ...]:
 
 MILLISECONDS = integer(0, INT64_MAX)
 TEXT = Kind("a string", _text)
+FILLED = Kind("one or more characters", _filled)  # Java's NonEmptyString
 BOOLEAN = one_of(true=True, false=False)
 CODECS = one_of(**{name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")})
 ACKS = one_of(**{"all": -1, "-1": -1, "0": 0, "1": 1})  # all is -1, as on the wire

@@ -56,10 +56,9 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
             _create(client, settings, waiting, deadline)
         elif code and not error_facts(code).retriable:
             raise _refused(settings, code, "Metadata", None)
-        elif partitions:
-            _check_partitions(settings, partitions)
-            if _is_checked(client, settings, waiting, deadline):
-                return True
+        elif partitions and _is_checked(client, settings, waiting, deadline):
+            _check_partitions(settings, partitions)  # last: its advice is for a topic that is the log
+            return True
         # Else it is just being made: brokers learn of it one after the other.
         waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was made a moment ago")
         waiting.again()

@@ -22,7 +22,7 @@ class Reason(Enum):
     """Why a query stops."""
 
     BEHIND = "the commit log is ahead: another driver runs this query, or its checkpoint was rolled back"
-    OTHER_ROWS = "the batch was written with another number of rows: two drivers run on copies of one checkpoint"
+    OTHER_ROWS = "the batch had another number of rows before: two drivers run on copies of one checkpoint, or it was rolled back"
     OTHER_TOPICS = "the batch was written to other topics: another query has this checkpoint, or another sink this query's id"
     UNFINISHED = "the batch before is not complete in the commit log"
     GAP = "batches are missing in the commit log"

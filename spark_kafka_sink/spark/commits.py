@@ -172,7 +172,13 @@ def abort_job(options: SinkOptions, job: Batch, messages: Messages = ()) -> None
                 time.sleep(KILL_TIMEOUT_S)
                 refused = committer.abort_job(job, own)
     except KafkaSinkError as error:
-        logger.warning("%s: not all of its transactions are aborted; those time out: %s", job, error)
+        logger.warning(
+            "%s: not all of its transactions are aborted; those time out, or `spark-kafka-sink transactions abort --query %s`"
+            " ends them now: %s",
+            job,
+            job.query_id,
+            error,
+        )
         return
     if refused is None:
         logger.warning("%s was aborted: nothing of it is visible, nor open", job)

@@ -87,7 +87,8 @@ ADVICE: Final[Mapping[int, str]] = {
     E.CLUSTER_AUTHORIZATION_FAILED: "grant this client IdempotentWrite on the cluster, or Write on the transactional id",
     E.GROUP_AUTHORIZATION_FAILED: "grant this client Read on the group",
     E.TOPIC_AUTHORIZATION_FAILED: "this client may not write to the topic: grant it Write",
-    E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is over the brokers' transaction.max.timeout.ms: set it below",
+    E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is over the brokers' transaction.max.timeout.ms, which is 15 minutes"
+    " (900000) unless they set it: set it to that at most",
     E.PRODUCER_FENCED: "another producer has this transactional id now, or the transaction was open for longer than"
     " transaction.timeout.ms",
     E.INVALID_PRODUCER_EPOCH: "another producer has this transactional id now, or the transaction was open for longer than"

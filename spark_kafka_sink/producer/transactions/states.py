@@ -74,7 +74,7 @@ UNDER_WAY: Final[Mapping[Call, frozenset[State]]] = {
 INSTEAD: Final[Mapping[State, str]] = {
     S.UNINITIALIZED: "call init_transactions() first",
     S.INITIALIZING: "call again what has not ended yet (init_transactions(), commit() or abort())",
-    S.READY: "call begin() first",
+    S.READY: "call begin(), which opens a transaction",
     S.IN_TRANSACTION: "end the open transaction first, with commit() or abort()",
     S.PREPARED_TRANSACTION: "the transaction is not this producer's any more",
     S.COMMITTING_TRANSACTION: "call commit() again to wait for its end",

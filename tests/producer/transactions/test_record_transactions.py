@@ -132,7 +132,7 @@ def test_each_call_has_its_time(transaction_kafka: Kafka, topic: str) -> None:
             producer.send(topic, b"1")
         producer.init_transactions()
         for call in (producer.commit, producer.abort):
-            with pytest.raises(UsageError, match=r"READY: call begin\(\) first"):
+            with pytest.raises(UsageError, match=r"READY: call begin\(\), which opens"):
                 call()
         producer.begin()
         for call in (producer.begin, producer.init_transactions):
