@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from tests.faults.exactly_once.driver import LOCAL
@@ -25,7 +26,8 @@ from tests.kafka.embedded import EmbeddedKafka
 
 KILLS = 500
 KILLS_OF_A_QUERY = 25
-CALM_BATCHES = 3
+MORE_BATCHES = 10
+PATIENCE = 2
 
 
 def main() -> None:
@@ -38,22 +40,28 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         brokers: Brokers = stack.enter_context(KafkaCluster(3) if real else EmbeddedKafka(3))
         fleet = stack.enter_context(Fleet(folder))
-        for first in range(0, kills, KILLS_OF_A_QUERY):
-            _one_query(draw, min(KILLS_OF_A_QUERY, kills - first), folder / f"query-{first}", brokers, fleet)
+        made = Counter[str]()
+        for number in count(1):
+            made += _one_query(draw, folder / f"query-{number}", brokers, fleet)
+            print(f"  {made.total()} kills: {', '.join(f'{times} {victim}' for victim, times in made.most_common())}", flush=True)
+            if made.total() >= kills:
+                return
 
 
-def _one_query(draw: random.Random, count: int, folder: Path, brokers: Brokers, fleet: Fleet) -> None:
+def _one_query(draw: random.Random, folder: Path, brokers: Brokers, fleet: Fleet) -> Counter[str]:
+    """Which victims it had."""
     folder.mkdir()
     begun = time.monotonic()
-    kills = [random_kill(draw) for _ in range(count)]
-    rows, query = moved(brokers, brokers.create_topic(folder.name, 4), folder, count + CALM_BATCHES)
+    kills = [random_kill(draw) for _ in range(KILLS_OF_A_QUERY)]
+    rows, query = moved(brokers, brokers.create_topic(folder.name, 4), folder, KILLS_OF_A_QUERY + MORE_BATCHES)
     shuffled = draw.random() < 0.3
     variants = [replace(query, shuffled=shuffled), replace(query, shuffled=shuffled, tasks=FEWEST_TASKS)]
     with Siege(brokers, variants, fleet, LOCAL) as siege:
-        siege.run(kills)
+        siege.run(kills, PATIENCE)
         siege.judge(rows)
-    victims = ", ".join(f"{number} {victim}" for victim, number in Counter(kill.victim for kill in siege.made).items())
-    print(f"{folder.name}: {victims}; {rows.total} rows once each; {time.monotonic() - begun:.0f} s", flush=True)
+    seconds = time.monotonic() - begun
+    print(f"{folder.name}: {len(siege.made)} kills, {rows.total} rows once each, in {seconds:.0f} s", flush=True)
+    return Counter(kill.victim for kill in siege.made)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any, Self
 import psutil
 
 from spark_kafka_sink.exactly_once.steps import VARIABLE
+from tests.faults.exactly_once.class_archive import class_archive
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.step_watch import Reached, StepWatch
 from tests.kafka.guardian import Guardian
@@ -33,14 +34,18 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for seconds
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.files.openCostInBytes": str(128 << 20),  # a task for each file
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.task.maxFailures": "8",
     "spark.excludeOnFailure.enabled": "false",
 }
+
+
+def java_options() -> dict[str, str]:
+    """Of drivers and executors, which live for seconds."""
+    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()}"
+    return {"spark.driver.extraJavaOptions": options, "spark.executor.extraJavaOptions": options}
 
 
 @dataclass(frozen=True)
@@ -64,15 +69,15 @@ Event = Reached | Said | Ended
 class Driver:
     """Starts in the constructor; `ready()` waits until it takes queries. The thread that made it calls its methods."""
 
-    def __init__(self, log: Path, master: str = LOCAL, settings: Mapping[str, str] | None = None) -> None:
-        """log: where what Spark prints goes. settings: of Spark, over those above."""
+    def __init__(self, log: Path, master: str = LOCAL, environment: Mapping[str, str] | None = None) -> None:
+        """log: where what Spark prints goes. environment: more variables of all its processes."""
         self.log = log
         self.master = master
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loose = False
         self._guardian = Guardian()
         self._watch = StepWatch(self._reached)
-        self._process = self._start({**SETTINGS, "spark.master": master, **(settings or {})})
+        self._process = self._start({**SETTINGS, "spark.master": master, **java_options()}, environment or {})
         self._guardian.watch_process(self._process.pid)
         self._reader = threading.Thread(target=self._read, name="driver's events", daemon=True)
         self._reader.start()
@@ -84,9 +89,9 @@ class Driver:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _start(self, settings: Mapping[str, str]) -> subprocess.Popen[str]:
-        path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
-        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "PYTHONPATH": path}
+    def _start(self, settings: Mapping[str, str], more: Mapping[str, str]) -> subprocess.Popen[str]:
+        path = os.pathsep.join(filter(None, [more.get("PYTHONPATH"), str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+        python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.exactly_once.driver_program", json.dumps(settings)],
@@ -95,7 +100,7 @@ class Driver:
                 stderr=log,
                 text=True,
                 cwd=self.log.parent,  # Spark makes folders where it runs
-                env={**os.environ, **python, VARIABLE: str(self._watch.port)},
+                env={**os.environ, **python, **more, "PYTHONPATH": path, VARIABLE: str(self._watch.port)},
                 start_new_session=True,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -11,10 +12,11 @@ from tests.faults.exactly_once.driver import LOCAL, Driver
 
 
 class Fleet:
-    """Takes part in one thread only. folder: takes the drivers' logs."""
+    """Takes part in one thread only. folder: takes the drivers' logs. environment: more variables of theirs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._environment = environment
         self._numbers = count(1)
         self._idle: list[Driver] = []
         self.started = 0
@@ -35,7 +37,7 @@ class Fleet:
         self.started += 1
         folder = self._folder / f"driver-{next(self._numbers)}"
         folder.mkdir()
-        return Driver(folder / "log", master)
+        return Driver(folder / "log", master, self._environment)
 
     def give_back(self, driver: Driver) -> None:
         """It has run its query to the end."""

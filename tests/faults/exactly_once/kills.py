@@ -25,10 +25,10 @@ COMMIT_STEPS: tuple[Step, ...] = (
     "end.after",
     "complete.before",
     "complete.after",
-    "sweep.before",
-    "sweep.after",
     "commit.end",  # what comes next is Spark's own commit log
 )
+# After complete.after, where there is something that nobody will commit: of a task that was killed, or of a replay.
+SWEEP_STEPS: tuple[Step, ...] = ("sweep.before", "sweep.after")
 
 
 class Victim(StrEnum):

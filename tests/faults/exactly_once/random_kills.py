@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from spark_kafka_sink.exactly_once.steps import Step
-from tests.faults.exactly_once.kills import COMMIT_STEPS, TASK_STEPS, Kill, Victim
+from tests.faults.exactly_once.kills import COMMIT_STEPS, SWEEP_STEPS, TASK_STEPS, Kill, Victim
 
 # How often each is drawn. Whatever has a virtual machine of Java takes seconds to start again.
 WEIGHTS = {
@@ -22,12 +22,12 @@ LATEST_MS = 40
 
 def random_kill(draw: random.Random) -> Kill:
     victim = draw.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-    step = draw.choice([*TASK_STEPS, *COMMIT_STEPS])
+    step = draw.choice([*TASK_STEPS, *COMMIT_STEPS, *SWEEP_STEPS])
     return Kill(
         victim,
         step,
         nth=draw.randint(1, FEWEST_TASKS) if comes_often(step) else 1,
-        again=draw.random() < 0.3,
+        again=step in SWEEP_STEPS or draw.random() < 0.3,
         late_ms=draw.randint(1, LATEST_MS) if draw.random() < 0.4 and victim is not Victim.ERROR else 0,
         broker=draw.randint(1, 3),
     )

@@ -32,11 +32,13 @@ class Siege:
     """One query, which is run by one driver after the other. The thread that made it calls its methods.
 
     fleet: gives the drivers, all with the Spark master `master`. variants: what the query is each time it is run,
-    in turn: with another number of tasks. made: the kills so far. failures: what the query failed of.
+    in turn: with another number of tasks. made: the kills so far. skipped: those that were not due for a while.
+    failures: what the query failed of.
     """
 
     def __init__(self, brokers: Brokers, variants: Sequence[Query], fleet: Fleet, master: str = LOCAL) -> None:
         self.made: list[Kill] = []
+        self.skipped: list[Kill] = []
         self.failures: list[str] = []
         self._brokers = brokers
         self._queries = cycle(variants)
@@ -46,6 +48,8 @@ class Siege:
         self._kills: list[Kill] = []
         self._failures_left = 0
         self._worker = 0
+        self._patience: int | None = None
+        self._waited = 0
         self._begin_batch()
 
     def __enter__(self) -> Self:
@@ -57,13 +61,20 @@ class Siege:
         else:
             self._driver.stop()  # who knows what it is at
 
-    def run(self, kills: Iterable[Kill] = ()) -> None:
-        """Until the query is done. AssertionError where a kill of the list was never due, or the query failed by itself."""
+    def run(self, kills: Iterable[Kill] = (), patience: int | None = None) -> None:
+        """Until the query is done. AssertionError where a kill of the list was never due, or the query failed by itself.
+
+        patience: for so many batches a kill is waited for, then it is skipped.
+        """
         self._kills = list(kills)
+        self._patience = patience
         self._driver.run(next(self._queries))
         while not self._is_done(self._driver.next()):
             pass
         self._brokers.heal()
+        if patience is not None:
+            self.skipped += self._kills
+            return
         assert not self._kills, self._explain(f"never came to {', '.join(map(str, self._kills))}")
 
     def judge(self, rows: NumberedRows) -> None:
@@ -106,9 +117,14 @@ class Siege:
         self._reached: Counter[str] = Counter()
         self._calm = True
         self._brokers.heal()
+        self._waited += 1
+        if self._kills and self._patience is not None and self._waited > self._patience:
+            self.skipped.append(self._kills.pop(0))
+            self._waited = 0
 
     def _strike(self, kill: Kill, reached: Reached) -> None:
         self.made.append(kill)
+        self._waited = 0
         self._calm = False
         self._reached.clear()
         self._failures_left += 1  # it ends the query once at most, and the next run makes it good
@@ -129,6 +145,7 @@ class Siege:
             case Victim.DRIVER:
                 self._replace_driver()
             case Victim.BROKER:
+                self._brokers.heal()  # of three only one may be down
                 self._brokers.kill(kill.broker)
             case Victim.BROKERS:
                 for broker in self._brokers.broker_ids:

@@ -1,0 +1,130 @@
+"""The sink with one of its rules broken on purpose, to see that the suite notices. `breaking/sitecustomize.py` installs it in
+every Python of a driver, and a file says which rule is broken now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.execution import Execution
+from spark_kafka_sink.exactly_once.rules import Write
+from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
+
+VARIABLE = "SPARK_KAFKA_SINK_BROKEN"
+"""Holds the name of the file with the name of the rule; the empty name breaks nothing."""
+
+Method = Callable[..., Any]
+
+
+def the_log_is_not_read(original: Method) -> Method:
+    """Every batch looks like a new one."""
+
+    def read(self: Execution) -> None:
+        original(self)
+        batch = self.view.batch
+        before = CommitRecord("", batch - 1, State.COMPLETE, "", 0) if batch else None
+        self.view = self.view.begun().with_read(before)
+
+    return read
+
+
+def leftovers_are_committed(original: Method) -> Method:
+    """What a replay has written, and what a killed task has left behind, becomes visible."""
+
+    def end(self: TransactionClient, handles: Any, committed: bool, deadline: float) -> Any:
+        return original(self, handles, True, deadline)
+
+    return end
+
+
+def complete_is_written_first(original: Method) -> Method:
+    """Before the EndTxns, which it says are done."""
+
+    def commit(self: Execution, handles: Any) -> None:
+        assert self.view.last is not None
+        self._write(Write(State.COMPLETE, self.view.last.transactions, self.view.last.rows))
+        original(self, handles)
+
+    return commit
+
+
+def prepared_is_written_last(original: Method) -> Method:
+    """After the EndTxns, which it should announce."""
+
+    def write(self: Execution, record: Write) -> None:
+        if record.state is State.PREPARED:
+            self._transactions.commit([each.handle for each in record.transactions], self._deadline)
+        original(self, record)
+
+    return write
+
+
+def attempts_share_ids(original: Method) -> Method:
+    """A task initialises the id that its last attempt had, which may be listed as prepared."""
+
+    def take(self: Slots, ids: Any, batch: int) -> str:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return str(ids.for_slot("0", context.partitionId() if context else 0))
+
+    return take
+
+
+def nothing_is_swept(original: Method) -> Method:
+    """What killed tasks have left behind stays open."""
+    return lambda self, handles: True
+
+
+def nothing_is_flushed(original: Method) -> Method:
+    """The commit message leaves before the rows are acked."""
+    return lambda self, timeout_s=None: None
+
+
+def a_run_begins_with_a_sweep(original: Method) -> Method:
+    """Which ends what is prepared as well."""
+
+    def read(self: Execution) -> None:
+        self.abort(self._transactions.open_handles(self._ids, self._deadline))
+        original(self)
+
+    return read
+
+
+RULES: Mapping[str, tuple[type, str, Callable[[Method], Method]]] = {
+    rule.__name__: (owner, name, rule)
+    for owner, name, rule in (
+        (Execution, "_read", the_log_is_not_read),
+        (TransactionClient, "end", leftovers_are_committed),
+        (Execution, "_commit", complete_is_written_first),
+        (Execution, "_write", prepared_is_written_last),
+        (Slots, "take", attempts_share_ids),
+        (Execution, "abort", nothing_is_swept),
+        (TransactionScope, "flush", nothing_is_flushed),
+        (Execution, "_read", a_run_begins_with_a_sweep),
+    )
+}
+
+
+def install() -> None:
+    """Each rule is broken while the file says so: Spark's Python processes outlive a query."""
+    for rule, (owner, name, break_it) in RULES.items():
+        setattr(owner, name, _switched(rule, getattr(owner, name), break_it))
+
+
+def _switched(rule: str, original: Method, break_it: Callable[[Method], Method]) -> Method:
+    broken = break_it(original)
+
+    def method(*arguments: Any, **named: Any) -> Any:
+        return (broken if broken_now() == rule else original)(*arguments, **named)
+
+    return method
+
+
+def broken_now() -> str:
+    return Path(os.environ[VARIABLE]).read_text()

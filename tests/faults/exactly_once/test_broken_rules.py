@@ -1,0 +1,71 @@
+"""The suite notices when a rule is broken: rows are there twice, or lost, or transactions left open, or the query stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.exactly_once import broken
+from tests.faults.exactly_once.conftest import MovedRows
+from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.kills import Kill, Victim
+from tests.faults.exactly_once.siege import Siege
+from tests.kafka.brokers import Brokers
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(300)]
+
+BREAKING = Path(__file__).with_name("breaking")
+PYTHON = Victim.PYTHON
+
+# What a broken rule keeps from coming to an end ends soon: half of the transactions' time bounds a commit.
+IMPATIENT = {"kafka.transaction.timeout.ms": "20000", "kafka.max.block.ms": "5000"}
+
+# Which kill, and what the suite then says.
+NOTICED = {
+    "": (Kill(PYTHON, "end.after"), None),
+    "the_log_is_not_read": (Kill(PYTHON, "end.after"), "rows twice"),
+    "leftovers_are_committed": (Kill(PYTHON, "flush.after"), "rows twice"),
+    "complete_is_written_first": (Kill(PYTHON, "end.before"), "left open"),
+    "prepared_is_written_last": (Kill(PYTHON, "prepared.before"), "rows twice"),
+    "attempts_share_ids": (Kill(PYTHON, "end.after"), "failed by itself"),
+    "nothing_is_swept": (Kill(PYTHON, "flush.after"), "left open"),
+    "nothing_is_flushed": (Kill(PYTHON, "end.after"), "rows lost|failed by itself"),
+    "a_run_begins_with_a_sweep": (Kill(PYTHON, "end.after"), "failed by itself"),
+}
+
+
+@pytest.fixture(scope="module")
+def rule_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("broken") / "rule"
+
+
+@pytest.fixture(scope="module")
+def breakable(rule_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """Drivers that do what `rule_file` says."""
+    environment = {broken.VARIABLE: str(rule_file), "PYTHONPATH": str(BREAKING)}
+    rule_file.write_text("")
+    with Fleet(tmp_path_factory.mktemp("breakable"), environment) as made:
+        yield made
+
+
+def test_all_rules_that_can_be_broken_are() -> None:
+    assert set(NOTICED) == {"", *broken.RULES}
+
+
+@pytest.mark.parametrize("rule", NOTICED)
+def test_a_broken_rule_is_noticed(
+    rule: str, rule_file: Path, three_brokers: Brokers, breakable: Fleet, moved_rows: MovedRows
+) -> None:
+    kill, complaint = NOTICED[rule]
+    rows, query = moved_rows(three_brokers, 4, **IMPATIENT)
+    rule_file.write_text(rule)
+    with Siege(three_brokers, [query], breakable) as siege:
+        if complaint is None:
+            siege.run([kill])
+            siege.judge(rows)
+        else:
+            with pytest.raises(AssertionError, match=complaint):
+                siege.run([kill])
+                siege.judge(rows)
