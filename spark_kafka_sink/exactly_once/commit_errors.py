@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction
 from spark_kafka_sink.exactly_once.rules import Reason, View
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -61,6 +61,20 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> Co
         batch=batch.number,
         rows=view.rows,
         transactional_ids=tuple(each.handle.transactional_id for each in shown),
+    )
+
+
+def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> CommitStoppedError:
+    """Of a query without a record, whose checkpoint is where `other`'s query had its own."""
+    return CommitStoppedError(
+        f"batch {view.batch} of {query_id}: its checkpoint {other.checkpoint} was that of query {other.query_id}, which has"
+        f" committed up to batch {other.batch} ({other.state}), and was deleted since: this query would write the same rows"
+        f" again, from its source's start. {_rows(view.own)} are not visible. To go on: bring the checkpoint back; or, if these rows are"
+        f" to be written, set commit.log.start={view.batch} for this start",
+        reason="CHECKPOINT_DELETED",
+        query_id=query_id,
+        batch=view.batch,
+        rows=view.rows,
     )
 
 

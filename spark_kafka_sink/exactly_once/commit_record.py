@@ -40,6 +40,7 @@ class CommitRecord:
     committed: transactional ids that were committed before this record and need no other end: those that a replay left in place.
     aborted: those that were proved aborted, where the state is replay, or complete with a loss that somebody accepted; and those
     that somebody wants aborted, which were never prepared: a commit() of one of them must stop.
+    checkpoint: where the query has its checkpoint, as it was given; "" where that is not known.
     """
 
     query_id: str
@@ -50,6 +51,7 @@ class CommitRecord:
     transactions: tuple[PreparedTransaction, ...] = ()
     committed: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
+    checkpoint: str = ""
 
     @property
     def handles(self) -> tuple[TransactionHandle, ...]:

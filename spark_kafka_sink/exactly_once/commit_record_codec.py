@@ -20,7 +20,9 @@ CHUNK_BYTES: Final = 500_000
 """Half of Kafka's default max.message.bytes."""
 
 _LISTS: Final = ("transactions", "committed", "aborted")
-_FIELDS: Final = frozenset({"format", "query_id", "batch", "state", "record_id", "rows", "chunks", "chunk", *_LISTS})
+_FIELDS: Final = frozenset(
+    {"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk", *_LISTS}
+)
 # Short, as a record may have thousands of these. end_txn: EndTxn's version; to: (topic, partitions); task: Spark's partition.
 _TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "end_txn", "rows", "to", "task", "sum"})
 
@@ -53,6 +55,7 @@ def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
         "state": record.state.value,
         "record_id": record.record_id,
         "rows": record.rows,
+        "checkpoint": record.checkpoint,
         "chunks": len(parts),
     }
     chunks = []
@@ -117,6 +120,7 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
         transactions=tuple(map(_prepared, transactions)),
         committed=tuple(committed),
         aborted=tuple(aborted),
+        checkpoint=_get(first, "checkpoint", str),
     )
 
 

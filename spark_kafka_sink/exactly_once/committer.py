@@ -76,7 +76,7 @@ class Committer:
 
     def _execution(self, batch: Batch, view: View, deadline: float, done: Progress) -> Execution:
         ids = TransactionalIds(self._prefix, batch.query_id)
-        return Execution(self._log, self._transactions, ids, view, deadline, done)
+        return Execution(self._log, self._transactions, ids, view, deadline, done, batch.checkpoint)
 
     def abort_job(self, job: Batch, own: Own) -> Refused | None:
         """Abort the transactions of a batch job that failed, those of its lost tasks too; None: nothing of it is open or visible.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -13,6 +13,7 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.evidence import Outcome
@@ -63,15 +64,23 @@ def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> 
 class Execution:
     """One attempt, from the first look at the log to an end. Deadlines are on time.monotonic's clock.
 
-    OptionError: the query's records are under another prefix; its own transactions are then aborted.
+    OptionError: the query's records are under another prefix. CommitStoppedError: its checkpoint was another's. Its own
+    transactions are then aborted.
 
     ClaimLostError: somebody else has the log, or nobody knows what became of a record: a new attempt begins at the top.
     """
 
     def __init__(
-        self, log: CommitLog, transactions: TransactionClient, ids: TransactionalIds, view: View, deadline: float, done: Progress
+        self,
+        log: CommitLog,
+        transactions: TransactionClient,
+        ids: TransactionalIds,
+        view: View,
+        deadline: float,
+        done: Progress,
+        checkpoint: str = "",
     ) -> None:
-        """view: of the batch, with nothing known."""
+        """view: of the batch, with nothing known. checkpoint: the query's, "" where it is not known."""
         self.view = view
         self._log = log
         self._claim: Claim | None = None
@@ -79,6 +88,7 @@ class Execution:
         self._ids = ids
         self._deadline = deadline
         self._done = done
+        self._checkpoint = checkpoint
 
     def run(self, decide: Callable[[View], object]) -> object:
         """Do what `decide` says until it says something else, which is returned."""
@@ -127,6 +137,8 @@ class Execution:
         self._step("log.after")
         if self._claim.last is not None:
             self._check_prefix(self._claim.last)
+        elif self._checkpoint and self.view.batch == 0 and self.view.start is None:
+            self._check_checkpoint()
         self.view = self.view.with_read(self._claim.last)
 
     def _check_prefix(self, last: CommitRecord) -> None:
@@ -141,6 +153,14 @@ class Execution:
             option="transactional.id.prefix",
             query_id=last.query_id,
         )
+
+    def _check_checkpoint(self) -> None:
+        """A query that begins where another one had its checkpoint is that one, without what it remembered."""
+        topics = _topics(self.view.own_handles)
+        for other in self._log.read_all(self._deadline):
+            if other.checkpoint == self._checkpoint and (not topics or not other.handles or topics & _topics(other.handles)):
+                self.abort(self.view.own_handles)
+                raise checkpoint_deleted(self._ids.query_id, self.view, other)
 
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._deadline)
@@ -160,6 +180,7 @@ class Execution:
             write.transactions,
             write.committed,
             write.aborted,
+            self._checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
         )
         assert self._claim is not None  # whoever decides to write has read
         self._step(before)
@@ -181,3 +202,7 @@ class Execution:
     def _step(self, name: StepName | None) -> None:
         if name is not None:
             step(name, self.view.batch)
+
+
+def _topics(handles: Iterable[TransactionHandle]) -> set[str]:
+    return {topic for handle in handles for topic, _ in handle.partitions}

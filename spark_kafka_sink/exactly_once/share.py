@@ -12,10 +12,12 @@ _JOB = "job-"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """query_id: of the query, as its checkpoint has it, or of a job, which has one batch only. number: Spark's batch id."""
+    """query_id: of the query, as its checkpoint has it, or of a job, which has one batch only. number: Spark's batch id.
+    checkpoint: where the query has it, as far as that is known; tasks do not."""
 
     query_id: str
     number: int
+    checkpoint: str = ""
 
     @property
     def is_job(self) -> bool:

@@ -63,7 +63,7 @@ class Committers:
         producer = replace(
             options.producer, key_serializer=None, value_serializer=None, interceptor_classes=(), partitioner_class=None
         )
-        key = producer, replace(options.exactly_once, start=None)
+        key = producer, replace(options.exactly_once, start=None, checkpoint="")
         with self._lock:
             if key not in self._made:
                 client = ClusterClient(producer)
@@ -135,7 +135,8 @@ def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], r
     """Raises as `Committer.commit`."""
     assert options.exactly_once is not None
     with committers.of(options) as committer:
-        commit = committer.commit(batch, _transactions(shares), options.exactly_once.start)
+        located = replace(batch, checkpoint=options.exactly_once.checkpoint)
+        commit = committer.commit(located, _transactions(shares), options.exactly_once.start)
     return Committed(commit.own, [*_visible(commit, reports), _of_commit(commit)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ COMMIT_LOG_TOPIC = "commit.log.topic"
 COMMIT_LOG_PARTITIONS = "commit.log.partitions"
 COMMIT_LOG_REPLICATION = "commit.log.replication.factor"
 COMMIT_LOG_START = "commit.log.start"
+CHECKPOINT_LOCATION = "checkpointlocation"  # DataStreamWriter's; Spark hands it on, in lower case
 
 # What a broker grants at most unless it is told otherwise (transaction.max.timeout.ms): a micro-batch has to be written and
 # committed within it, and a driver that is down for longer loses its prepared transactions.
@@ -40,11 +42,13 @@ class ExactlyOnce:
     """How transactions are named and where their commits are recorded.
 
     start: the batch at which the log may begin although the query has committed others before; None: it must begin with batch 0.
+    checkpoint: the query's, as the option checkpointLocation has it; "" for a job, and where Spark's settings say where it is.
     """
 
     transactional_id_prefix: str = "spark-kafka-sink"
     commit_log: CommitLogSettings = _COMMIT_LOG
     start: int | None = None
+    checkpoint: str = ""
 
 
 def _prefix(value: object) -> str:
@@ -99,7 +103,12 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
         replication_factor=given.get(COMMIT_LOG_REPLICATION),
     )
     prefix = given.get(TRANSACTIONAL_ID_PREFIX, default.transactional_id_prefix)
-    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START))
+    return ExactlyOnce(prefix, log, given.get(COMMIT_LOG_START), _location(options.get(CHECKPOINT_LOCATION, "")))
+
+
+def _location(value: object) -> str:
+    """The same for what is the same place: Spark takes file:/a, file:///a/ and /a for one. Without passwords that are in it."""
+    return re.sub("//[^/]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/"))
 
 
 def _read(value: object, name: str) -> Any:

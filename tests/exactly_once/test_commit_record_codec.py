@@ -42,6 +42,7 @@ RECORDS = st.builds(
     transactions=st.lists(st.builds(PreparedTransaction, HANDLES, LONG, LONG), max_size=6).map(tuple),
     committed=st.lists(TEXT, max_size=4).map(tuple),
     aborted=st.lists(TEXT, max_size=4).map(tuple),
+    checkpoint=TEXT,
 )
 
 
@@ -92,6 +93,7 @@ def test_people_can_read_a_record() -> None:
         "state": "prepared",
         "record_id": "r1",
         "rows": 10,
+        "checkpoint": "",
         "chunks": 1,
         "chunk": 0,
         "transactions": [

@@ -198,3 +198,19 @@ def test_plaintext_is_the_one_protocol() -> None:
 @pytest.mark.parametrize("topic", ["", ".", "..", "a b", "a/b", "x" * 250, "é"])
 def test_a_topic_that_kafka_could_never_have_is_refused(topic: str) -> None:
     assert "option topic: " in refused(topic=topic)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("/data/a", "/data/a"),
+        ("file:/data/a", "/data/a"),
+        ("file:///data/a/", "/data/a"),
+        ("s3a://bucket/a", "s3a://bucket/a"),
+        ("s3a://key:password@bucket/a", "s3a://bucket/a"),
+    ],
+)
+def test_a_checkpoint_has_one_name_and_no_password(given: str, place: str) -> None:
+    options = sink_options({**SERVERS, "delivery.guarantee": "exactly-once", "checkpointLocation": given})
+    assert options.exactly_once is not None
+    assert options.exactly_once.checkpoint == place
