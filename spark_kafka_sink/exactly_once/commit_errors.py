@@ -68,9 +68,9 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     """Of a query without a record, whose checkpoint is where `other`'s query had its own."""
     return CommitStoppedError(
         f"batch {view.batch} of {query_id}: its checkpoint {other.checkpoint} was that of query {other.query_id}, which has"
-        f" committed up to batch {other.batch} ({other.state}), and was deleted since: this query would write the same rows"
-        f" again, from its source's start. {_rows(view.own)} are not visible. To go on: bring the checkpoint back; or, if these rows are"
-        f" to be written, set commit.log.start={view.batch} for this start",
+        f" reached batch {other.batch} ({other.state}), and was deleted since: this query would write the same rows again,"
+        f" from its source's start. {_rows(view.own)} are not visible. To go on: bring the checkpoint back; or, if they are to be"
+        f" written, set commit.log.start={view.batch} for this start",
         reason="CHECKPOINT_DELETED",
         query_id=query_id,
         batch=view.batch,

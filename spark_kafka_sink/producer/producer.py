@@ -327,6 +327,7 @@ class Producer(ProducerInside):
         sender = TransactionSender(self.config, self._client, self._metadata, self._accumulator)
         self._transactions = Transactions(self, self.config, sender, self._client)
         self._records = TransactionalRecords(self._records, self._transactions)
+        self._gathered.on_refused = self._transactions.refused
         return sender
 
     def _scope_closed(self, scope: SendScope | None = None) -> None:

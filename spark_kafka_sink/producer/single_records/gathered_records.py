@@ -81,6 +81,7 @@ class GatheredRecords:
         self._gatherers: dict[str, RecordGatherer] = {}
         self._waiting: dict[RecordGatherer, None] = {}
         self._closed_by: KafkaSinkError | None = None
+        self.on_refused: Callable[[KafkaSinkError], None] = _no_matter  # why a record is in no batch, nor will be
 
     def gatherer(self, topic: str) -> RecordGatherer:
         """The topic's own, or a new one, which is nobody else's before it is `kept`."""
@@ -123,7 +124,7 @@ class GatheredRecords:
             if gatherer.is_full():  # else another thread was faster
                 late = self._append(gatherer, gatherer.take(), deadline)
                 if late is not None:
-                    self._fail(gatherer, *late)
+                    self._refuse(gatherer, *late)
                 gatherer.settled()
         finally:
             gatherer.draining.release()
@@ -145,10 +146,10 @@ class GatheredRecords:
         except RecordError as error:
             return self._append_others(gatherer, gathered.pending(), deadline, error)
         except KafkaSinkError as error:
-            self._fail(gatherer, gathered.pending(), error)
+            self._refuse(gatherer, gathered.pending(), error)
         except BaseException as error:
             text = f"topic {gatherer.scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
-            self._fail(gatherer, gathered.pending(), KafkaSinkError(text, topic=gatherer.scope.topic))
+            self._refuse(gatherer, gathered.pending(), KafkaSinkError(text, topic=gatherer.scope.topic))
             if not isinstance(error, Exception):
                 raise
         return None
@@ -165,7 +166,7 @@ class GatheredRecords:
     def _append_others(self, gatherer: RecordGatherer, rows: Gathered, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
         if len(rows) == 1:
-            self._fail(gatherer, rows, error)
+            self._refuse(gatherer, rows, error)
             return None
         middle = len(rows) // 2
         head, tail = rows.slice(0, middle), rows.slice(middle, len(rows))
@@ -174,6 +175,12 @@ class GatheredRecords:
             return self._append(gatherer, tail, deadline)
         late[0].extend(tail)
         return late
+
+    def _refuse(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
+        """They will not be sent: a transaction hears of it while they still keep it from ending."""
+        if gathered:
+            self.on_refused(error)
+        self._fail(gatherer, gathered, error)
 
     def _fail(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
         if not gathered:
@@ -188,7 +195,7 @@ class GatheredRecords:
         """For another try, unless it is too late for one."""
         error = self._too_late(gatherer, late, cause) or gatherer.put_back(late)
         if error is not None:
-            self._fail(gatherer, late, error)
+            self._refuse(gatherer, late, error)
             gatherer.settled()
 
     def _too_late(self, gatherer: RecordGatherer, late: Gathered, cause: DeadlineError) -> DeadlineError | None:
@@ -326,6 +333,10 @@ class GatheredRecords:
             self._closed_by = self._closed_by or error
             for gatherer in self._gatherers.values():
                 gatherer.close(self._closed_by)
+
+
+def _no_matter(error: KafkaSinkError) -> None:
+    """Its future tells."""
 
 
 def _left(deadline: float) -> float:

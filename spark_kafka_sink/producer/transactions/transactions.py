@@ -12,7 +12,7 @@ from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageErro
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
-from spark_kafka_sink.producer.transactions.states import Call
+from spark_kafka_sink.producer.transactions.states import Call, State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 # An abort that nobody waits for the outcome of: what is left open ends with transaction.timeout.ms.
 QUIET_ABORT_S = 10.0
+_TAKES_RECORDS = (State.IN_TRANSACTION, State.COMMITTING_TRANSACTION)
 
 
 class Features(Protocol):
@@ -108,6 +109,11 @@ class Transactions:
             )
         self._manager.check_may_send()
 
+    def refused(self, error: KafkaSinkError) -> None:
+        """A record of the open transaction got into no batch: without it nothing may be committed (KafkaProducer.doSend)."""
+        if self._manager is not None and self._manager.state in _TAKES_RECORDS:
+            self._manager.failed(error)
+
     def discarded(self, error: KafkaSinkError) -> None:
         """What a scope had not sent yet is dropped; what it had sent may not be committed without it."""
         if self._manager is not None and self._manager.is_open:
@@ -146,8 +152,12 @@ class TransactionalRecords:
     def __init__(self, records: Any, transactions: Transactions) -> None:
         self._send = records.send
         self._check_may_send = transactions.check_may_send
+        self._refused = transactions.refused
 
     def send(self, *record: Any) -> Any:
         """As Producer.send says."""
         self._check_may_send()
-        return self._send(*record)
+        future = self._send(*record)
+        if future.done() and (error := future.exception(0)) is not None:
+            self._refused(error)
+        return future
