@@ -24,10 +24,12 @@ from spark_kafka_sink.protocol.describe_configs import (
     DescribeConfigsResult,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 
 _CLEANUP_POLICY: Final = "cleanup.policy"
 _TOPIC: Final = 2  # ConfigResource.Type.TOPIC
 _DEFAULT_REPLICATION: Final = 3
+_TRANSACTIONS: Final = "__transaction_state"
 _CREATE_TIMEOUT_MS: Final = 10_000
 
 _CONFIGS: Final[Mapping[str, str]] = {
@@ -78,7 +80,7 @@ def _check_partitions(settings: CommitLogSettings, partitions: int) -> None:
 
 
 def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting, deadline: float) -> None:
-    replicas = settings.replication_factor or min(_DEFAULT_REPLICATION, len(client.brokers(deadline)))
+    replicas = settings.replication_factor or _replicas(client, deadline)
     configs = {**_CONFIGS, **({"min.insync.replicas": "2"} if replicas >= _DEFAULT_REPLICATION else {})}
     topic = CreatableTopic(
         name=settings.topic,
@@ -95,6 +97,15 @@ def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting
     if not facts.retriable:
         raise _not_made(settings, result, replicas)
     waiting.note(f"CreateTopics of {settings.topic}", facts.name)
+
+
+def _replicas(client: ClusterClient, deadline: float) -> int:
+    """At most 3. Clients hear only of brokers that run; where one is down, the replicas of what keeps the transactions themselves
+    tell how many there are. Made with 2 of 3 the log could not be written to when the next one is down."""
+    request = MetadataRequest([MetadataRequestTopic(name=_TRANSACTIONS)], allow_auto_topic_creation=False)
+    (topic,) = client.ask_any(METADATA, request, deadline).topics  # without partitions, where Describe is not granted
+    known = max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
+    return min(_DEFAULT_REPLICATION, max(known, len(client.brokers(deadline))))
 
 
 def _not_made(settings: CommitLogSettings, result: CreatableTopicResult, replicas: int) -> KafkaSinkError:

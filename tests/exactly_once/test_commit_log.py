@@ -361,6 +361,16 @@ def test_on_three_brokers_a_record_outlives_one(kafka3: Brokers) -> None:
     assert len(topic.partitions[0].replicas) == 3
 
 
+def test_a_log_that_is_made_while_a_broker_is_down_has_a_replica_there_too(kafka3: Brokers) -> None:
+    settings = CommitLogSettings(new_id("commits"), partitions=1)
+    with client_of(kafka3) as client:
+        client.coordinators([query().commit_log], soon())  # tasks have begun transactions before anybody commits
+        kafka3.kill(2)
+        CommitLog(client, settings).ensure(soon())
+    replicas = kafka3.metadata(settings.topic).topics[settings.topic].partitions[0].replicas
+    assert sorted(replicas) == [1, 2, 3]
+
+
 def test_a_record_whose_commit_is_not_answered_loses_the_claim(proxied_kafka: ProxiedKafka) -> None:
     settings = CommitLogSettings(new_id("commits"), partitions=1)
     ids = query()

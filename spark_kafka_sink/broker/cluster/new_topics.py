@@ -60,12 +60,17 @@ def placed_replicas(
 ) -> list[tuple[int, ...]]:
     """Of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
     check_amount(partitions - begin)
-    up = image.up()
-    if replicas > len(up):
-        text = f"The target replication factor of {replicas} cannot be reached because only {len(up)} broker(s) are registered."
+    up, registered = image.up(), len(image.brokers)
+    if replicas > registered or not up:
+        text = (
+            f"The target replication factor of {replicas} cannot be reached because only {registered} broker(s) are registered."
+        )
         raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, failure + text)
-    # Each topic begins at another broker, so that topics of one partition are spread too.
-    return placed(up, partitions, replicas, first=len(image.topics), begin=begin)
+    # Each topic begins at another broker, so that topics of one partition are spread too. Brokers that are down have their
+    # replicas only where those that run are not enough (StripedReplicaPlacer).
+    running = placed(up, partitions, min(replicas, len(up)), first=len(image.topics), begin=begin)
+    down = tuple(sorted(set(image.brokers) - set(up)))[: max(replicas - len(up), 0)]
+    return [(*replicas_of_one, *down) for replicas_of_one in running]
 
 
 def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tuple[int, ...]]:
