@@ -184,7 +184,7 @@ def test_queries_of_one_partition_do_not_disturb_each_other(log: CommitLog, sett
 def test_all_queries_of_all_partitions_are_read(log: CommitLog, client: ClusterClient, settings: CommitLogSettings) -> None:
     records = []
     for number in range(8):
-        ids = query()
+        ids = TransactionalIds(new_id("prefix"), f"query-{number}")  # known ones: of random ones some partition may get none
         log.claim(ids, soon()).write(record := a_record(ids, number), soon())
         records.append(record)
 
