@@ -13,6 +13,7 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 _FULL_AT = 1024  # tasks
+_LONGEST_WAIT_S = 60.0
 
 
 class TimerTask:
@@ -125,6 +126,6 @@ class SystemTimer:
                 wait_ms = self._tasks[0][0] - self.now_ms() if self._tasks else None
                 if wait_ms is not None and wait_ms <= 0:
                     return heapq.heappop(self._tasks)[2]
-                # With a deadline even when there is nothing to do: no wait is for ever.
-                self._changed.wait(60.0 if wait_ms is None else wait_ms / 1000)
+                # With a deadline even when there is nothing to do: no wait is for ever, whatever a clock once said.
+                self._changed.wait(_LONGEST_WAIT_S if wait_ms is None else min(_LONGEST_WAIT_S, wait_ms / 1000))
         return None

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from spark_kafka_sink.broker import timer as module
 from spark_kafka_sink.broker.timer import RunnableTimer, SystemTimer, TimerTask
 
 DEADLINE_S = 10.0
@@ -204,3 +205,29 @@ def test_tasks_that_were_cancelled_do_not_gather() -> None:
     for _ in range(20_000):
         timer.after(60_000, lambda: None).cancel()
     assert len(kept) <= timer.waiting() < 2_000
+
+
+class Startled(SystemTimer):
+    """Its thread reads a clock that begins anew, until `startled` is set and `right` as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.startled = threading.Event()
+        self.right = threading.Event()
+
+    def now_ms(self) -> float:
+        if threading.current_thread() is not self._thread or self.right.is_set():
+            return super().now_ms()
+        self.startled.set()
+        return 0.0
+
+
+def test_a_clock_that_was_wrong_once_holds_no_task_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.05)
+    timer, done = Startled(), threading.Event()
+    timer.after(1, done.set)
+    timer.start()
+    wait(timer.startled)
+    timer.right.set()
+    wait(done)
+    timer.stop()

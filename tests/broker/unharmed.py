@@ -17,6 +17,7 @@ BROKER_THREADS = (
     "kafka-request-handler",
     "broker-timer",
     "TxnMarkerSenderThread",
+    "kafka-log-retention",
 )
 
 
@@ -49,6 +50,15 @@ def threads_stay() -> Iterator[None]:
     yield
     ended = {thread.name for thread in before if not thread.is_alive()}
     assert ended == set(), f"ended: {sorted(ended)}"
+
+
+@contextmanager
+def no_thread_is_left() -> Iterator[None]:
+    """Brokers' threads that were started meanwhile have ended. Those of others, whose tests are over, end when they like."""
+    before = set(threading.enumerate())
+    yield
+    left = {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith(BROKER_THREADS)}
+    assert left == set(), f"left: {sorted(left)}"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.socket_server import SocketServer
 from tests.broker.network.client import Client
 from tests.broker.network.servers import Server, eventually
+from tests.broker.unharmed import no_thread_is_left
 
 
 def test_a_free_port_is_known_before_the_server_is_started() -> None:
@@ -101,10 +102,8 @@ def test_a_server_that_was_never_started_can_be_stopped_and_stopped_again() -> N
 
 
 def test_a_stopped_server_leaves_no_thread() -> None:
-    before = set(threading.enumerate())
-    with Server() as server:
+    with no_thread_is_left(), Server() as server:
         server.client().api_versions()
-    assert set(threading.enumerate()) == before
 
 
 def test_its_port_can_be_listened_to_again_at_once() -> None:
