@@ -216,8 +216,15 @@ def test_an_interrupted_waiter_loses_neither_its_place_nor_memory(pool: BufferPo
         pool.deallocate(held)
         raise KeyboardInterrupt
 
+    own_thread, elsewhere = threading.current_thread(), threading.Event.wait
     for wait in (interrupted, served_then_interrupted):
-        monkeypatch.setattr(threading.Event, "wait", wait)
+        monkeypatch.setattr(
+            threading.Event,
+            "wait",
+            lambda event, timeout=None, wait=wait: (wait if threading.current_thread() is own_thread else elsewhere)(
+                event, timeout
+            ),
+        )
         with pytest.raises(KeyboardInterrupt):
             pool.allocate(4, soon())
         assert pool.queued() == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from itertools import groupby
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -166,7 +167,8 @@ def test_queues_are_not_asked_for_where_the_choice_is_not_adaptive() -> None:
 
 def test_queues_are_looked_at_now_and_then_only(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("spark_kafka_sink.producer.partitioners.built_in.time.monotonic", lambda: now)
+    # Its own clock: brokers of other tests in this process would wait by another one for ever.
+    monkeypatch.setattr("spark_kafka_sink.producer.partitioners.built_in.time", SimpleNamespace(monotonic=lambda: now))
     partitioner, batches = adaptive({0: 0, 1: 10**6})
     partitioner.of(rows(500, BATCH), available(2))
     assert batches.asked == 1
