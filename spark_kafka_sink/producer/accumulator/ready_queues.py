@@ -54,6 +54,9 @@ class ReadyQueues:
         return list(self._lingering)
 
     def back_off(self, queue: PartitionQueue, until_ms: int) -> None:
+        """Of two batches that were refused the one that has to wait longer counts: they go one after the other."""
+        if queue.backing_off:
+            until_ms = max(until_ms, queue.back_off_until_ms)
         queue.backing_off, queue.back_off_until_ms = True, until_ms
         self.unmark(queue)
         heapq.heappush(self._backing_off, (until_ms, next(self._ticket), queue))

@@ -172,6 +172,18 @@ def test_a_retry_waits_for_its_back_off_and_then_goes_first() -> None:
     assert parts.drain() == [retry]
 
 
+def test_of_two_retries_the_longer_back_off_counts() -> None:
+    parts = make_parts(linger_ms=0, batch_size=100)
+    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    first, second = (sealed(parts, parts.drain()[0]) for _ in range(2))
+    parts.accumulator.reenqueue(first, parts.clock() + 500)
+    parts.accumulator.reenqueue(second, parts.clock() + 100)
+    parts.passed_ms = 101
+    assert parts.drain() == []
+    parts.passed_ms = 501
+    assert len(parts.drain()) == 1
+
+
 def test_a_new_leader_ends_a_back_off() -> None:
     parts = make_parts(linger_ms=0)
     parts.append(parts.scope(), [b"x"], [0])
