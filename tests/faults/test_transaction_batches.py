@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -30,7 +31,8 @@ from tests.faults.producing import QUICK, numbers
 from tests.kafka.witness import read_topic
 
 E = ErrorCode
-TIGHT: dict[str, object] = {"request.timeout.ms": 300, "delivery.timeout.ms": 600}
+# Given up soon; but a broker of a busy test machine has been quiet for half a second.
+TIGHT: dict[str, object] = {"request.timeout.ms": 1000, "delivery.timeout.ms": 2000}
 _numbers = itertools.count()
 
 
@@ -120,11 +122,14 @@ def test_what_fails_one_of_five_makes_the_transaction_void_and_the_next_goes_on(
         if not first:
             producer.send(topic, b"1").result(10)
         broker.faults.fail(ApiKey.PRODUCE, code, times=1, topic=topic)
-        sent = [producer.send(topic, b"%d" % value) for value in range(2, 7)]
+        failing = producer.send(topic, b"2")
+        with suppress(TransactionAbortableError):  # the refusal may have come before all are sent
+            for value in range(3, 7):
+                producer.send(topic, b"%d" % value)
         with pytest.raises(TransactionAbortableError):
             producer.commit()
         producer.abort()
-        assert sent[0].exception(0) is not None
+        assert failing.exception(0) is not None
         commit_next(producer, topic, 7, 8, 9)
         commit_next(producer, topic, 10)
     until_read(broker, topic, [0, 7, 8, 9, 10])

@@ -35,6 +35,10 @@ LAST_PRODUCE_VERSION_1 = 11
 LAST_PRODUCE_VERSION = 12
 
 
+# The ids of a query come back with each micro-batch, those of batch jobs never.
+MOST_COORDINATORS = 1000
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class InFlight:
     """The tag of a request. finds: the coordinator that is looked for."""
@@ -140,7 +144,8 @@ class TransactionSender:
         if self._next is not None and flushed:
             self._manager, self._next = self._next, None
             self._in_flight = None
-            self._coordinators.clear()
+            if len(self._coordinators) >= MOST_COORDINATORS:
+                self._coordinators.clear()
             self._attempts = self._not_before_ms = 0
         if self._manager is None or self._in_flight is not None:
             return FOREVER_MS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import (
     DeliveryError,
     OptionError,
@@ -13,6 +14,7 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.producing import numbers, producer_on
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -170,3 +172,13 @@ def test_transactions_need_idempotence() -> None:
         scoped("127.0.0.1:1", acks="1")
     with pytest.raises(OptionError, match=r"enable\.idempotence: transactions need it"):
         under_id("127.0.0.1:1", "id", enable_idempotence="false")
+
+
+def test_the_coordinator_of_an_id_that_comes_back_is_known(broker: EmbeddedBroker) -> None:
+    topic = "comes-back"
+    with scoped(broker.bootstrap_servers) as producer:
+        prepared(producer, topic, topic, range(1))
+        asked = broker.faults.watch(ApiKey.FIND_COORDINATOR)
+        for row in range(1, 4):
+            prepared(producer, topic, topic, range(row, row + 1))  # fences, and so aborts, the one before
+        assert asked.hits == 0
