@@ -13,7 +13,7 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node
 from spark_kafka_sink.client.cluster_metadata import ClusterMetadata
 from spark_kafka_sink.client.connections import Body
-from spark_kafka_sink.client.coordinators import Coordinators
+from spark_kafka_sink.client.coordinators import Coordinators, Found
 from spark_kafka_sink.client.exchange import Exchange
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.client.question import Answer, Question
@@ -46,7 +46,7 @@ class ClusterClient:
         self._patience_ms = min(config.request_timeout_ms, PATIENCE_MS)
         self._config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._coordinators = Coordinators(self.ask_any, ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms))
+        self._coordinators = Coordinators(self.ask_any)
         self._closed = False
         self._pid = -1
         self._client: NetworkClient
@@ -147,8 +147,8 @@ class ClusterClient:
         cluster = self._metadata.fetch()
         return cluster.partition_count(topic) or 0, cluster.topic_error(topic)
 
-    def coordinators(self, transactional_ids: Collection[str], deadline: float) -> dict[str, int]:
-        """The node id of each one's coordinator, as far as it is known without asking again; `forget_coordinators` makes it ask.
+    def coordinators(self, transactional_ids: Collection[str], deadline: float) -> Found:
+        """Each one's coordinator, asked for once where it is not known; `forget_coordinators` makes it ask again.
         BrokerError where the client may not know (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""
         return self._coordinators.find(transactional_ids, deadline)
 
@@ -172,6 +172,10 @@ class ClusterClient:
             self._client.poll(0, monotonic_ms())
         if not self._metadata.nodes():
             self._refresh(1, "the brokers", "", deadline)
+        elif (self._client.least_loaded_node(monotonic_ms()) or 0) < 0:
+            # Known brokers have failed, so that bootstrap.servers may be asked as well, but for metadata only: without it nobody
+            # would be asked until the deadline.
+            self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
 
     def _refresh(self, version: int, what: str, topic: str, deadline: float) -> None:
         """Until an answer has served this version of metadata."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.protocol.api import Api
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -29,43 +27,44 @@ _PASSING: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COOR
 AskAny = Callable[[Api[FindCoordinatorRequest, FindCoordinatorResponse], FindCoordinatorRequest, float], FindCoordinatorResponse]
 
 
+class Found(NamedTuple):
+    """nodes: by transactional id, its coordinator's node id. late: why another id has none yet."""
+
+    nodes: dict[str, int]
+    late: dict[str, str]
+
+
 class Coordinators:
     """Of a ClusterClient, whose thread it belongs to."""
 
-    def __init__(self, ask_any: AskAny, backoff: ExponentialBackoff) -> None:
+    def __init__(self, ask_any: AskAny) -> None:
         self._ask_any = ask_any
-        self._backoff = backoff
         self._nodes: dict[str, int] = {}
 
-    def find(self, ids: Collection[str], deadline: float) -> dict[str, int]:
-        """The node id of each one's coordinator. Raises BrokerError for a refusal, DeadlineError."""
-        waiting = Waiting(deadline, self._backoff)
-        found = {each: self._nodes[each] for each in ids if each in self._nodes}
-        while unknown := [each for each in ids if each not in found][:_AT_ONCE]:
-            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown)
-            answers = self._ask_any(_BATCHED, request, deadline).coordinators
-            found |= {each.key: each.node_id for each in answers if not self._is_late(each, waiting)}
-            if not all(each in found for each in unknown):
-                waiting.again()
+    def find(self, ids: Collection[str], deadline: float) -> Found:
+        """BrokerError for a refusal. One without a coordinator holds nobody back: it is to be asked for again."""
         if len(self._nodes) > _MOST_KEPT:
             self._nodes.clear()
-        self._nodes |= found
-        return found
+        unknown = [each for each in ids if each not in self._nodes]
+        late: dict[str, str] = {}
+        for start in range(0, len(unknown), _AT_ONCE):
+            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown[start : start + _AT_ONCE])
+            for answer in self._ask_any(_BATCHED, request, deadline).coordinators:
+                if answer.error_code:
+                    late[answer.key] = _why_late(answer)
+                else:
+                    self._nodes[answer.key] = answer.node_id
+        return Found({each: self._nodes[each] for each in ids if each in self._nodes}, late)
 
     def forget(self, ids: Iterable[str]) -> None:
         for each in ids:
             self._nodes.pop(each, None)
 
-    def _is_late(self, answer: Coordinator, waiting: Waiting) -> bool:
-        """Whether it is to be asked for again."""
-        what = f"the coordinator of {answer.key}"
-        if not answer.error_code:
-            waiting.forget(what)
-            return False
-        if answer.error_code not in _PASSING:
-            raise refused(answer.key, answer.error_code, "FindCoordinator")
-        waiting.note(what, error_facts(answer.error_code).name)
-        return True
+
+def _why_late(answer: Coordinator) -> str:
+    if answer.error_code not in _PASSING:
+        raise refused(answer.key, answer.error_code, "FindCoordinator")
+    return error_facts(answer.error_code).name
 
 
 def refused(transactional_id: str, code: int, api: str) -> BrokerError:

@@ -56,7 +56,10 @@ class CoordinatorRounds(Generic[T]):
     def run(self, ids: Collection[str]) -> dict[str, Reply[T]]:
         """A final reply for each id. DeadlineError: `replies` has those that came. PeerError for what a broker does wrong."""
         while left := [each for each in ids if each not in self.replies]:
-            self._round(self._client.coordinators(left, self._deadline))
+            found = self._client.coordinators(left, self._deadline)
+            for each, why in found.late.items():
+                self._waiting.note(each, f"the coordinator: {why}")
+            self._round(found.nodes)
             if not all(each in self.replies for each in left):
                 self._waiting.again()
         return self.replies

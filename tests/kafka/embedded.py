@@ -12,10 +12,12 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.fault import Fault
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import data_folder
+from tests.kafka.guardian import Guardian
 
 
 class EmbeddedKafka(Brokers):
-    """Starts in the constructor, ends in `stop()` or at the end of a `with`."""
+    """Starts in the constructor, ends in `stop()` or at the end of a `with`; should the process die first, a guardian removes its
+    files."""
 
     def __init__(
         self,
@@ -26,10 +28,11 @@ class EmbeddedKafka(Brokers):
         transaction_version: int = 2,
     ) -> None:
         """in_memory: there are no files to look into. advertised: node id -> "host:port" that clients are told: a proxy's."""
-        self._folder = None if in_memory else data_folder()
+        self._data = None if in_memory else _Data()
+        folder = self._data.folder if self._data is not None else None
         self.broker = EmbeddedBroker(
             brokers,
-            config=replace(settings(brokers, self._folder), transaction_version=transaction_version),
+            config=replace(settings(brokers, folder), transaction_version=transaction_version),
             advertised=_addresses(advertised or {}),
         )
         self._down: set[int] = set()
@@ -50,9 +53,9 @@ class EmbeddedKafka(Brokers):
 
     def log_dir(self, broker_id: int) -> Path:
         """The same for all: a partition's log exists once, whoever leads it."""
-        if self._folder is None:
+        if self._data is None:
             raise FileNotFoundError("these brokers keep everything in memory")
-        return self._folder
+        return self._data.folder
 
     def kill(self, broker_id: int) -> None:
         self.broker.kill(broker_id)
@@ -78,8 +81,23 @@ class EmbeddedKafka(Brokers):
 
     def stop(self) -> None:
         self.broker.stop()
-        if self._folder is not None:
-            shutil.rmtree(self._folder)
+        if self._data is not None:
+            self._data.remove()
+
+
+class _Data:
+    """A folder, which a guardian removes should this process die first."""
+
+    def __init__(self) -> None:
+        self.folder = data_folder()
+        self._guardian = Guardian()
+        self._guardian.watch_folder(self.folder)
+
+    def remove(self) -> None:
+        try:
+            shutil.rmtree(self.folder)
+        finally:
+            self._guardian.close()
 
 
 def settings(brokers: int, folder: Path | None) -> BrokerConfig:

@@ -40,14 +40,14 @@ def jars(pom: Path = KAFKA_POM, *, what: str | None = None) -> Path:
     folder = cache_dir() / f"{pom.parent.name}-{key}"
     if not folder.is_dir():
         cache_dir().mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
+        with locked(folder.with_suffix(".lock")):
             if not folder.is_dir():  # another process may have copied them while this one waited
                 _copy(pom, folder, what or _description(pom))
     return folder
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -141,6 +141,19 @@ def test_nothing_is_left_after_the_starter_was_killed() -> None:
     assert within(20, lambda: not Path(folder).exists())
 
 
+@pytest.mark.embedded
+def test_no_files_of_embedded_brokers_are_left_after_their_process_was_killed() -> None:
+    program = "from tests.kafka.embedded import EmbeddedKafka\nprint(EmbeddedKafka(1).log_dir(1), flush=True)\ninput()\n"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        said = starter.stdout.readline().strip()
+        assert said
+        folder = Path(said)
+        assert folder.is_dir()
+        starter.send_signal(signal.SIGKILL)
+    assert within(20, lambda: not folder.exists())
+
+
 def test_free_ports_differ_and_lie_below_the_ephemeral_range() -> None:
     ports = free_ports(50)
     assert len(set(ports)) == 50
