@@ -182,7 +182,7 @@ class CommitStoppedError(CommitError):
 
 
 class BatchAbortedError(CommitError):
-    """Nothing of the batch is visible, nor will be: written again, it can be committed. Starting the query again does that."""
+    """What this run wrote of the batch is not visible, nor will it be: starting the query again writes the batch again."""
 
     code = "BATCH_ABORTED"
 

@@ -69,7 +69,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Nothing of the batch is visible, nor will be: abort its own transactions and fail; written again, it can be committed."""
+    """The batch is not complete, and cannot be with its own transactions: abort those and fail; written again, it can be."""
 
     leftovers: tuple[TransactionHandle, ...]
     ended: tuple[TransactionHandle, ...]  # no longer open, or too old
@@ -92,8 +92,8 @@ class View:
 
     own: the batch's transactions, as its tasks have told. start: the batch at which the log may begin (commit.log.start).
     last: the query's last record, once `read`. described, listed: what Look found, None before.
-    outcomes: what became of `last.to_commit`, by transactional id, None before. reread: the log still ended with the same record
-    when it was claimed and read again after that.
+    outcomes: what became of `last.to_commit`, by transactional id, None before. reread: the log still ended the same when it was
+    claimed and read again after that, or after Look.
     """
 
     batch: int
@@ -120,9 +120,9 @@ class View:
         return View(self.batch, self.own, self.start)
 
     def with_read(self, last: CommitRecord | None) -> View:
-        """The log was claimed, and read after that. Outcomes count if nobody wrote since the record that they are of."""
-        is_same = last is not None and self.last is not None and last.record_id == self.last.record_id
-        if is_same and self.outcomes is not None:
+        """The log was claimed, and read after that. What was found out meanwhile counts if nobody wrote since."""
+        is_same = self.read and _record_id(last) == _record_id(self.last)
+        if is_same and (self.outcomes is not None or self.described is not None):
             return replace(self, reread=True)
         return replace(self.begun(), read=True, last=last)
 
@@ -201,6 +201,8 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
     if view.described is None or view.listed is None:
         return Look()
     ended = tuple(each.handle for each in chosen if not _is_open(each.handle, view))
+    if ended and not view.reread:
+        return Read()  # who ended them may have committed the batch with others
     if ended:
         return GiveUp(_leftovers(view), ended)
     transactions = (*kept, *chosen)
@@ -266,6 +268,10 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
 def key(handle: TransactionHandle) -> tuple[str, int, int]:
     """Of one transaction. What brokers list says less than its handle does."""
     return handle.transactional_id, handle.producer_id, handle.epoch
+
+
+def _record_id(record: CommitRecord | None) -> str | None:
+    return None if record is None else record.record_id
 
 
 def _keys(handles: Iterable[TransactionHandle]) -> set[tuple[str, int, int]]:

@@ -107,18 +107,34 @@ def test_a_batch_without_rows_is_prepared_and_complete_without_any_transaction()
 )
 def test_it_gives_up_when_one_of_its_own_is_not_open_any_more(said: TransactionDescription | None) -> None:
     described = {"own-0": ongoing(OWN_HANDLES[0])} | ({} if said is None else {"own-1": said})
-    view = read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS)
-    assert decide(view) == GiveUp(OWN_HANDLES, (OWN_HANDLES[1],))
+    last = record(State.COMPLETE, BATCH - 1)
+    view = read(last).with_look(described, (), BEGUN_MS)
+    assert decide(view) == Read()
+    assert decide(view.with_read(last)) == GiveUp(OWN_HANDLES, (OWN_HANDLES[1],))
+
+
+def test_it_does_not_give_up_a_batch_that_another_driver_has_committed_meanwhile() -> None:
+    view = read(record(State.COMPLETE, BATCH - 1)).with_look({}, (), BEGUN_MS)
+    assert decide(view.with_read(record(State.COMPLETE))) == Done(OWN_HANDLES)
+    assert decide(view.with_read(record(State.PREPARED))) == Commit(BEFORE_HANDLES)
+
+
+def test_the_first_batch_is_given_up_when_the_log_has_no_record_a_second_time() -> None:
+    view = read(None, batch=0).with_look({}, (), BEGUN_MS)
+    assert decide(view) == Read()
+    assert decide(view.with_read(None)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
 
 
 @pytest.mark.parametrize(("timeout_ms", "oldest_ms"), [(TIMEOUT_MS, TIMEOUT_MS - MARGIN_MS), (60_000, 45_000)])
 def test_it_gives_up_when_one_of_its_own_has_too_little_time_left(timeout_ms: int, oldest_ms: int) -> None:
     def at(age_ms: int) -> View:
         described = {each.transactional_id: replace(ongoing(each), timeout_ms=timeout_ms) for each in OWN_HANDLES}
-        return read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS + age_ms)
+        return read(last).with_look(described, (), BEGUN_MS + age_ms)
+
+    last = record(State.COMPLETE, BATCH - 1)
 
     assert isinstance(decide(at(oldest_ms)), Write)
-    assert decide(at(oldest_ms + 1)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
+    assert decide(at(oldest_ms + 1).with_read(last)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
 
 
 # Commit, and what it proves

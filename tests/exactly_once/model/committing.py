@@ -89,13 +89,14 @@ def _look(turn: Turn, step: Look) -> Next:
         described = tuple((each, worlds.slot_of(world, each)) for each in program.own)
         if turn.breaks("describe"):
             described = tuple((each, _as_written(each)) for each in program.own)
-        yield turn.does("describes"), turn.becomes(program._replace(described=described))
+        yield turn.does("describes"), turn.becomes(program._replace(described=described, is_visible=truth.is_visible(turn)))
         return
     listed = () if turn.breaks("list before prepared") else worlds.listed(world)
     if turn.breaks("list"):
         listed = ()
     looked = values.with_look(program.view, program.described, listed)
-    yield turn.does("lists"), turn.becomes(program._replace(view=looked, described=None))
+    is_visible = program.is_visible and isinstance(decided(_rules(turn), looked), Read | GiveUp)  # else nobody asks
+    yield turn.does("lists"), turn.becomes(program._replace(view=looked, described=None, is_visible=is_visible))
 
 
 def _as_written(transaction: int) -> coordinator.Slot:
@@ -121,7 +122,7 @@ def _write(turn: Turn, step: Write) -> Next:
     after = worlds.with_record(world, record, is_doomed)
     if turn.breaks("wait for the LSO"):
         after = after._replace(log=after.log._replace(before=world.log.last))
-    if written.phase == OVER and turn.breaks("only a job itself removes its record"):
+    if written.phase == OVER and turn.breaks("who completes a job does not remove its record"):
         after = after._replace(log=after.log._replace(last=NONE))
     yield turn.does("writes", record), turn.becomes(written, after)
     if world.budget.lost:

@@ -59,13 +59,16 @@ def _ended(turn: Turn) -> tuple[Any, World]:
     if program.after == DONE:
         return turn.does("has committed"), turn.becomes(program._replace(phase=DONE, todo=None, view=NONE))
     if who.is_job:
-        view = values.begun(program.batch, program.own)
-        return turn.does("commit() fails"), turn.becomes(
-            Program(COMMITS, program.run, own=program.own, view=view, is_aborting=True)
-        )
+        return turn.does("commit() fails"), turn.becomes(to_abort(program))
     if who.ignores_failures:
         return turn.does("goes on after a failure"), turn.becomes(program._replace(phase=DONE, todo=None, view=NONE))
     return turn.does("fails"), turn.becomes(over if program.after == OVER else Program(run=program.run))
+
+
+def to_abort(program: Program) -> Program:
+    """A job that Spark gives up."""
+    view = values.begun(program.batch, program.own)
+    return Program(COMMITS, program.run, own=program.own, view=view, is_aborting=True)
 
 
 def with_late(turn: Turn, transaction: int, is_commit: bool) -> World:

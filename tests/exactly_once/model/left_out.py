@@ -59,6 +59,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     ),
     "some aborted are not all": Configuration((ALONE,), budget=Budget(timeouts=1), commit=mutations.takes_some_aborted_for_all),
     "read again before judging": Configuration(LONG_DRIVERS, commit=mutations.judges_without_reading_again),
+    "read again before giving up": Configuration(DRIVERS, commit=mutations.gives_up_without_reading_again),
     "one EndTxn version for each transaction": Configuration(DRIVERS, version=1),
     # Orphans
     "list": Configuration((ALONE,), budget=Budget(dead_attempts=1)),
@@ -74,7 +75,8 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "an abort keeps what the log says": Configuration(
         (ALONE, Person(mutations.forgets_last_record, is_abort=True)), budget=Budget(crashes=1, dead_attempts=1)
     ),
-    "only a job itself removes its record": Configuration((JOB, Person(recover))),
+    "who completes a job does not remove its record": Configuration((JOB, Person(recover))),
+    "a job's record stays when it is complete": Configuration((JOB,)),
     # resolve
     "unknown is not replayed": Configuration(
         (REPEATING, Person(mutations.replays_unknown)), budget=Budget(forgotten=1, timeouts=1)

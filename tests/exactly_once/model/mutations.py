@@ -84,7 +84,11 @@ def takes_some_aborted_for_all(view: View) -> Step:
 
 
 def judges_without_reading_again(view: View) -> Step:
-    return rules.decide(replace(view, reread=True))
+    return rules.decide(replace(view, reread=view.reread or view.outcomes is not None))
+
+
+def gives_up_without_reading_again(view: View) -> Step:
+    return rules.decide(replace(view, reread=view.reread or view.outcomes is None))
 
 
 def completes_before_commit(view: View) -> Step:

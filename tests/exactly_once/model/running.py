@@ -11,7 +11,7 @@ from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.committing import commits
 from tests.exactly_once.model.configuration import Driver, Person, Rows
 from tests.exactly_once.model.coordinator import PENDING, Slot
-from tests.exactly_once.model.ending import ends
+from tests.exactly_once.model.ending import ends, to_abort
 from tests.exactly_once.model.program import COMMITS, DONE, ENDS, OFF, OVER, WRITES, Next, Program, Turn
 from tests.exactly_once.model.values import NONE, TRANSACTIONS
 from tests.exactly_once.model.world import World
@@ -118,12 +118,14 @@ def _free_slot(turn: Turn) -> int:
 
 
 def _done(turn: Turn) -> Next:
-    """Spark writes to its checkpoint that the batch is committed; a job's record is not needed any more."""
+    """Spark writes to its checkpoint that the batch is committed; a job is over, or is to be aborted all the same, as who has
+    committed it died before he could say so."""
     driver, world, batch = turn.driver, turn.world, turn.program.batch
     if driver.is_job:
-        if world.log.claim == turn.number:
+        if turn.breaks("a job's record stays when it is complete") and world.log.claim == turn.number:
             world = world._replace(log=world.log._replace(last=NONE))
-        yield turn.does("removes the job's record"), turn.becomes(Program(phase=OVER), world)
+        yield turn.does("is over"), turn.becomes(Program(phase=OVER), world)
+        yield turn.does("is over, and is aborted"), turn.becomes(to_abort(turn.program), world)
         return
     checkpoint = list(world.checkpoint)
     checkpoint[driver.checkpoint] = max(checkpoint[driver.checkpoint], batch + 1)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from tests.exactly_once.model import values
 from tests.exactly_once.model.checker import Result, search
 from tests.exactly_once.model.configuration import Configuration
 from tests.exactly_once.model.configurations import CONFIGURATIONS
 from tests.exactly_once.model.left_out import LEFT_OUT, whole
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten_afterwards() -> Iterator[None]:
+    """The garbage collector would look at all of these objects in every test that follows."""
+    yield
+    values.forget()
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

@@ -35,7 +35,17 @@ def _lost_transactions(turn: Turn) -> tuple[int, ...]:
     return values.numbers_of(tuple(each for each in last.handles if each.transactional_id in last.aborted))
 
 
+def is_visible(turn: Turn) -> bool:
+    """Whether a row is that the program's own transactions are to make visible."""
+    last = VIEWS[turn.program.view].last
+    kept = () if last is None else tuple(each for each in last.handles if each.transactional_id in last.committed)
+    kept_rows = {row for each in values.numbers_of(kept) for row in TRANSACTIONS[each].rows}
+    return any(turn.world.visible[row] for each in turn.program.own for row in TRANSACTIONS[each].rows if row not in kept_rows)
+
+
 def check_give_up(turn: Turn, step: GiveUp) -> None:
+    if turn.program.is_visible:
+        raise BrokenError("a batch was given up, and said not to be visible, that another driver had committed")
     for each in values.numbers_of(step.ended):
         if worlds.is_open(turn.world, each) and not worlds.slot_of(turn.world, each).is_old:
             raise BrokenError("a batch was given up because of a transaction that can be committed")

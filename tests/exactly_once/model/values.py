@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cache
@@ -128,3 +129,14 @@ def with_written(number: int, written: int) -> int:
 def description(slot: Slot) -> TransactionDescription:
     producer_id = PRODUCER_ID + slot.epoch // EPOCHS
     return TransactionDescription(state_name(slot), producer_id, slot.epoch, TIMEOUT_MS, BEGUN_MS[slot.is_old])
+
+
+def forget() -> None:
+    """All that was numbered, in this module and in those that remember numbers."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(__package__):
+            for each in vars(module).values():
+                if hasattr(each, "cache_clear"):
+                    each.cache_clear()
+    for values in (TRANSACTIONS, RECORDS, VIEWS, _NUMBERS):
+        values.clear()
