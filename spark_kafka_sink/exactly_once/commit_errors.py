@@ -18,7 +18,8 @@ _TO_DO: Mapping[Reason, str] = {
     Reason.BEHIND: "end the other driver, or start from a checkpoint that is not older; batches that the log has are not written"
     " again",
     Reason.OTHER_ROWS: "let one driver only run the query, on the checkpoint that it began with; if the query was changed, let it"
-    " finish this batch as it was",
+    " finish this batch as it was; if it gives other rows each time it is run (rand() and the like), end the batch with"
+    " `{recover}`, and go on from a new checkpoint, whose source starts behind it",
     Reason.OTHER_TOPICS: "if this is another query, give it a checkpoint of its own; if it is another sink in the same"
     " foreachBatch, give each a commit.log.topic and a transactional.id.prefix of its own; if its topic was changed, let it"
     " finish this batch with the topic it had",
@@ -26,8 +27,8 @@ _TO_DO: Mapping[Reason, str] = {
     " belongs to",
     Reason.GAP: "call the sink of a foreachBatch for each batch, also for one without rows; start from the checkpoint that the"
     " log belongs to; or, if the batches between are known to be in Kafka, or not wanted, set commit.log.start={batch}",
-    Reason.NO_RECORD: "set commit.log.topic and transactional.id.prefix as they were; or, if the query has run without"
-    " exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
+    Reason.NO_RECORD: "set commit.log.topic, commit.log.partitions and transactional.id.prefix as they were; or, if the query"
+    " has run without exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
     Reason.CLOSED: "{again}",
     Reason.UNRESOLVED: "run `{resolve}`, which shows what became of each, with --replay to write the lost ones again when the"
     " query starts, or with --accept-loss to go on without them",
@@ -53,8 +54,10 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> Co
         recover=_command("recover", batch, options),
         resolve=_command("resolve", batch, f"--batch {batch.number} {options}"),
     )
+    is_own = last is not None and any(each in last.handles for each in view.own_handles)
+    invisible = "" if is_own else f" Of this run {rows_of(view.own)} are not visible;"
     return CommitStoppedError(
-        f"{batch}: {reason.value}. Of this run {_rows(view.own)} are not visible; the log's last word is: {said}."
+        f"{batch}: {reason.value}.{invisible} The log's last word is: {said}."
         f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",
         reason=reason.name,
         query_id=batch.query_id,
@@ -68,9 +71,9 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     """Of a query without a record, whose checkpoint is where `other`'s query had its own."""
     return CommitStoppedError(
         f"batch {view.batch} of {query_id}: its checkpoint {other.checkpoint} was that of query {other.query_id}, which has"
-        f" reached batch {other.batch} ({other.state}), and was deleted since: this query would write the same rows again,"
-        f" from its source's start. {_rows(view.own)} are not visible. To go on: bring the checkpoint back; or, if they are to be"
-        f" written, set commit.log.start={view.batch} for this start",
+        f" reached batch {other.batch} ({other.state}): if it was deleted since, this query would write the same rows again, from"
+        f" its source's start. {rows_of(view.own)} are not visible. To go on: bring the checkpoint back; or, if they are to"
+        f" be written, or that is another machine's folder, set commit.log.start={view.batch} for this start",
         reason="CHECKPOINT_DELETED",
         query_id=query_id,
         batch=view.batch,
@@ -81,7 +84,7 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
 def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
     lost = tuple(ended)
     return BatchAbortedError(
-        f"{batch}: nothing of it is visible, and nothing will be; to write it again, {_again(batch)}."
+        f"{batch}: nothing that this run wrote of it is visible, nor will be; to write it again, {_again(batch)}."
         f" Of its transactions {len(lost)} were aborted by the broker before they could be committed, or had too little"
         f" time left (kafka.transaction.timeout.ms, which a batch and its commit have to be done in; by"
         f" this machine's clock, which must not be ahead of the brokers'): {_handles(lost)}",
@@ -99,7 +102,7 @@ def commit_timeout(
     if batch.is_job:
         to_do = f"run `{_command('recover', batch, options)}`; run the job again only where the commit log has no record of it"
     return CommitTimeoutError(
-        f"{batch}: {_rows(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are: {error.message}."
+        f"{batch}: {rows_of(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are: {error.message}."
         f" To go on: {to_do}",
         query_id=batch.query_id,
         batch=batch.number,
@@ -114,7 +117,7 @@ def _again(batch: Batch) -> str:
     return "run the job again" if batch.is_job else "start the query again"
 
 
-def _rows(transactions: Iterable[PreparedTransaction]) -> str:
+def rows_of(transactions: Iterable[PreparedTransaction]) -> str:
     return f"{sum(each.handle.records for each in transactions):,} rows"
 
 

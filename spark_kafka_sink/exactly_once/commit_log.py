@@ -6,12 +6,13 @@ import time
 import zlib
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.commit_record_codec import CHUNK_BYTES, decode, decode_key, encode, encode_key
+from spark_kafka_sink.exactly_once.last_records import LoggedRecord, last_records_of
 from spark_kafka_sink.exactly_once.log_reader import LogReader
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -59,26 +60,24 @@ class CommitLog:
             version = self._transactions.end_txn_version(deadline)
             timeout_ms = self._settings.transaction_timeout_ms
             producer_id, epoch = self._transactions.init_producer_id(ids.commit_log, timeout_ms, deadline)
+        except OptionError as error:
+            text = f"the brokers' transaction.max.timeout.ms is below {timeout_ms:,} ms, which the commit log needs: raise it"
+            raise OptionError(text, **error.facts) from error
         except UnsupportedVersionError as error:
             text = f"exactly-once needs brokers with transactions, Kafka 3.0 or later: {error.message}"
             raise UnsupportedVersionError(text, **error.facts) from error
-        number = partition_of(ids.query_id, self._settings.partitions)
+        number = self.partition_of(ids.query_id)
         partition = self._read(number, deadline)
         writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
         return Claim(ids.query_id, partition, writer, self._chunk_bytes)
 
-    def read_all(self, deadline: float) -> list[CommitRecord]:
-        """The last record of every query, sorted by query; none without the topic, which is not made. Nothing is claimed: any of
-        them may be out of date by now."""
-        if not ensure_topic(self._client, self._settings, deadline, make=False):
-            return []
-        partitions = [self._read(number, deadline) for number in range(self._settings.partitions)]
-        found = [record for partition in partitions for record in partition.all()]
-        return sorted(found, key=lambda record: record.query_id)
+    def last_records(self, deadline: float) -> dict[str, LoggedRecord]:
+        """By query, wherever in the topic they are. Nothing is claimed: any of them may be out of date by now."""
+        return last_records_of(self._client, self._settings.topic, deadline)
 
-    def delete(self, claim: Claim, deadline: float) -> None:
-        """Forget a query, or a batch job that is over: compaction removes what it has written."""
-        claim.forget(deadline)
+    def partition_of(self, query_id: str) -> int:
+        """Where a query's records are written, and looked for."""
+        return partition_of(query_id, self._settings.partitions)
 
     def _read(self, number: int, deadline: float) -> _Partition:
         if number not in self._partitions:
@@ -112,7 +111,7 @@ class Claim:
         self._chunks = frozenset(range(len(chunks)))
 
     def forget(self, deadline: float) -> None:
-        """As `write`, of no record."""
+        """As `write`, of no record: compaction removes what was written of a job that is over."""
         if self._chunks:
             self._put([[]], deadline)
         self.last = None
@@ -146,12 +145,10 @@ class _Partition:
     """What one partition says of its queries: for each the last values of its chunks."""
 
     def __init__(self, client: ClusterClient, topic: str, number: int) -> None:
+        self._topic = topic
         self._values: dict[str, dict[int, bytes]] = {}
         self._records: dict[str, CommitRecord] = {}
         self.reader = LogReader(client, topic, number, self._take, self._forget)
-
-    def all(self) -> list[CommitRecord]:
-        return [record for query_id in self._values if (record := self.last(query_id))]
 
     def chunks(self, query_id: str) -> list[int]:
         return list(self._values.get(query_id, ()))
@@ -167,10 +164,10 @@ class _Partition:
         """Whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
         if self.reader.position > end:
             return True
-        return any(decode_key(record.key)[0] == query_id for record in self.reader.between(end, deadline))
+        return any(decode_key(record.key, self._topic)[0] == query_id for record in self.reader.between(end, deadline))
 
     def _take(self, record: Record) -> None:
-        query_id, chunk = decode_key(record.key)
+        query_id, chunk = decode_key(record.key, self._topic)
         chunks = self._values.setdefault(query_id, {})
         if record.value is None:
             chunks.pop(chunk, None)

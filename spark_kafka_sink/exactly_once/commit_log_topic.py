@@ -43,8 +43,8 @@ _CONFIGS: Final[Mapping[str, str]] = {
 }
 
 
-def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float, *, make: bool = True) -> bool:
-    """Make the topic unless it is there, and check it; whether it is there. Two may do so at once.
+def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
+    """Make the topic unless it is there, and check it. Two may do so at once.
 
     Raises OptionError for a topic that cannot be the log, or that brokers will not make like this; BrokerError with the ACL where
     the client may not.
@@ -53,14 +53,12 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
     while True:
         partitions, code = client.topic(settings.topic, deadline)
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            if not make:
-                return False
             _create(client, settings, waiting, deadline)
         elif code and not error_facts(code).retriable:
             raise _refused(settings, code, "Metadata", None)
         elif partitions and _is_checked(client, settings, waiting, deadline):
             _check_partitions(settings, partitions)  # last: its advice is for a topic that is the log
-            return True
+            return
         # Else it is just being made: brokers learn of it one after the other.
         waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was made a moment ago")
         waiting.again()

@@ -98,12 +98,20 @@ def _json(value: object) -> bytes:
 # Read
 
 
-def decode_key(key: bytes | None) -> tuple[str, int]:
-    """Query id and number of the chunk. Raises CommitRecordError."""
-    match _parsed(key):
+def decode_key(key: bytes | None, topic: str) -> tuple[str, int]:
+    """Query id and number of the chunk. Raises CommitRecordError. topic: that the record is in, for the error."""
+    try:
+        found: object = json.loads(key or b"")
+    except ValueError:  # no JSON, or no UTF-8
+        found = None
+    match found:
         case [str(query_id), int(chunk)]:
             return query_id, chunk
-    raise CommitRecordError(f"the commit log has the key {key!r}, which is not this sink's: give the log a topic of its own")
+    raise CommitRecordError(
+        f"topic {topic} has a record with the key {(key or b'')[:100]!r}, which is not this sink's: it is no commit log, or not"
+        " only that; name another commit.log.topic, for nothing else to be in",
+        topic=topic,
+    )
 
 
 def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
@@ -173,13 +181,13 @@ def _check_fields(found: Mapping[str, Any], known: Collection[str]) -> None:
 def _get(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
     value = found.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise CommitRecordError(f"a record of the commit log has {name} = {value!r}: it is damaged, or not this sink's")
+        raise CommitRecordError(f"a record of the commit log has {name} = {value!r}: another version wrote it, or it is damaged")
     return value
 
 
-def _parsed(data: bytes | None) -> object:
+def _parsed(data: bytes) -> object:
     try:
-        parsed: object = json.loads(data or b"")
+        parsed: object = json.loads(data)
     except ValueError:  # no JSON, or no UTF-8
-        raise CommitRecordError(f"the commit log has {(data or b'')[:100]!r}, which is not this sink's") from None
+        raise CommitRecordError(f"the commit log has {data[:100]!r}, which is not this sink's") from None
     return parsed

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from functools import partial
+from typing import Final
 
-from spark_kafka_sink.errors import DeadlineError
+from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
-from spark_kafka_sink.exactly_once.commit_errors import batch_aborted, commit_stopped, commit_timeout
+from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once.commit_errors import batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
-from spark_kafka_sink.exactly_once.resolving import Refused
+from spark_kafka_sink.exactly_once.old_jobs import forget, old_jobs
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Stop, View, decide, key
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.exactly_once.steps import step
@@ -23,6 +27,11 @@ from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 logger = logging.getLogger(__name__)
 
 Own = tuple[PreparedTransaction, ...]
+
+# One job of sixteen, by the end of its id, which is random: it reads the whole log for that.
+_SWEEPING: Final = "0"
+_FORGOTTEN_AT_ONCE: Final = 100
+_REMEMBERED: Final = 1000
 
 
 class Committer:
@@ -35,15 +44,36 @@ class Committer:
         self._prefix = prefix
         self._timeout_s = timeout_s
         self._options = options
+        # Batches whose record this process has written, or maybe: Spark gives it a batch once, others may again.
+        self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+
+    def check(self, job: Batch, timeout_s: float) -> None:
+        """Before the tasks of a job write: raises what keeps the commit log from being claimed and read for it.
+
+        Here records of old jobs are removed, now and then.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._log.claim(TransactionalIds(self._prefix, job.query_id), deadline)
+        if job.query_id.endswith(_SWEEPING):
+            self._forget_old_jobs(deadline)
+
+    def _forget_old_jobs(self, deadline: float) -> None:
+        """What goes wrong here is no reason to end a job."""
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            for record in old_jobs(self._log.last_records(deadline).values(), self._prefix, now_ms)[:_FORGOTTEN_AT_ONCE]:
+                forget(self._log, self._prefix, record, deadline)
+        except KafkaSinkError as error:
+            logger.warning("old batch jobs stay in the commit log: %s", error)
 
     def commit(self, batch: Batch, own: Own, start: int | None = None) -> CommitReport:
-        """Make the rows of a batch visible, unless they are. Of a job that is complete nothing stays in the log.
+        """Make the rows of a batch visible, unless they are.
 
         own: the transactions that its tasks have prepared. start: the batch at which the log may begin (commit.log.start).
 
-        Raises CommitStoppedError where going on would lose or double rows; BatchAbortedError where nothing of the batch is
-        visible and it has to be written again; CommitTimeoutError where the cluster did not answer in time; and what the commit
-        log raises for a topic that cannot be one.
+        Raises CommitStoppedError where going on would lose or double rows; BatchAbortedError where the batch has to be written
+        again, as what `own` holds cannot be committed; CommitTimeoutError where the cluster did not answer in time; and what the
+        commit log raises for a topic that cannot be one.
         """
         step("commit.start", batch.number)
         begun = time.monotonic()
@@ -53,6 +83,10 @@ class Committer:
             is_own = until_it_keeps_its_claim(attempt, begun + self._timeout_s)
         except DeadlineError as error:
             raise commit_timeout(batch, own, self._timeout_s, error, self._options) from error
+        except KafkaSinkError as error:
+            if not isinstance(error, CommitError):
+                error.add_note(_what_is_known(batch, own, done))
+            raise
         step("commit.end", batch.number)
         visible_s = done.visible - done.preparing if done.visible and done.preparing else 0.0
         commit_ms = round((time.monotonic() - begun) * 1000)
@@ -61,7 +95,17 @@ class Committer:
     def _attempt(self, batch: Batch, own: Own, start: int | None, deadline: float, done: Progress) -> bool:
         """Whether the rows that are visible are those of `own`."""
         execution = self._execution(batch, View(batch.number, own, start), deadline, done)
-        end = execution.run(decide)
+        try:
+            end = execution.run(decide)
+        except (ClaimLostError, DeadlineError):
+            raise
+        except KafkaSinkError:
+            if done.preparing is None and (batch.query_id, batch.number) not in self._prepared:  # else they may be in the log
+                execution.abort(execution.view.own_handles)
+            raise
+        finally:
+            if done.preparing is not None:
+                self._prepared.append((batch.query_id, batch.number))
         assert isinstance(end, Done | GiveUp | Stop)
         execution.abort(end.leftovers)
         if isinstance(end, GiveUp):
@@ -69,8 +113,6 @@ class Committer:
         view = execution.view
         if not isinstance(end, Done):
             raise commit_stopped(batch, view, end.reason, self._options)
-        if batch.is_job:
-            execution.forget()
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         return all(key(each.handle) in recorded for each in own)
 
@@ -78,8 +120,9 @@ class Committer:
         ids = TransactionalIds(self._prefix, batch.query_id)
         return Execution(self._log, self._transactions, ids, view, deadline, done, batch.checkpoint)
 
-    def abort_job(self, job: Batch, own: Own) -> Refused | None:
-        """Abort the transactions of a batch job that failed, those of its lost tasks too; None: nothing of it is open or visible.
+    def abort_job(self, job: Batch, own: Own) -> Refused | bool:
+        """Abort the transactions of a batch job that failed, those of its lost tasks too. True: nothing of it is open or visible;
+        False: some may be open until they time out.
 
         Refused: it is prepared, and to be committed by `recover`, or it is complete; nothing is touched then. Raises as `commit`.
         """
@@ -89,12 +132,22 @@ class Committer:
         except DeadlineError as error:
             raise commit_timeout(job, own, self._timeout_s, error, self._options) from error
 
-    def _abort(self, job: Batch, own: Own, deadline: float) -> Refused | None:
+    def _abort(self, job: Batch, own: Own, deadline: float) -> Refused | bool:
         execution = self._execution(job, View(job.number, own), deadline, Progress())
         end = execution.run(resolving.abort)
         if isinstance(end, Refused):
             return end
         assert isinstance(end, Done)
-        if execution.abort(end.leftovers):  # else the record stays, and keeps a commit() that still runs from any of them
+        is_all = execution.abort(end.leftovers)
+        last = execution.view.last
+        if last is not None and last.state is State.COMPLETE:
+            return Refused(Refusal.COMPLETE)
+        if is_all:  # else the record stays, and keeps a commit() that still runs from any of them
             execution.forget()
-        return None
+        return is_all
+
+
+def _what_is_known(batch: Batch, own: Own, done: Progress) -> str:
+    if done.preparing is None:
+        return f"{batch}: {rows_of(own)} of this run are not committed."
+    return f"{batch}: it may be that {rows_of(own)} of this run are committed, or some; the next commit of the batch finds out."

@@ -11,14 +11,16 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.waiting import Waiting
-from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write
+from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.exactly_once.steps import Step as StepName
 from spark_kafka_sink.exactly_once.steps import is_watched, step
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
@@ -41,7 +43,8 @@ _STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
 
 @dataclass(slots=True)
 class Progress:
-    """What was done so far, over all attempts. rows: made visible. preparing, visible: when, on time.monotonic's clock."""
+    """What was done so far, over all attempts. rows: made visible. preparing, visible: when, on time.monotonic's clock; without
+    `preparing` nobody can have prepared what this commit() was given."""
 
     rows: int = 0
     committed: int = 0
@@ -64,8 +67,8 @@ def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> 
 class Execution:
     """One attempt, from the first look at the log to an end. Deadlines are on time.monotonic's clock.
 
-    OptionError: the query's records are under another prefix. CommitStoppedError: its checkpoint was another's. Its own
-    transactions are then aborted.
+    OptionError: the query's records are under another prefix, or in another partition. CommitStoppedError: its checkpoint was
+    another's.
 
     ClaimLostError: somebody else has the log, or nobody knows what became of a record: a new attempt begins at the top.
     """
@@ -137,8 +140,8 @@ class Execution:
         self._step("log.after")
         if self._claim.last is not None:
             self._check_prefix(self._claim.last)
-        elif self._checkpoint and self.view.batch == 0 and self.view.start is None:
-            self._check_checkpoint()
+        elif self.view.batch in (0, self.view.start) and not is_job(self._ids.query_id):  # a job's id is new
+            self._check_others()
         self.view = self.view.with_read(self._claim.last)
 
     def _check_prefix(self, last: CommitRecord) -> None:
@@ -146,7 +149,6 @@ class Execution:
         other = foreign_prefix(self._ids.prefix, last)
         if other is None:
             return
-        self.abort(self.view.own_handles)
         raise OptionError(
             f"option transactional.id.prefix: the commit log has batch {last.batch} of {last.query_id} with the prefix {other};"
             " set it as it was. Of two sinks of one query, give each a commit.log.topic of its own as well",
@@ -154,12 +156,28 @@ class Execution:
             query_id=last.query_id,
         )
 
-    def _check_checkpoint(self) -> None:
+    def _check_others(self) -> None:
+        """Of a query that has no record where it was looked for. What this version cannot read is no reason to end it."""
+        try:
+            logged = self._log.last_records(self._deadline)
+        except CommitRecordError as error:
+            logger.warning("query %s: whether its checkpoint was another's is not known: %s", self._ids.query_id, error)
+            return
+        own = logged.get(self._ids.query_id)
+        if own is not None and own.partition != self._log.partition_of(self._ids.query_id):
+            raise OptionError(
+                f"option commit.log.partitions: the commit log has batch {own.record.batch} of {self._ids.query_id} in partition"
+                f" {own.partition}, where it would not be with this number; set it as it was",
+                option="commit.log.partitions",
+                query_id=self._ids.query_id,
+            )
+        if self._checkpoint and self.view.batch != self.view.start:
+            self._check_checkpoint(each.record for each in logged.values())
+
+    def _check_checkpoint(self, records: Iterable[CommitRecord]) -> None:
         """A query that begins where another one had its checkpoint is that one, without what it remembered."""
-        topics = _topics(self.view.own_handles)
-        for other in self._log.read_all(self._deadline):
-            if other.checkpoint == self._checkpoint and (not topics or not other.handles or topics & _topics(other.handles)):
-                self.abort(self.view.own_handles)
+        for other in records:
+            if other.checkpoint == self._checkpoint:
                 raise checkpoint_deleted(self._ids.query_id, self.view, other)
 
     def _look(self) -> None:
@@ -184,7 +202,12 @@ class Execution:
         )
         assert self._claim is not None  # whoever decides to write has read
         self._step(before)
-        self._claim.write(record, self._deadline)
+        try:
+            self._claim.write(record, self._deadline)
+        except BrokerError as error:
+            if write.state is State.PREPARED and "topic" in error.facts:  # refused before its EndTxn
+                self._done.preparing = None
+            raise
         self._step(after)
         self.view = self.view.with_written(record)
 
@@ -202,7 +225,3 @@ class Execution:
     def _step(self, name: StepName | None) -> None:
         if name is not None:
             step(name, self.view.batch)
-
-
-def _topics(handles: Iterable[TransactionHandle]) -> set[str]:
-    return {topic for handle in handles for topic, _ in handle.partitions}

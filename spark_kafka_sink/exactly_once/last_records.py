@@ -23,15 +23,15 @@ class LoggedRecord:
     written_ms: int
 
 
-def last_records(client: ClusterClient, topic: str, deadline: float) -> dict[str, LoggedRecord] | None:
-    """By query or job; None where there is no such topic. A driver that is alive may write another one at any time.
+def last_records_of(client: ClusterClient, topic: str, deadline: float) -> dict[str, LoggedRecord]:
+    """By query or job; none where there is no such topic. A driver that is alive may write another one at any time.
 
     deadline: on time.monotonic's clock. Raises BrokerError where the topic may not be read, DeadlineError, and CommitRecordError
     for what no version up to this one has written.
     """
     count, code = client.topic(topic, deadline)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return None
+        return {}
     if code and not count:
         name = error_facts(code).name
         raise BrokerError(f"commit log topic {topic}: {name}", topic=topic, error_code=code, error=name)
@@ -45,7 +45,7 @@ def _of_partition(client: ClusterClient, topic: str, partition: int, deadline: f
     chunks: dict[str, dict[int, Record]] = {}
 
     def take(record: Record) -> None:
-        query_id, chunk = decode_key(record.key)
+        query_id, chunk = decode_key(record.key, topic)
         of_query = chunks.setdefault(query_id, {})
         if record.value is None:
             of_query.pop(chunk, None)
@@ -55,17 +55,22 @@ def _of_partition(client: ClusterClient, topic: str, partition: int, deadline: f
     reader = LogReader(client, topic, partition, take, chunks.clear)
     reader.read_to_end(deadline)
     try:
-        return _decoded(chunks, partition)
+        return _decoded(chunks, topic, partition)
     except CommitRecordError:
         # A driver may just be writing chunks that were behind the end, of which the first were read.
         reader.read_to_end(deadline)
-        return _decoded(chunks, partition)
+        return _decoded(chunks, topic, partition)
 
 
-def _decoded(chunks: Mapping[str, Mapping[int, Record]], partition: int) -> dict[str, LoggedRecord]:
+def _decoded(chunks: Mapping[str, Mapping[int, Record]], topic: str, partition: int) -> dict[str, LoggedRecord]:
     found = {}
     for query_id, some in chunks.items():
-        if some:  # else it was forgotten
+        if not some:
+            continue  # it was forgotten
+        try:
             record = decode({number: chunk.value for number, chunk in some.items() if chunk.value is not None})
-            found[query_id] = LoggedRecord(record, partition, some[0].timestamp)
+        except CommitRecordError as error:
+            text = f"topic {topic}, partition {partition}, query {query_id}: {error.message}"
+            raise CommitRecordError(text, topic=topic, partition=partition, query_id=query_id) from error
+        found[query_id] = LoggedRecord(record, partition, some[0].timestamp)
     return found

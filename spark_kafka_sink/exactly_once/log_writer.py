@@ -51,6 +51,7 @@ _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this client Write on the transactional id, or on a prefix of it",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "grant this client IdempotentWrite on the cluster, or Write on the transactional id",
     ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes to 1 MB, which is Kafka's default",
+    ErrorCode.INVALID_TIMESTAMP: "this machine's clock is too far from the broker's (message.timestamp.after.max.ms): set it",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes",
     ErrorCode.INVALID_RECORD: "the topic takes no records like these: remove what checks them",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "choose another topic",

@@ -10,6 +10,11 @@ from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 _JOB = "job-"
 
 
+def is_job(query_id: str) -> bool:
+    """Whether it is a batch job's, and no streaming query's."""
+    return query_id.startswith(_JOB)
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """query_id: of the query, as its checkpoint has it, or of a job, which has one batch only. number: Spark's batch id.
@@ -21,7 +26,7 @@ class Batch:
 
     @property
     def is_job(self) -> bool:
-        return self.query_id.startswith(_JOB)
+        return is_job(self.query_id)
 
     @staticmethod
     def of_new_job() -> Batch:

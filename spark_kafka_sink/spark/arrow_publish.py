@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.commits import abort_job, commit_shares
+from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.report_json import report_from_json, report_to_json
@@ -59,6 +59,8 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
     """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
     job = None if options.exactly_once is None else Batch.of_new_job()
     task = _task(df, options, metrics, job)
+    if job is not None:
+        check_job(options, job)
     try:
         return _run(df, task, metrics)
     except BaseException:  # a notebook's interrupt, too

@@ -20,15 +20,16 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.guarantee import ExactlyOnce
+from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, ExactlyOnce
 from spark_kafka_sink.spark.messages import reports_of, shares_of
 from spark_kafka_sink.spark.options import SinkOptions
 
@@ -103,6 +104,19 @@ committers = Committers()
 atexit.register(committers.close)
 
 
+def check_job(options: SinkOptions, job: Batch) -> None:
+    """In the driver, before the tasks of a batch job write for hours what nobody can commit.
+
+    OptionError for commit.log.start; and what is wrong with the commit log.
+    """
+    assert options.exactly_once is not None
+    if options.exactly_once.start is not None:
+        text = f"option {COMMIT_LOG_START}: is for streaming queries; a batch job has no batches before it, so leave it out"
+        raise OptionError(text, option=COMMIT_LOG_START)
+    with committers.of(options) as committer:
+        committer.check(job, options.producer.max_block_ms / 1000)
+
+
 def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) -> list[DeliveryReport]:
     """Make a micro-batch's rows visible, and report those. UsageError for messages of something else."""
     shares = shares_of(messages)
@@ -135,9 +149,17 @@ def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], r
     """Raises as `Committer.commit`."""
     assert options.exactly_once is not None
     with committers.of(options) as committer:
-        located = replace(batch, checkpoint=options.exactly_once.checkpoint)
+        located = replace(batch, checkpoint=_checkpoint(options))
         commit = committer.commit(located, _transactions(shares), options.exactly_once.start)
     return Committed(commit.own, [*_visible(commit, reports), _of_commit(commit)])
+
+
+def _checkpoint(options: SinkOptions) -> str:
+    """Where the query has it, and for which topic, unless its rows say that: another topic is another query, wherever their
+    machines have their checkpoints."""
+    assert options.exactly_once is not None
+    where = options.exactly_once.checkpoint
+    return f"{where} (topic {options.topic})" if where and options.topic else where
 
 
 def _transactions(shares: Iterable[Share]) -> tuple[PreparedTransaction, ...]:
@@ -162,30 +184,30 @@ def _of_commit(commit: CommitReport) -> DeliveryReport:
     )
 
 
+_STILL_OPEN = (
+    "%s was aborted, but some of its transactions may be open: those time out, or"
+    " `spark-kafka-sink transactions abort --query %s` ends them now: %s"
+)
+_COMPLETE = "%s is complete: all of its rows are visible, whatever its error says; do not run it again"
+_MAY_BE_VISIBLE = "%s failed while it was committed: rows of it may be visible; `spark-kafka-sink transactions recover` ends it"
+
+
 def abort_job(options: SinkOptions, job: Batch, messages: Messages = ()) -> None:
     """Leave nothing of a failed job open, unless it is in the commit log already. What goes wrong is logged: the job has failed,
     and for another reason, and open transactions end by themselves."""
     own = _transactions(shares_of(messages))
     try:
         with committers.of(options) as committer:
-            refused = committer.abort_job(job, own)
-            if refused is None:
+            end = committer.abort_job(job, own)
+            if not isinstance(end, Refused):
                 time.sleep(KILL_TIMEOUT_S)
-                refused = committer.abort_job(job, own)
+                end = committer.abort_job(job, own)
     except KafkaSinkError as error:
-        logger.warning(
-            "%s: not all of its transactions are aborted; those time out, or `spark-kafka-sink transactions abort --query %s`"
-            " ends them now: %s",
-            job,
-            job.query_id,
-            error,
-        )
+        logger.warning(_STILL_OPEN, job, job.query_id, error)
         return
-    if refused is None:
+    if isinstance(end, Refused):
+        logger.warning(_COMPLETE if end.refusal is Refusal.COMPLETE else _MAY_BE_VISIBLE, job)
+    elif end:
         logger.warning("%s was aborted: nothing of it is visible, nor open", job)
     else:
-        logger.warning(
-            "%s failed while it was committed: %s. Rows of it may be visible; `spark-kafka-sink transactions recover` ends it",
-            job,
-            refused.refusal.value,
-        )
+        logger.warning(_STILL_OPEN, job, job.query_id, "a broker did not answer in time")

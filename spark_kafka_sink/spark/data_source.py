@@ -45,7 +45,9 @@ class KafkaSinkDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
-        return KafkaSinkWriter(*self._checked(schema), self.feed)
+        writer = KafkaSinkWriter(*self._checked(schema), self.feed)
+        writer.check()
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is complete mode: as with Spark's own Kafka sink, each batch appends the whole result again."""
@@ -78,6 +80,13 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         self._options = options
         self._feed = feed
         self._job = Batch.of_new_job()  # in the driver, once a job
+
+    def check(self) -> None:
+        """Raise what keeps the job from being committed, as far as it can be known before its tasks write."""
+        if self._options.exactly_once is not None:
+            from spark_kafka_sink.spark.commits import check_job
+
+            check_job(self._options, self._job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batches = ((self._schema, batch) for batch in iterator)

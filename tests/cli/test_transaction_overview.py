@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.cli.transactions.overview import QueryLine, Standing, is_job, overview, query_of
+from spark_kafka_sink.cli.transactions.overview import QueryLine, Standing, overview, query_of
 from spark_kafka_sink.cli.transactions.text_table import age, partitions_text, text_table
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.evidence import TransactionDescription
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.last_records import LoggedRecord
-from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 NOW_MS = 1_000_000
@@ -66,8 +65,8 @@ J, K = handle("a", 10, "job-1"), handle("b", 20, "job-1")
         (line(State.PREPARED, {J: ONGOING}, query_id="job-1"), "recover --query job-1"),
         (line(State.PREPARED, {A: ABORTED, B: ABORTED}), "start the query again, it writes the batch again"),
         (line(State.PREPARED, {J: ABORTED}, query_id="job-1"), "run the job again"),
-        (line(State.PREPARED, {A: ABORTED, B: ONGOING}), "resolve --query q --batch 4 --accept-loss (or --replay)"),
-        (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --accept-loss (or --replay)"),
+        (line(State.PREPARED, {A: ABORTED, B: ONGOING}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
+        (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
         (line(State.PREPARED, {J: ABORTED, K: COMMITTED}, query_id="job-1"), "resolve --query job-1 --batch 4 --accept-loss"),
         (line(None, {}, orphans=(C,)), "if it does not run: abort --query q; if it does, its next commit ends what is left over"),
         (
@@ -129,11 +128,6 @@ def test_what_there_is_to_do_comes_first() -> None:
 )
 def test_a_transactional_id_says_whose_it_is(transactional_id: str, query_id: str | None) -> None:
     assert query_of("my.app", transactional_id) == query_id
-
-
-def test_jobs_are_told_from_queries() -> None:
-    assert is_job(Batch.of_new_job().query_id)
-    assert not is_job("4b0e4a3c-52a1-4a0c-9a0d-0d3a3c8e2f10")
 
 
 def test_ages_are_in_units_that_people_read() -> None:

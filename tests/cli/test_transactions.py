@@ -17,11 +17,14 @@ from tests.cli.command import environment
 from tests.cli.left_over import LeftOver, until
 
 
-@pytest.mark.parametrize("command", [["recover", "--all"], ["resolve", "--query", "q", "--batch", "0", "--replay"]])
+@pytest.mark.parametrize(
+    "command", [["recover", "--all"], ["abort", "--query", "q", "--yes"], ["resolve", "--query", "q", "--batch", "0", "--replay"]]
+)
 def test_a_commit_log_that_is_not_there_is_not_made(query: LeftOver, command: list[str]) -> None:
     query.log_topic = f"{query.log_topic}-{uuid.uuid4()}"
-    done = query.run(*command)
-    assert "Nothing is prepared." in done.stdout or "the commit log has no record of it" in done.stderr
+    refused = query.run(*command)
+    assert refused.exit_code == 1
+    assert f"there is no commit log, topic {query.log_topic} is not there: see --commit-log-topic" in refused.stderr
     assert query.log_topic not in query.kafka.metadata().topics
 
 

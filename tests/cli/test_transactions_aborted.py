@@ -99,5 +99,13 @@ def test_without_a_commit_log_nothing_is_aborted_and_none_is_made(query: LeftOve
 
 def test_to_abort_where_nothing_is_open_writes_nothing(query: LeftOver) -> None:
     done = query.run("abort", "--query", query.query_id, "--yes")
-    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: nothing is open\n")
+    assert (done.exit_code, done.stdout) == (0, f"{query.query_id}: nothing is open under the prefix {query.prefix}\n")
     assert query.last() is None
+
+
+def test_an_orphan_of_a_complete_job_is_no_reason_to_run_it_again(job: LeftOver) -> None:
+    job.commit(0, job.task(0, "a"))
+    until(lambda: job.visible() == ["a"])
+    job.task(0, "a")
+    done = job.run("abort", "--query", job.query_id, "--yes")
+    assert done.stdout.startswith(f"{job.query_id}: 1 transactions aborted\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.cli.left_over import LeftOver
 
 
@@ -9,6 +11,19 @@ def test_nothing_is_listed_where_nothing_is(query: LeftOver) -> None:
     listed = query.run("list")
     assert (listed.exit_code, listed.stderr) == (0, "")
     assert listed.stdout == f"Nothing is open under {query.prefix}, and nothing is in {query.log_topic}.\n"
+
+
+def test_a_commit_log_that_is_not_there_is_named_beside_what_is_open(query: LeftOver) -> None:
+    query.task(0, "a")
+    query.log_topic = f"{query.log_topic}-another"
+    listed = query.run("list")
+    assert listed.exit_code == 0
+    assert query.query_id in listed.stdout
+    why = f"there is no commit log, topic {query.log_topic} is not there: see --commit-log-topic"
+    assert listed.stderr == f"Note: {why}\n"
+    line = json.loads(query.run("list", "--json").stdout)
+    assert line["to_do"] == f"{why}; if there never was one, what is open ends when it times out"
+    assert query.log_topic not in query.kafka.metadata().topics
 
 
 def test_an_orphan_is_listed_with_its_partitions_and_what_to_do(query: LeftOver) -> None:
@@ -37,7 +52,7 @@ def test_a_prepared_batch_is_listed_with_what_became_of_each_transaction(query: 
     line = query.listed()
 
     assert (line["batch"], line["state"], line["rows"]) == (7, "prepared", 3)
-    assert line["to_do"] == f"resolve --query {query.query_id} --batch 7 --accept-loss (or --replay)"
+    assert line["to_do"] == f"resolve --query {query.query_id} --batch 7 --replay (or --accept-loss)"
     states = {each["transactional_id"]: (each["state"], each["rows"]) for each in line["transactions"]}
     assert states == {
         still_open.handle.transactional_id: ("prepared", 2),

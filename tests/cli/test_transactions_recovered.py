@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_kafka_sink.cli.transactions import recover
+from spark_kafka_sink.exactly_once import old_jobs
 from spark_kafka_sink.exactly_once.commit_record import State
 from tests.cli.left_over import LeftOver, until
 
@@ -38,7 +38,7 @@ def test_to_recover_again_is_no_error(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     assert query.run("recover", "--query", query.query_id).exit_code == 0
     again = query.run("recover", "--query", query.query_id)
-    assert (again.exit_code, again.stdout) == (0, "Nothing is prepared.\n")
+    assert (again.exit_code, again.stdout) == (0, f"{query.query_id}: nothing is prepared\n")
 
 
 def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -> None:
@@ -63,7 +63,7 @@ def test_what_was_committed_in_part_is_left_to_be_resolved(query: LeftOver) -> N
     assert (refused.exit_code, refused.stdout) == (1, "")
     said, head, line = refused.stderr.splitlines()
     assert said.startswith(f"{query.query_id}, batch 0: 1 of its transactions with 2 rows are not committed: ")
-    assert said.endswith(f"resolve --query {query.query_id} --batch 0 --accept-loss (or --replay)")
+    assert said.endswith(f"resolve --query {query.query_id} --batch 0 --replay (or --accept-loss)")
     assert head.split() == ["TRANSACTION", "STATE", "ROWS", "PARTITIONS"]
     assert line.split() == [lost.handle.transactional_id, "aborted", "2", query.topic, "0"]
     until(lambda: query.visible() == ["a"])
@@ -98,7 +98,7 @@ def test_another_prefix_is_not_touched_as_its_driver_would_keep_its_claim(query:
     line = query.listed()
     query.prefix = right
 
-    assert (everything.exit_code, everything.stdout) == (0, "Nothing is prepared.\n")
+    assert (everything.exit_code, everything.stdout) == (0, "Nothing is prepared under the prefix other.\n")
     assert [each.exit_code for each in refused] == [1, 1, 1]
     assert {each.stderr for each in refused} == {
         f"Error: [OPTION] {query.query_id} has another transactional.id.prefix: --prefix {right}\n"
@@ -142,9 +142,9 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
     job: LeftOver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job.write(0, State.COMPLETE, [])
-    assert job.run("recover", "--all").stdout == "Nothing is prepared.\n"
+    assert job.run("recover", "--all").stdout == f"Nothing is prepared under the prefix {job.prefix}.\n"
     assert job.last() is not None
-    monkeypatch.setattr(recover, "FORGET_AFTER_MS", -1000)
+    monkeypatch.setattr(old_jobs, "FORGET_AFTER_MS", -1000)
     done = job.run("recover", "--all")
 
     assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job is over, and forgotten\n")
@@ -154,6 +154,6 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
 
 def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeypatch: pytest.MonkeyPatch) -> None:
     query.write(0, State.COMPLETE, [])
-    monkeypatch.setattr(recover, "FORGET_AFTER_MS", -1000)
+    monkeypatch.setattr(old_jobs, "FORGET_AFTER_MS", -1000)
     assert query.run("recover", "--all").exit_code == 0
     assert query.last() is not None

@@ -9,7 +9,9 @@ import pytest
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once import committer as committer_module
 from spark_kafka_sink.exactly_once import execution as execution_module
-from tests.exactly_once.opened import client_of
+from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from tests.exactly_once.opened import client_of, new_id
 from tests.exactly_once.queries import CutError, Query
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -55,3 +57,26 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
     monkeypatch.setattr(execution_module, "step", step)
     monkeypatch.setattr(committer_module, "step", step)
     return set_to
+
+
+# Commit logs
+
+
+@pytest.fixture
+def settings(transaction_kafka: Kafka) -> Iterator[CommitLogSettings]:
+    """Of a topic of this test's own, which is not there yet."""
+    made = CommitLogSettings(new_id("commits"), partitions=3)
+    yield made
+    if made.topic in transaction_kafka.metadata().topics:
+        transaction_kafka.delete_topic(made.topic)
+
+
+@pytest.fixture
+def client(transaction_kafka: Kafka) -> Iterator[ClusterClient]:
+    with client_of(transaction_kafka) as made:
+        yield made
+
+
+@pytest.fixture
+def log(client: ClusterClient, settings: CommitLogSettings) -> CommitLog:
+    return CommitLog(client, settings)

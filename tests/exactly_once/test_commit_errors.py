@@ -17,6 +17,10 @@ BATCH = Batch("q", 7)
     [
         (Reason.GAP, "call the sink of a foreachBatch for each batch, also for one without rows"),
         (Reason.OTHER_ROWS, "if the query was changed, let it finish this batch as it was"),
+        (
+            Reason.OTHER_ROWS,
+            "end the batch with `spark-kafka-sink transactions recover --query q`, and go on from a new checkpoint",
+        ),
         (Reason.CLOSED, "start the query again"),
     ],
 )

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
+from confluent_kafka import Producer
 
-from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError
-from spark_kafka_sink.exactly_once import execution
-from spark_kafka_sink.exactly_once.commit_log import Claim
-from spark_kafka_sink.exactly_once.resolving import Refusal
+from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError
+from spark_kafka_sink.exactly_once import execution, old_jobs
+from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from tests.exactly_once.opened import soon
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
 from tests.kafka.fixtures import NewTopic
 
@@ -147,7 +155,9 @@ def test_when_only_a_part_can_be_committed_the_query_stops_and_says_which_rows_a
 def test_a_batch_whose_transactions_ended_before_its_commit_is_given_up_and_can_be_written_again(query: Query) -> None:
     own = query.write("a", "b")
     query.abort(own[:1])
-    with pytest.raises(BatchAbortedError, match=r"^\[BATCH_ABORTED\] batch 0 of .*: nothing of it is visible") as caught:
+    with pytest.raises(
+        BatchAbortedError, match=r"^\[BATCH_ABORTED\] batch 0 of .*: nothing that this run wrote of it is visible"
+    ) as caught:
         query.commit(0, own)
     assert caught.value.facts["transactional_ids"] == (own[0].handle.transactional_id,)
     assert query.open_ids() == []
@@ -160,7 +170,9 @@ def test_a_batch_that_has_hardly_any_time_left_is_not_begun_to_be_committed(
 ) -> None:
     own = query.write("a", timeout_ms=60_000)
     late = time.time_ns() + 50 * 10**9
-    monkeypatch.setattr(time, "time_ns", lambda: late)
+    # The committer's own: the brokers of the test have another one.
+    late_clock = SimpleNamespace(time_ns=lambda: late, monotonic=time.monotonic)
+    monkeypatch.setattr("spark_kafka_sink.exactly_once.execution.time", late_clock)
     with pytest.raises(BatchAbortedError, match=r"kafka\.transaction\.timeout\.ms"):
         query.commit(0, own)
     assert query.visible() == []
@@ -201,6 +213,47 @@ def test_the_same_checkpoint_under_a_query_to_another_topic_stops_it(query: Quer
     assert query.open_ids() == []
 
 
+def test_where_the_commit_log_cannot_be_used_nothing_stays_open_and_the_error_says_of_which_batch(
+    query: Query, new_topic: NewTopic
+) -> None:
+    unusable = replace(query, log_topic=new_topic(2, config={"cleanup.policy": "delete"}))
+    own = unusable.write("a", "b")
+    with pytest.raises(OptionError, match=r"option commit\.log\.topic") as caught:
+        unusable.commit(0, own)
+    assert caught.value.__notes__ == [f"batch 0 of {query.id}: 2 rows of this run are not committed."]
+    assert query.open_ids() == []
+
+
+def test_a_topic_with_other_records_is_no_commit_log(query: Query, new_topic: NewTopic) -> None:
+    ordinary = replace(query, log_topic=new_topic(2, config={"cleanup.policy": "compact"}))
+    others = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})
+    for partition in range(2):
+        others.produce(ordinary.log_topic, b"{}", b"user-7", partition=partition)
+    assert others.flush(30) == 0
+    with pytest.raises(CommitRecordError, match=rf"topic {ordinary.log_topic} has a record with the key b'user-7'"):
+        ordinary.commit(0, ordinary.write("a"))
+    assert query.open_ids() == []
+
+
+def test_a_commit_log_that_becomes_unusable_ends_nothing_that_may_be_prepared(query: Query, cut: Cut) -> None:
+    committer = query.committer()
+    own = query.write("a")
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        committer.commit(Batch(query.id, 0), own)
+    cut(None)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError):
+        patch.setattr(CommitLog, "ensure", _unusable)
+        committer.commit(Batch(query.id, 0), own)
+    assert query.open_ids() == [own[0].handle.transactional_id]
+    committer.commit(Batch(query.id, 0), own)
+    query.expect("a")
+
+
+def _unusable(log: CommitLog, deadline: float) -> None:
+    raise OptionError("option commit.log.topic: it was made anew", option="commit.log.topic")
+
+
 def test_a_driver_that_comes_back_late_changes_nothing(any_query: Query, cut: Cut) -> None:
     zombie, own = any_query.committer(), any_query.write("a", "b")
     cut("prepared.before")
@@ -218,10 +271,10 @@ def test_a_driver_that_comes_back_late_changes_nothing(any_query: Query, cut: Cu
 def test_a_failed_job_leaves_nothing_open_and_nothing_in_the_log(query: Query) -> None:
     told, _ = query.write("a"), query.write("b")
     job = Batch(query.id, 0)
-    assert query.committer().abort_job(job, told) is None
+    assert query.committer().abort_job(job, told) is True
     assert query.open_ids() == []
     query.expect()
-    assert query.id not in [each.query_id for each in query.log().read_all(soon())]
+    assert query.id not in query.log().last_records(soon())
 
 
 def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, cut: Cut) -> None:
@@ -230,18 +283,95 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     with pytest.raises(CutError):
         query.commit(0, own)
     cut(None)
-    refused = query.committer().abort_job(Batch(query.id, 0), own)
-    assert refused is not None
-    assert refused.refusal is Refusal.PREPARED
+    assert query.committer().abort_job(Batch(query.id, 0), own) == Refused(Refusal.PREPARED)
     query.commit(0, own)
     query.expect("a", "b")
-    complete = query.committer().abort_job(Batch(query.id, 0), own)
-    assert complete is not None
-    assert complete.refusal is Refusal.COMPLETE
+    assert query.committer().abort_job(Batch(query.id, 0), own) == Refused(Refusal.COMPLETE)
 
 
-def test_a_complete_job_is_forgotten(query: Query) -> None:
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_job_whose_commit_could_not_say_any_more_that_it_is_complete_is_not_taken_for_one_that_failed(
+    query: Query, cut: Cut, *, is_told: bool
+) -> None:
     query.id = Batch.of_new_job().query_id
-    query.run(0, "a")
-    query.expect("a")
-    assert query.id not in [each.query_id for each in query.log().read_all(soon())]
+    own = query.write("a", "b")
+    cut("commit.end")
+    with pytest.raises(CutError):
+        query.commit(0, own)
+    cut(None)
+    query.write("a")  # of an attempt that Spark has given up
+    assert query.committer().abort_job(Batch(query.id, 0), own if is_told else ()) == Refused(Refusal.COMPLETE)
+    query.expect("a", "b")
+
+
+def test_a_job_that_may_be_prepared_by_another_process_is_not_aborted_where_the_log_cannot_be_used(
+    query: Query, cut: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.id = Batch.of_new_job().query_id
+    own = query.write("a", "b")
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        query.commit(0, own)
+    cut(None)
+    with monkeypatch.context() as patch, pytest.raises(OptionError):
+        patch.setattr(CommitLog, "ensure", _unusable)
+        query.committer().abort_job(Batch(query.id, 0), own)
+    query.commit(0, own)
+    query.expect("a", "b")
+
+
+def test_records_of_jobs_are_removed_when_nobody_asks_any_more(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, prepared, sweeping = (
+        replace(query, id=f"job-{new_id(name)}{end}") for name, end in (("a", "1"), ("b", "2"), ("c", "0"))
+    )
+    old.run(0, "a")
+    claim = prepared.log().claim(TransactionalIds(PREFIX, prepared.id), soon())
+    claim.write(CommitRecord(prepared.id, 0, State.PREPARED, "r", 0, ()), soon())
+    sweeping.committer().check(Batch(sweeping.id, 0), 30)
+    assert {old.id, prepared.id} <= query.log().last_records(soon()).keys()
+    monkeypatch.setattr(old_jobs, "FORGET_AFTER_MS", -60_000)
+    old.committer().check(Batch(old.id, 0), 30)
+    assert old.id in query.log().last_records(soon())
+    sweeping.committer().check(Batch(sweeping.id, 0), 30)
+    assert query.log().last_records(soon()).keys() & {old.id, prepared.id} == {prepared.id}
+
+
+def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_committed(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = TransactionClient.commit
+
+    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float) -> NoReturn:
+        original(client, list(handles), deadline)
+        raise BrokerError("EndTxn answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+    monkeypatch.setattr(TransactionClient, "commit", commit)
+    with pytest.raises(BrokerError) as caught:
+        query.run(0, "a", "b")
+    assert "it may be that 2 rows of this run are committed" in caught.value.__notes__[0]
+    query.expect("a", "b")
+
+
+def test_of_rows_that_are_visible_in_part_nobody_says_that_none_are(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = query.write("a", "b")
+    original = TransactionClient.commit
+
+    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float) -> dict[str, Ended]:
+        query.abort(own[1:])
+        return original(client, list(handles), deadline)
+
+    monkeypatch.setattr(TransactionClient, "commit", commit)
+    with pytest.raises(CommitStoppedError) as caught:
+        query.commit(0, own)
+    assert "are not visible" not in str(caught.value)
+
+
+def test_what_somebody_else_has_put_into_another_partition_of_the_log_keeps_no_query_from_beginning(
+    query: Query, new_topic: NewTopic
+) -> None:
+    mixed = replace(query, log_topic=new_topic(2, config={"cleanup.policy": "compact"}))
+    others = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})
+    others.produce(mixed.log_topic, b"{}", b"user-7", partition=1 - partition_of(query.id, 2))
+    assert others.flush(30) == 0
+    mixed.run(0, "a")
+    mixed.expect("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from spark_kafka_sink.broker.faults.effects import Change
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import CommitStoppedError, CommitTimeoutError
 from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.api import ApiKey
@@ -18,6 +20,7 @@ from spark_kafka_sink.protocol.describe_transactions import DescribeTransactions
 from spark_kafka_sink.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorResponse
 from tests.exactly_once.opened import client_of
 from tests.exactly_once.queries import OPTIONS, PREFIX, Query
 from tests.kafka.embedded import EmbeddedKafka
@@ -120,6 +123,31 @@ def test_an_answer_that_proves_nothing_is_no_reason_to_stop_where_the_coordinato
     with broker.broker.faults.alter(ApiKey.END_TXN, change, times=None):
         assert query.commit(0, own).rows == 2
     query.expect("a", "b")
+
+
+def without_coordinator(transactional_id: str) -> Change:
+    """As where the partition of __transaction_state is offline that the id belongs to."""
+
+    def change(request: Message, answer: Message) -> Message:
+        assert isinstance(answer, FindCoordinatorResponse)
+        for each in answer.coordinators:
+            if each.key == transactional_id:
+                each.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return answer
+
+    return change
+
+
+def test_one_transaction_without_a_coordinator_holds_no_other_back(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    kept = own[0].handle.transactional_id
+    handles = [each.handle for each in own]
+    with broker.broker.faults.alter(ApiKey.FIND_COORDINATOR, without_coordinator(kept), times=None), client_of(broker) as client:
+        ended = TransactionClient(client).end(handles, True, time.monotonic() + 0.5)
+    assert [ended[each.transactional_id].outcome for each in handles] == [Outcome.UNKNOWN, Outcome.COMMITTED]
+    assert ended[kept].error == "the coordinator: COORDINATOR_NOT_AVAILABLE"
+    query.abort(own[:1])
+    query.expect("b")
 
 
 def test_what_nobody_can_prove_is_never_written_again(broker: EmbeddedKafka, query: Query) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_another_process_has_other_ids_and_so_has_a_forked_one() -> None:
 def test_a_child_that_python_was_not_told_of_notices_it_by_its_process_id(monkeypatch: pytest.MonkeyPatch) -> None:
     slots = Slots()
     taken = slots.take(QUERY, 0)
-    monkeypatch.setattr(os, "getpid", lambda: -1)
+    monkeypatch.setattr(module, "os", SimpleNamespace(getpid=lambda: -1, urandom=os.urandom))
     assert slots.take(QUERY, 1) != taken
 
 

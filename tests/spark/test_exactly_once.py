@@ -33,9 +33,7 @@ class Target:
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self.servers = kafka.bootstrap_servers
         self.topic = topic
-        self.options = options(
-            kafka, topic=topic, delivery__guarantee="exactly-once", transactional__id__prefix=topic, commit__log__partitions="2"
-        )
+        self.options = options(kafka, topic=topic, delivery__guarantee="exactly-once", transactional__id__prefix=topic)
 
     def expect(self, values: Iterable[int], topic: str | None = None) -> None:
         """These are committed, in order of value. EndTxn answers before its markers are there."""
@@ -141,6 +139,31 @@ def test_a_query_that_ran_at_least_once_goes_on_exactly_once_from_where_it_is_to
     target.expect(range(20))
 
 
+def test_a_batch_of_a_stream_without_rows_is_committed_and_counts_nothing(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    df = stream(spark, tmp_path, range(5), range(100, 105), range(5, 10), range(105, 110)).where("int(value) < 100")
+    run(sink(df, target), tmp_path)
+    target.expect(range(10))
+    assert metrics.committed is not None
+    assert (metrics.committed.records, metrics.committed.commits) == (10, 4)
+    forget_commit(tmp_path, 3)
+    add(spark, tmp_path, range(10, 15), "10")
+    run(sink(df, target), tmp_path)
+    target.expect(range(15))
+
+
+def test_tasks_of_a_stream_without_rows_have_no_transactions(
+    spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
+) -> None:
+    by_value = stream(spark, tmp_path, range(3), range(3, 5)).repartition(8, "value")
+    run(by_value.writeStream.format("kafka_sink").options(**target.options), tmp_path)
+    target.expect(range(5))
+    assert metrics.committed is not None
+    assert (metrics.committed.records, metrics.committed.commits) == (5, 2)
+    assert metrics.committed.transactions_committed <= 5
+
+
 def test_update_mode_is_exactly_once_through_foreach_batch(
     spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
@@ -234,6 +257,16 @@ def test_a_batch_job_is_visible_as_a_whole(spark: SparkSession, target: Target, 
     assert (metrics.committed.records, metrics.committed.transactions_committed) == (100, 5)
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_batch_job_with_more_tasks_than_rows_has_a_transaction_for_each_with_rows(
+    rows: int, spark: SparkSession, target: Target, metrics: sks.DeliveryMetrics
+) -> None:
+    numbers(spark, rows, tasks=5).write.format("kafka_sink").options(**target.options).mode("append").save()
+    target.expect(range(rows))
+    assert metrics.committed is not None
+    assert (metrics.committed.records, metrics.committed.transactions_committed) == (rows, rows)
+
+
 def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark: SparkSession, target: Target) -> None:
     # The last rows of the second task are to a partition that there is not.
     df = numbers(spark, 4000, tasks=2).selectExpr("value", "IF(int(value) = 3999, -1, int(value) % 3) AS partition")
@@ -245,6 +278,20 @@ def test_of_a_batch_job_that_fails_nothing_is_visible_and_nothing_is_open(spark:
     assert target.open_ids() == []
     sks.publish(numbers(spark, 3), options=target.options)
     target.expect(range(3))
+
+
+def test_a_batch_job_that_could_not_be_committed_ends_before_its_tasks_begin(
+    spark: SparkSession, target: Target, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    never = numbers(spark, 1).selectExpr("raise_error('a task has begun') AS value")
+    no_log = new_topic(2, on=kafka, config={"cleanup.policy": "delete"})
+    wrong = {r"cleanup\.policy=delete": {"commit.log.topic": no_log}, "is for streaming queries": {"commit.log.start": "0"}}
+    for text, added in wrong.items():
+        writer = never.write.format("kafka_sink").options(**target.options, **added).mode("append")
+        with pytest.raises(PySparkException, match=text):
+            writer.save()
+        with pytest.raises(sks.KafkaSinkError, match=text):
+            sks.publish(never, options={**target.options, **added})
 
 
 def test_of_a_job_that_cannot_begin_nothing_is_to_be_aborted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:

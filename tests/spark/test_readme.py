@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_kafka_sink import register
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
@@ -74,6 +75,23 @@ def until_it_wrote(query: StreamingQuery) -> None:
     while not any(progress["numInputRows"] for progress in query.recentProgress):
         assert not query.awaitTermination(1), query.exception()
         assert time.monotonic() < deadline
+
+
+@pytest.mark.timeout(300)
+def test_exactly_once(readme: Readme, spark: SparkSession) -> None:
+    df = spark.range(100).selectExpr("cast(id as string) as key", "'v' as value")
+    readme.names |= {"df": df, "stream": spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")}
+    readme.names["options"] = {"kafka.bootstrap.servers": readme.servers, "topic": readme.topic}
+    register(spark).close()
+    readme.run('"exactly-once"')
+    (query,) = spark.streams.active
+    try:
+        until_it_wrote(query)
+    finally:
+        query.stop()
+    keys = [record.key for record in readme.records()]
+    assert sorted(key for key in keys if key is not None) == sorted(b"%d" % number for number in range(100))
+    assert keys.count(None) > 0
 
 
 def test_in_transactions(readme: Readme) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from spark_kafka_sink.cli.transactions.connection import Connection, connected
-from spark_kafka_sink.cli.transactions.overview import COMMAND, is_job, written_again
+from spark_kafka_sink.cli.transactions.overview import COMMAND, written_again
 from spark_kafka_sink.cli.transactions.result import Result, transactions_text
 from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.exactly_once import resolving
@@ -16,6 +16,7 @@ from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused, batch_to_abort
 from spark_kafka_sink.exactly_once.rules import Done, View
+from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 _WHY_NOT: Final = {
@@ -28,7 +29,8 @@ _WHY_NOT: Final = {
 
 
 def abort(options: ConnectionOptions, query_id: str, *, yes: bool) -> None:
-    """Ends with 1 where something is prepared, or still open after it, or the question was answered with no."""
+    """Ends with 1 where something is prepared, or still open after it, there is no commit log that would say so, or the question
+    was answered with no."""
     with connected(options) as connection:
         result = _aborted(connection, query_id, yes=yes)
     result.show(as_json=options.as_json)
@@ -45,7 +47,7 @@ def _aborted(connection: Connection, query_id: str, *, yes: bool) -> Result:
         return _refused(query_id, last.batch, expected)
     open_now = connection.transactions.open_handles(connection.ids(query_id), connection.deadline())
     if not open_now:
-        return Result(query_id, None, True, "nothing is open")
+        return Result(query_id, None, True, f"nothing is open under the prefix {connection.prefix}")
     if not yes:
         _ask(query_id, last, open_now)
     return _end(connection, query_id, last)
@@ -93,7 +95,9 @@ def _then(query_id: str, last: CommitRecord | None) -> str:
     """What the aborted rows need: none of a job that is complete are missing."""
     if not is_job(query_id):
         return "; the query, when it is started, writes again what is not committed"
-    return "" if last is not None and last.state is State.COMPLETE else f"; {written_again(query_id)}"
+    if last is None:  # or it was complete, and is forgotten by now
+        return f"; if the job has failed, {written_again(query_id)}"
+    return "" if last.state is State.COMPLETE else f"; {written_again(query_id)}"
 
 
 def _refused(query_id: str, batch: int, end: Refused) -> Result:

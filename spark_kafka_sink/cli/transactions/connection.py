@@ -18,10 +18,12 @@ from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
-from spark_kafka_sink.exactly_once.last_records import LoggedRecord, last_records
+from spark_kafka_sink.exactly_once.last_records import LoggedRecord, last_records_of
+from spark_kafka_sink.exactly_once.old_jobs import forget
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 Result = TypeVar("Result")
 
@@ -50,10 +52,21 @@ class Connection:
         return found
 
     def records(self, deadline: float) -> dict[str, LoggedRecord]:
-        """By query or job the last one; none where there is no log yet. Claims nothing."""
-        found = last_records(self._client, self._options.commit_log_topic, deadline) or {}
+        """By query or job the last one. Claims nothing. OptionError where there is no log: a wrong name must not look like one
+        without records."""
+        if not self.has_log(deadline):
+            raise OptionError(self.no_log, topic=self._options.commit_log_topic)
+        found = last_records_of(self._client, self._options.commit_log_topic, deadline)
         self._partitions = {query_id: each.partition for query_id, each in found.items()}
         return found
+
+    def has_log(self, deadline: float) -> bool:
+        return self._client.topic(self._options.commit_log_topic, deadline)[1] != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def no_log(self) -> str:
+        """What to say where there is none."""
+        return f"there is no commit log, topic {self._options.commit_log_topic} is not there: see --commit-log-topic"
 
     # What claims the log: a driver that is alive reads it again
 
@@ -81,14 +94,7 @@ class Connection:
         deadline = self.deadline()
         log = self._log(record.query_id, deadline)
 
-        def attempt() -> bool:
-            claim = log.claim(self.ids(record.query_id), deadline)
-            if claim.last is None or claim.last.record_id != record.record_id:
-                return False
-            claim.forget(deadline)
-            return True
-
-        return until_it_keeps_its_claim(attempt, deadline)
+        return until_it_keeps_its_claim(lambda: forget(log, self.prefix, record, deadline), deadline)
 
     def _log(self, query_id: str, deadline: float) -> CommitLog:
         """Of the topic as it is. One that is not there is not made, nor is anything written beside a query's records: with
@@ -96,7 +102,7 @@ class Connection:
         topic = self._options.commit_log_topic
         count = self._options.commit_log_partitions or self._client.topic(topic, deadline)[0]
         if not count:
-            raise OptionError(f"there is no commit log, topic {topic} is not there: see --commit-log-topic", topic=topic)
+            raise OptionError(self.no_log, topic=topic)
         if self._partitions.get(query_id, partition_of(query_id, count)) != partition_of(query_id, count):
             raise OptionError(
                 f"the records of {query_id} are not where they would be with {count} partitions of {topic}: set"

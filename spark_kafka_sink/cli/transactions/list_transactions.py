@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import click
@@ -19,23 +20,26 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
 def list_transactions(options: ConnectionOptions) -> None:
-    """Ends with 1 where brokers do not answer, or may not."""
+    """Ends with 1 where brokers do not answer, or may not. That there is no commit log is said on stderr."""
     with connected(options) as connection:
-        lines = lines_of(connection)
+        has_log = connection.has_log(connection.deadline())
+        lines = _lines(connection, has_log=has_log)
     now_ms = time.time_ns() // 1_000_000
     if options.as_json:
         for line in lines:
             click.echo(json.dumps(_json(line)))
     else:
         click.echo(_text(lines, options, now_ms))
+    if not has_log:
+        click.echo(f"Note: {connection.no_log}", err=True)
 
 
-def lines_of(connection: Connection) -> list[QueryLine]:
+def _lines(connection: Connection, *, has_log: bool) -> list[QueryLine]:
     # What is open is asked for before the log is read: what was prepared between the two is then no orphan.
     deadline = connection.deadline()
     ids = [each.transactional_id for each in connection.transactions.list_open(f"{connection.prefix}.", deadline)]
     by_query = {each: query_id for each in ids if (query_id := query_of(connection.prefix, each)) is not None}
-    records = connection.records(deadline)
+    records = connection.records(deadline) if has_log else {}
     wanted = {*by_query, *asked_about(connection.prefix, (each.record for each in records.values()))}
     described = connection.transactions.describe(wanted, deadline)
     listed: dict[str, tuple[TransactionHandle, ...]] = {}
@@ -44,7 +48,12 @@ def lines_of(connection: Connection) -> list[QueryLine]:
         if said is not None and said.state == ONGOING:
             handle = TransactionHandle(each, said.producer_id, said.epoch, 0, 0, said.partitions)
             listed[query_id] = (*listed.get(query_id, ()), handle)
-    return overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
+    lines = overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
+    if has_log:
+        return lines
+    # What the log says under another name may be that these are prepared: none of them may be aborted.
+    to_do = f"{connection.no_log}; if there never was one, what is open ends when it times out"
+    return [replace(line, to_do=to_do) for line in lines]
 
 
 def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> str:

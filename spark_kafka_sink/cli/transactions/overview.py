@@ -13,7 +13,7 @@ from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.last_records import LoggedRecord
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.rules import key
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
@@ -70,17 +70,15 @@ def query_of(prefix: str, transactional_id: str) -> str | None:
     return query_id if TransactionalIds(prefix, query_id).owns(transactional_id) else None
 
 
-def is_job(query_id: str) -> bool:
-    return Batch(query_id, 0).is_job
-
-
 def written_again(query_id: str) -> str:
     """What to do where nothing of a batch is visible."""
     return "run the job again" if is_job(query_id) else "start the query again, it writes the batch again"
 
 
 def how_to_resolve(query_id: str, batch: int) -> str:
-    return f"resolve --query {query_id} --batch {batch} --accept-loss" + ("" if is_job(query_id) else " (or --replay)")
+    """First what loses nothing."""
+    means = "--accept-loss" if is_job(query_id) else "--replay (or --accept-loss)"
+    return f"resolve --query {query_id} --batch {batch} {means}"
 
 
 def asked_about(prefix: str, records: Iterable[CommitRecord]) -> list[str]:

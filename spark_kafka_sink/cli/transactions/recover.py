@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import click
 
 from spark_kafka_sink.cli.transactions.connection import Connection, connected
-from spark_kafka_sink.cli.transactions.overview import COMMAND, how_to_resolve, is_job, written_again
+from spark_kafka_sink.cli.transactions.overview import COMMAND, how_to_resolve, written_again
 from spark_kafka_sink.cli.transactions.resolution import Resolution, resolution
 from spark_kafka_sink.cli.transactions.result import Result
 from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
@@ -17,12 +17,8 @@ from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.last_records import LoggedRecord
+from spark_kafka_sink.exactly_once.old_jobs import old_jobs
 from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Means, Refusal
-
-FORGET_AFTER_MS: Final = 60 * 60 * 1000
-"""A job's driver that does not know yet that it has committed would take its forgotten batch for an aborted one."""
-
-_FINISHED: Final = frozenset({State.COMPLETE, State.ABORTED, State.CLOSED})
 
 # By the state that was written.
 _ENDED: Final[Mapping[State, str]] = {
@@ -35,18 +31,24 @@ _NOTHING_TO_COMMIT: Final = frozenset({*NOTHING_TO_RESOLVE.values(), Refusal.MOV
 
 
 def recover(options: ConnectionOptions, query_id: str | None) -> None:
-    """query_id: None for all. Ends with 1 where one of them could not be committed, after all others were."""
+    """query_id: None for all. Ends with 1 where one of them could not be committed, after all others were, and where there is no
+    commit log."""
     with connected(options) as connection:
         chosen = _chosen(connection, query_id)
-        old = _old_jobs(chosen)
+        old = old_jobs(chosen, connection.prefix, time.time_ns() // 1_000_000)
         prepared = [each.record for each in chosen if each.record.state is State.PREPARED]
         results = [_recovered(connection, record) for record in prepared] + [_forgotten(connection, record) for record in old]
     for result in results:
         result.show(as_json=options.as_json)
     if not results and not options.as_json:
-        click.echo("Nothing is prepared.")
+        click.echo(_nothing(options.prefix, query_id))
     if not all(result.done for result in results):
         raise click.exceptions.Exit(1)
+
+
+def _nothing(prefix: str, query_id: str | None) -> str:
+    """It says what was looked at: another prefix, or another query, may have something."""
+    return f"{query_id}: nothing is prepared" if query_id is not None else f"Nothing is prepared under the prefix {prefix}."
 
 
 def _chosen(connection: Connection, query_id: str | None) -> list[LoggedRecord]:
@@ -83,12 +85,6 @@ def recovery(query_id: str, batch: int, found: Resolution) -> Result:
         count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch)}"
         text = f"{count} of its transactions with {found.lost_rows:,} rows are not committed: {to_do}"
     return Result(query_id, batch, is_done, text, found.lost)
-
-
-def _old_jobs(logged: Iterable[LoggedRecord]) -> list[CommitRecord]:
-    before_ms = time.time_ns() // 1_000_000 - FORGET_AFTER_MS
-    records = (each.record for each in logged if each.written_ms < before_ms)
-    return [record for record in records if is_job(record.query_id) and record.state in _FINISHED]
 
 
 def _forgotten(connection: Connection, record: CommitRecord) -> Result:

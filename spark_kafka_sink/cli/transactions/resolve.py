@@ -7,7 +7,6 @@ from typing import Final
 import click
 
 from spark_kafka_sink.cli.transactions.connection import Connection, connected
-from spark_kafka_sink.cli.transactions.overview import is_job
 from spark_kafka_sink.cli.transactions.recover import recovery
 from spark_kafka_sink.cli.transactions.resolution import Resolution, resolution
 from spark_kafka_sink.cli.transactions.result import Result, transactions_text
@@ -15,6 +14,7 @@ from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.resolving import Means, Refusal
+from spark_kafka_sink.exactly_once.share import is_job
 
 _STATES: Final = {Means.ACCEPT_LOSS: State.COMPLETE, Means.REPLAY: State.REPLAY}
 _QUESTIONS: Final = {
