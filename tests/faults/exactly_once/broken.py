@@ -4,15 +4,19 @@ every Python of a driver, and a file says which rule is broken now."""
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.rules import Write
 from spark_kafka_sink.exactly_once.slots import Slots
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 
 VARIABLE = "SPARK_KAFKA_SINK_BROKEN"
@@ -96,6 +100,18 @@ def a_run_begins_with_a_sweep(original: Method) -> Method:
     return read
 
 
+def the_log_is_not_claimed(original: Method) -> Method:
+    """Nobody is fenced, nor is it looked at what was written since it was read."""
+
+    def claim(self: CommitLog, ids: TransactionalIds, deadline: float) -> Claim:
+        own = replace(ids, prefix=f"{ids.prefix}.{uuid.uuid4()}")
+        made: Claim = original(self, own, deadline)
+        made._partition = None
+        return made
+
+    return claim
+
+
 RULES: Mapping[str, tuple[type, str, Callable[[Method], Method]]] = {
     rule.__name__: (owner, name, rule)
     for owner, name, rule in (
@@ -107,6 +123,7 @@ RULES: Mapping[str, tuple[type, str, Callable[[Method], Method]]] = {
         (Execution, "abort", nothing_is_swept),
         (TransactionScope, "flush", nothing_is_flushed),
         (Execution, "_read", a_run_begins_with_a_sweep),
+        (CommitLog, "claim", the_log_is_not_claimed),
     )
 }
 

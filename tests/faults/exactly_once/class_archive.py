@@ -7,27 +7,47 @@ import os
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
+from collections.abc import Iterable
 from pathlib import Path
 
-from tests.kafka.jars import cache_dir
+import pyspark
+
+from tests.kafka.jars import cache_dir, locked
 from tests.kafka.java import java
 
 CHECKOUT = Path(__file__).parents[3]
 TRAINING_DEADLINE_S = 180.0
+_SPARK = Path(pyspark.__file__).parent
 
 
 def class_archive() -> Path:
-    """Made on first use, in about half a minute, and kept beside Kafka's jars. One that does not fit Java leaves alone."""
-    # Of one installation: Java compares the jars' paths and times.
-    installed = hashlib.sha256(f"{sys.prefix} {version('pyspark')} {_java_version()}".encode()).hexdigest()[:16]
-    archive = cache_dir() / f"spark-classes-{installed}.jsa"
+    """Made on first use, in about half a minute, and kept beside Kafka's jars: one for each place where pyspark is installed."""
+    name = f"spark-classes-{_digest(str(_SPARK))}"
+    archive = cache_dir() / f"{name}-{_digest(_java_version(), *_jars())}.jsa"
     if not archive.exists():
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        made = archive.with_suffix(f".{os.getpid()}")
-        _run_training(made)
-        made.rename(archive)
+        cache_dir().mkdir(parents=True, exist_ok=True)
+        with locked(cache_dir() / f"{name}.lock"):
+            if not archive.exists():  # another process may have made it while this one waited
+                _make(archive, cache_dir().glob(f"{name}-*"))
     return archive
+
+
+def _make(archive: Path, stale: Iterable[Path]) -> None:
+    for each in stale:
+        each.unlink()
+    made = archive.with_suffix(f".{os.getpid()}")
+    _run_training(made)
+    made.rename(archive)
+
+
+def _jars() -> list[str]:
+    """What Java compares: with other sizes or times it warns on stdout, and uses nothing of the archive."""
+    found = (_SPARK / "jars").glob("*.jar")
+    return sorted(f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in found)
+
+
+def _digest(*facts: str) -> str:
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
 def _run_training(made: Path) -> None:

@@ -69,15 +69,24 @@ Event = Reached | Said | Ended
 class Driver:
     """Starts in the constructor; `ready()` waits until it takes queries. The thread that made it calls its methods."""
 
-    def __init__(self, log: Path, master: str = LOCAL, environment: Mapping[str, str] | None = None) -> None:
-        """log: where what Spark prints goes. environment: more variables of all its processes."""
+    def __init__(
+        self,
+        log: Path,
+        master: str = LOCAL,
+        environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """log: where what Spark prints goes. environment: more variables of all its processes. settings: more of Spark's."""
         self.log = log
         self.master = master
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loose = False
         self._guardian = Guardian()
         self._watch = StepWatch(self._reached)
-        self._process = self._start({**SETTINGS, "spark.master": master, **java_options()}, environment or {})
+        # Executors of a cluster that was there before have nothing of the driver's environment.
+        watched = {f"spark.executorEnv.{VARIABLE}": str(self._watch.port)}
+        all_settings = {**SETTINGS, "spark.master": master, **java_options(), **watched, **(settings or {})}
+        self._process = self._start(all_settings, environment or {})
         self._guardian.watch_process(self._process.pid)
         self._reader = threading.Thread(target=self._read, name="driver's events", daemon=True)
         self._reader.start()
@@ -113,8 +122,7 @@ class Driver:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            facts = json.loads(line)
-            self._events.put(Said(facts.pop("event"), facts))
+            self._events.put(_said(line))
         self._events.put(Ended(self._process.wait()))
 
     def ready(self) -> Self:
@@ -122,6 +130,7 @@ class Driver:
         if self._jvm is None:
             event = self.next()
             assert isinstance(event, Said), self.explain(f"the driver did not start: {event}")
+            assert event.event == "ready", self.explain(f"the driver did not start: {event}")
             self._jvm = psutil.Process(event.facts["jvm"])
             self._guardian.watch_process(self._jvm.pid)
         return self
@@ -157,6 +166,15 @@ class Driver:
             _signal(process, signal.SIGKILL)
         self._process.wait(30)
         self._let_go()
+
+    def crash(self) -> None:
+        """As when its machine goes: SIGKILL to Python workers as well."""
+        workers = self.jvm.children(recursive=True)
+        self.kill()
+        for worker in workers:
+            _signal(worker, signal.SIGKILL)
+        _, alive = psutil.wait_procs(workers, 30)
+        assert not alive, alive
 
     def pause(self) -> None:
         """SIGSTOP to Java and Python of the driver; Python workers stop when they reach a step, or wait for Java."""
@@ -197,6 +215,15 @@ class Driver:
                 _closed(pipe)
         self._watch.close()
         self._guardian.close()
+
+
+def _said(line: str) -> Said:
+    """What is no event is a failure of the query: who waits for events must not wait in vain."""
+    try:
+        facts = json.loads(line)
+        return Said(facts.pop("event"), facts)
+    except ValueError:
+        return Said("failed", {"text": f"this is no event: {line}"})
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""A driver of streaming queries, to be killed: it runs one after the other as its stdin tells, and says on stdout how each ended.
+"""A driver of queries, to be killed: it runs one after the other as its stdin tells, and says on stdout how each ended.
 
 A line of stdin is a query in JSON; see `Query`. A line of stdout is an event in JSON: ready, done, failed.
 """
@@ -6,6 +6,7 @@ A line of stdin is a query in JSON; see `Query`. A line of stdout is an event in
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ class Query:
     """The rows below `source`, `files` files in a micro-batch, through the sink with `options`, from `checkpoint` on.
 
     tasks: how many write a micro-batch; 0: one for each file. shuffled: they are the second stage, and may have to run the first
-    one again. keys: see NumberedRows.
+    one again. keys: see NumberedRows. job: all rows at once, by a batch job, which has no checkpoint.
     """
 
     source: Path
@@ -27,6 +28,7 @@ class Query:
     options: dict[str, str] = field(default_factory=dict)
     tasks: int = 0
     shuffled: bool = False
+    job: bool = False
 
     @property
     def topic(self) -> str:
@@ -54,18 +56,24 @@ def session(settings: dict[str, str]) -> Any:
 
 def run(spark: Any, query: Query, out: IO[str]) -> None:
     """To its end, or its failure."""
-    writer = rows(spark, query).writeStream.format("kafka_sink").options(**query.options)
-    started = writer.option("checkpointLocation", str(query.checkpoint)).trigger(availableNow=True).start()
     try:
-        started.awaitTermination()
+        write(spark, query)
     except Exception as error:
         say(out, event="failed", text=str(error))
     else:
         say(out, event="done")
 
 
-def rows(spark: Any, query: Query) -> Any:
-    lines = spark.readStream.format("text").option("maxFilesPerTrigger", str(query.files)).load(str(query.source))
+def write(spark: Any, query: Query) -> None:
+    if query.job:
+        rows(spark.read, query).write.format("kafka_sink").options(**query.options).mode("append").save()
+        return
+    writer = rows(spark.readStream, query).writeStream.format("kafka_sink").options(**query.options)
+    writer.option("checkpointLocation", str(query.checkpoint)).trigger(availableNow=True).start().awaitTermination()
+
+
+def rows(reader: Any, query: Query) -> Any:
+    lines = reader.format("text").option("maxFilesPerTrigger", str(query.files)).load(str(query.source))
     numbers = lines.selectExpr(f"cast(cast(value as bigint) % {query.keys} as string) as key", "value")
     if query.shuffled:
         return numbers.repartition(query.tasks or query.files, "key")
@@ -77,9 +85,15 @@ def say(out: IO[str], **event: object) -> None:
     out.flush()
 
 
+def events() -> IO[str]:
+    """What stdout was. From here on stdout is stderr, also of Java, which warns there: what it prints is no event."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return out
+
+
 def main() -> None:
-    out = sys.stdout
-    sys.stdout = sys.stderr  # what Spark prints is no event
+    out = events()
     import spark_kafka_sink as sks
 
     spark = session(json.loads(sys.argv[1]))

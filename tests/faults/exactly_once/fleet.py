@@ -12,11 +12,14 @@ from tests.faults.exactly_once.driver import LOCAL, Driver
 
 
 class Fleet:
-    """Takes part in one thread only. folder: takes the drivers' logs. environment: more variables of theirs."""
+    """Takes part in one thread only. folder: takes the drivers' logs. environment, settings: see Driver."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str] | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         self._folder = folder
         self._environment = environment
+        self._settings = settings
         self._numbers = count(1)
         self._idle: list[Driver] = []
         self.started = 0
@@ -37,7 +40,7 @@ class Fleet:
         self.started += 1
         folder = self._folder / f"driver-{next(self._numbers)}"
         folder.mkdir()
-        return Driver(folder / "log", master, self._environment)
+        return Driver(folder / "log", master, self._environment, self._settings)
 
     def give_back(self, driver: Driver) -> None:
         """It has run its query to the end."""

@@ -27,8 +27,13 @@ def assert_nothing_open(brokers: Brokers, query_id: str, topic: str) -> None:
         ) from None
 
 
-def open_transactions(brokers: Brokers, query_id: str) -> dict[str, str]:
-    """Transactional id -> state, of all ids that hold the query's."""
+def ongoing(brokers: Brokers, part: str) -> set[str]:
+    """The ids with `part` in them whose transactions nobody has begun to end."""
+    return {name for name, state in open_transactions(brokers, part).items() if state == "Ongoing"}
+
+
+def open_transactions(brokers: Brokers, part: str) -> dict[str, str]:
+    """Transactional id -> state, of all ids with `part` in them: a query's, or a prefix."""
     found: dict[str, str] = {}
     for node in brokers.broker_ids:
         host, _, port = brokers.address(node).rpartition(":")
@@ -37,7 +42,7 @@ def open_transactions(brokers: Brokers, query_id: str) -> dict[str, str]:
         assert isinstance(answer, ListTransactionsResponse)
         assert answer.error_code == 0
         found |= {each.transactional_id: each.transaction_state for each in answer.transaction_states}
-    return {name: state for name, state in found.items() if query_id in name}
+    return {name: state for name, state in found.items() if part in name}
 
 
 def held_back(kafka: Kafka, topic: str) -> dict[int, int]:

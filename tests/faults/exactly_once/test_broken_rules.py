@@ -12,6 +12,7 @@ from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import Kill, Victim
 from tests.faults.exactly_once.siege import Siege
+from tests.faults.exactly_once.stepping import pair, replaced_while_paused
 from tests.kafka.brokers import Brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(300)]
@@ -34,6 +35,8 @@ NOTICED = {
     "nothing_is_flushed": (Kill(PYTHON, "end.after"), "rows lost|failed by itself"),
     "a_run_begins_with_a_sweep": (Kill(PYTHON, "end.after"), "failed by itself"),
 }
+# What takes two drivers.
+NOT_CLAIMED = "the_log_is_not_claimed"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def breakable(rule_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_all_rules_that_can_be_broken_are() -> None:
-    assert set(NOTICED) == {"", *broken.RULES}
+    assert set(NOTICED) == {"", *broken.RULES} - {NOT_CLAIMED}
 
 
 @pytest.mark.parametrize("rule", NOTICED)
@@ -69,3 +72,15 @@ def test_a_broken_rule_is_noticed(
             with pytest.raises(AssertionError, match=complaint):
                 siege.run([kill])
                 siege.judge(rows)
+
+
+def test_a_log_that_is_not_claimed_is_noticed(
+    rule_file: Path, three_brokers: Brokers, breakable: Fleet, moved_rows: MovedRows
+) -> None:
+    """The old driver goes on, and calls aborted what its successor has committed: `test_two_drivers.py` refuses that."""
+    _, query = moved_rows(three_brokers, 4)
+    rule_file.write_text(NOT_CLAIMED)
+    with pair(breakable) as drivers:
+        ended = replaced_while_paused(*drivers, query, "prepared.before", 2)
+    assert ended.event == "failed"
+    assert "[BATCH_ABORTED] batch 2" in ended.facts["text"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import queue
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -91,3 +93,19 @@ def outcome() -> str:
     except StepError as error:
         return str(error)
     return "went on"
+
+
+def test_what_java_prints_on_stdout_is_no_event() -> None:
+    program = "; ".join(
+        [
+            "import subprocess",
+            "from tests.faults.exactly_once.driver_program import events, say",
+            "out = events()",
+            "subprocess.run(['echo', '[warning] from Java'], check=True)",
+            "print('from Spark', flush=True)",
+            "say(out, event='ready')",
+        ]
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout == '{"event": "ready"}\n'
+    assert said.stderr == "[warning] from Java\nfrom Spark\n"

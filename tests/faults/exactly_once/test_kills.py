@@ -15,6 +15,7 @@ from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import COMMIT_STEPS, SWEEP_STEPS, TASK_STEPS, Kill, Victim
 from tests.faults.exactly_once.siege import Siege
 from tests.kafka.brokers import Brokers
+from tests.kafka.fixtures import only_real_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -92,6 +93,7 @@ class TestPython:
     def test_who_commits(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(kafka3, fleet, moved_rows, [*COMMITTERS, *COMMITTERS_AGAIN])
 
+    @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
     def test_transactions_of_version_1(self, kafka_tv1: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(kafka_tv1, fleet, moved_rows, [*WORKERS[:6:2], *COMMITTERS[3:12], *COMMITTERS_AGAIN])
 

@@ -1,0 +1,128 @@
+"""A Spark cluster of one master and two workers, each a process of its own, all on the loopback address.
+
+A local-cluster has one host. Spark never starts a copy of a slow task on the host where the task runs, so it takes two; to Spark
+two names of one address are two hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+import pyspark
+
+from tests.faults.exactly_once.class_archive import class_archive
+from tests.faults.numbered_stream import wait_until
+from tests.kafka.guardian import Guardian
+from tests.kafka.ports import free_ports
+
+CHECKOUT = Path(__file__).parents[3]
+SPARK_HOME = Path(pyspark.__file__).parent
+ADDRESS = "127.0.0.1"
+HOSTS = (ADDRESS, "localhost")
+START_DEADLINE_S = 60.0
+
+
+class StandaloneCluster:
+    """Starts in the constructor, ends in `stop()` or at the end of a `with`. Each worker has one core.
+
+    Executors have the workers' environment, and end with them. What Spark prints is in `folder`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._guardian = Guardian()
+        (port,) = free_ports(1)
+        self.master = f"spark://{ADDRESS}:{port}"
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            self._start("master.Master", ADDRESS, "--port", str(port))
+            # A worker that finds no master asks again only after many seconds.
+            wait_until(lambda: _listens(port), f"a Spark master at port {port}; see {folder}", START_DEADLINE_S)
+            for host in HOSTS:
+                self._start(
+                    "worker.Worker", host, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / host), self.master
+                )
+            undo.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of a driver that begins when it has both workers."""
+        return {
+            "spark.cores.max": str(len(HOSTS)),
+            "spark.executor.memory": "512m",
+            "spark.scheduler.minRegisteredResourcesRatio": "1",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{START_DEADLINE_S:.0f}s",
+        }
+
+    def _start(self, name: str, host: str, *arguments: str) -> None:
+        command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
+        with (self._folder / f"{name}-{host}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*command, "--webui-port", "0", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env={**os.environ, **self._environment()},
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        self._guardian.watch_process(process.pid)
+
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+        return {
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_LOCAL_IP": ADDRESS,  # where the web pages are, which cannot be turned off
+            "SPARK_LOCAL_DIRS": str(self._folder),
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={class_archive()}",
+            "PYTHONPATH": path,
+        }
+
+    def stop(self) -> None:
+        """Kills workers with their executors, and the master; may be called again."""
+        for process in reversed(self._processes):
+            for each in _family(process.pid):
+                _kill(each)
+            process.wait(30)
+            self._guardian.forget_process(process.pid)
+        self._processes.clear()
+        self._guardian.close()
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection((ADDRESS, port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        pass

@@ -1,0 +1,76 @@
+"""Lets the processes of a driver go from step to step, and holds the one that a test waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spark_kafka_sink.exactly_once.steps import Step
+from tests.faults.exactly_once.driver import LOCAL, Driver, Ended, Said
+from tests.faults.exactly_once.driver_program import Query
+from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.step_watch import Reached
+
+
+def hold(driver: Driver, step: Step, batch: int, nth: int = 1) -> Reached:
+    """Who comes to `step` of the batch as the nth from now on. It stands there until it is let go; all others go on."""
+    while True:
+        event = driver.next()
+        assert isinstance(event, Reached), driver.explain(f"{event}")
+        if (event.name, event.batch) == (step, batch):
+            nth -= 1
+            if not nth:
+                return event
+        event.go()
+
+
+def run_to_the_end(driver: Driver) -> Said:
+    """How the query ended."""
+    while True:
+        event = driver.next()
+        if isinstance(event, Reached):
+            event.go()
+        assert not isinstance(event, Ended), driver.explain("the driver is gone")
+        if isinstance(event, Said):
+            return event
+
+
+def replaced_while_paused(old: Driver, new: Driver, query: Query, step: Step, batch: int) -> Said:
+    """How the query of the old driver ended, which was paused at a step of a batch until the new one had done all."""
+    old.run(query)
+    held = hold(old, step, batch)
+    old.pause()
+    new.run(query)
+    assert run_to_the_end(new).event == "done"
+    old.resume()
+    held.go()
+    return run_to_the_end(old)
+
+
+@contextmanager
+def pair(fleet: Fleet) -> Iterator[tuple[Driver, Driver]]:
+    """Two drivers, both ready, as they share two processors."""
+    drivers = fleet.take(), fleet.take()
+    try:
+        yield drivers[0].ready(), drivers[1].ready()
+    except BaseException:
+        for driver in drivers:
+            driver.stop()  # who knows what they are at
+        raise
+    for driver in drivers:
+        fleet.give_back(driver)
+
+
+@contextmanager
+def running(fleet: Fleet, query: Query, master: str = LOCAL) -> Iterator[Driver]:
+    """The driver of a query that nothing stops: at the end of the `with` it goes on until it is done."""
+    driver = fleet.take(master)
+    try:
+        driver.run(query)
+        yield driver
+        ended = run_to_the_end(driver)
+        assert ended.event == "done", driver.explain(f"the query failed: {ended.facts}")
+    except BaseException:
+        driver.stop()  # who knows what it is at
+        raise
+    fleet.give_back(driver)
