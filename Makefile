@@ -58,7 +58,7 @@ jars: setup
 
 # Spark's tests run on one kind of broker with each pyspark; all others run on both kinds, also those that kill Spark.
 test-newest: jars
-	$(VENV)/bin/python -m pytest -m "chaos or not (spark and embedded)" $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest -m "chaos or not (spark and embedded)" --durations=25 $(PYTEST_ARGS)
 
 test-oldest: PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
 test-oldest: $(VENV_OLDEST)/.stamp
