@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.old_jobs import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.rules import Reason, View
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -23,8 +24,6 @@ _TO_DO: Mapping[Reason, str] = {
     Reason.OTHER_TOPICS: "if this is another query, give it a checkpoint of its own; if it is another sink in the same"
     " foreachBatch, give each a commit.log.topic and a transactional.id.prefix of its own; if its topic was changed, let it"
     " finish this batch with the topic it had",
-    Reason.UNFINISHED: "run `{recover}`, which ends what is left of that batch, and start the query from the checkpoint that it"
-    " belongs to",
     Reason.GAP: "call the sink of a foreachBatch for each batch, also for one without rows; start from the checkpoint that the"
     " log belongs to; or, if the batches between are known to be in Kafka, or not wanted, set commit.log.start={batch}",
     Reason.NO_RECORD: "set commit.log.topic, commit.log.partitions and transactional.id.prefix as they were; or, if the query"
@@ -36,6 +35,17 @@ _TO_DO: Mapping[Reason, str] = {
 }
 
 
+# By the state of the batch before.
+_BACK = "start the query from the checkpoint that the log belongs to, which writes that batch again"
+_UNFINISHED: Mapping[State, str] = {
+    State.PREPARED: "run `{recover}`, which ends what is left of that batch, and start the query from the checkpoint that it"
+    " belongs to",
+    State.REPLAY: f"{_BACK}, or go on without its lost rows: `{{resolve}} --accept-loss`",
+    State.ABORTED: f"{_BACK}, or, if its rows are not wanted, set commit.log.start={{batch}}",
+    State.CLOSED: f"{_BACK}; or, if the query has run without exactly-once until now, or those rows are not wanted, set"
+    " commit.log.start={batch} for this start",
+}
+
 # A job has one batch, and an id that it has never again: what is in doubt is not to be written by another one as well.
 _OF_JOB: Mapping[Reason, str] = {
     **_TO_DO,
@@ -44,18 +54,19 @@ _OF_JOB: Mapping[Reason, str] = {
 }
 
 
-def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> CommitStoppedError:
+def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is_invisible: bool = True) -> CommitStoppedError:
+    """is_invisible: nobody can have committed the rows of this run."""
     last = view.last
     said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
-    to_do = (_OF_JOB if batch.is_job else _TO_DO)[reason].format(
+    to_do = _to_do(batch, last, reason).format(
         batch=batch.number,
         again=_again(batch),
         recover=_command("recover", batch, options),
-        resolve=_command("resolve", batch, f"--batch {batch.number} {options}"),
+        resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
     is_own = last is not None and any(each in last.handles for each in view.own_handles)
-    invisible = "" if is_own else f" Of this run {rows_of(view.own)} are not visible;"
+    invisible = f" Of this run {rows_of(view.own)} are not visible;" if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The log's last word is: {said}."
         f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",
@@ -65,6 +76,12 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str) -> Co
         rows=view.rows,
         transactional_ids=tuple(each.handle.transactional_id for each in shown),
     )
+
+
+def _to_do(batch: Batch, last: CommitRecord | None, reason: Reason) -> str:
+    if reason is Reason.UNFINISHED and last is not None:
+        return _UNFINISHED[last.state]
+    return (_OF_JOB if batch.is_job else _TO_DO)[reason]
 
 
 def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> CommitStoppedError:
@@ -100,7 +117,11 @@ def commit_timeout(
 ) -> CommitTimeoutError:
     to_do = "start the query again, and the commit goes on where it was"
     if batch.is_job:
-        to_do = f"run `{_command('recover', batch, options)}`; run the job again only where the commit log has no record of it"
+        # Not by whether there is a record: one that says `closed` means that nothing is visible.
+        to_do = (
+            f"run `{_command('recover', batch, options)}` within {COMPLETE_FOR_MS // 3_600_000} hours, which ends it and says"
+            " what became of it; run the job again only where that says so"
+        )
     return CommitTimeoutError(
         f"{batch}: {rows_of(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are: {error.message}."
         f" To go on: {to_do}",

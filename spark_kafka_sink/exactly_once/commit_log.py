@@ -12,7 +12,7 @@ from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.commit_record_codec import CHUNK_BYTES, decode, decode_key, encode, encode_key
-from spark_kafka_sink.exactly_once.last_records import LoggedRecord, last_records_of
+from spark_kafka_sink.exactly_once.last_records import LastRecords, last_records_of
 from spark_kafka_sink.exactly_once.log_reader import LogReader
 from spark_kafka_sink.exactly_once.log_writer import LogWriter
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -71,8 +71,8 @@ class CommitLog:
         writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
         return Claim(ids.query_id, partition, writer, self._chunk_bytes)
 
-    def last_records(self, deadline: float) -> dict[str, LoggedRecord]:
-        """By query, wherever in the topic they are. Nothing is claimed: any of them may be out of date by now."""
+    def last_records(self, deadline: float) -> LastRecords:
+        """Of every query, wherever in the topic it is. Nothing is claimed: any of them may be out of date by now."""
         return last_records_of(self._client, self._settings.topic, deadline)
 
     def partition_of(self, query_id: str) -> int:

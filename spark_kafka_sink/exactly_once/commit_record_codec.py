@@ -126,8 +126,8 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
         record_id=_get(first, "record_id", str),
         rows=_get(first, "rows", int),
         transactions=tuple(map(_prepared, transactions)),
-        committed=tuple(committed),
-        aborted=tuple(aborted),
+        committed=tuple(map(_name, committed)),
+        aborted=tuple(map(_name, aborted)),
         checkpoint=_get(first, "checkpoint", str),
     )
 
@@ -158,6 +158,12 @@ def _state(name: str) -> State:
     return State(name)
 
 
+def _name(item: object) -> str:
+    if not isinstance(item, str):
+        raise CommitRecordError(f"a record of the commit log has the transactional id {item!r}: it is damaged")
+    return item
+
+
 def _prepared(item: object) -> PreparedTransaction:
     if not isinstance(item, dict):
         raise CommitRecordError(f"a record of the commit log has the transaction {item!r}")
@@ -168,9 +174,16 @@ def _prepared(item: object) -> PreparedTransaction:
         epoch=_get(item, "epoch", int),
         end_txn_version=_get(item, "end_txn", int),
         records=_get(item, "rows", int),
-        partitions=tuple((topic, numbers) for topic, numbers in _get(item, "to", list)),
+        partitions=tuple(map(_partitions, _get(item, "to", list))),
     )
     return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
+
+
+def _partitions(item: object) -> tuple[str, str]:
+    match item:
+        case [str(topic), str(numbers)]:
+            return topic, numbers
+    raise CommitRecordError(f"a record of the commit log has the partitions {item!r}: another version wrote it, or it is damaged")
 
 
 def _check_fields(found: Mapping[str, Any], known: Collection[str]) -> None:

@@ -10,7 +10,7 @@ class CommitReport:
     """rows: that this commit made visible; 0 where an earlier one had. own: whether they are those that the batch's tasks have
     just written, and not those of an earlier attempt, which were prepared before that driver died.
 
-    committed, aborted: transactions that were ended. visible_ms: from the start of the prepared record's write to the last
+    committed, aborted: transactions that were ended. visible_ms: from when the prepared record was written to the last
     transaction's end, 0 where the record was there already. commit_ms: all of commit().
     """
 

@@ -61,7 +61,7 @@ class Committer:
         """What goes wrong here is no reason to end a job."""
         now_ms = time.time_ns() // 1_000_000
         try:
-            for record in old_jobs(self._log.last_records(deadline).values(), self._prefix, now_ms)[:_FORGOTTEN_AT_ONCE]:
+            for record in old_jobs(self._log.last_records(deadline).records.values(), self._prefix, now_ms)[:_FORGOTTEN_AT_ONCE]:
                 forget(self._log, self._prefix, record, deadline)
         except KafkaSinkError as error:
             logger.warning("old batch jobs stay in the commit log: %s", error)
@@ -85,10 +85,10 @@ class Committer:
             raise commit_timeout(batch, own, self._timeout_s, error, self._options) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
-                error.add_note(_what_is_known(batch, own, done))
+                error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, done)))
             raise
         step("commit.end", batch.number)
-        visible_s = done.visible - done.preparing if done.visible and done.preparing else 0.0
+        visible_s = done.visible - done.prepared if done.visible and done.prepared else 0.0
         commit_ms = round((time.monotonic() - begun) * 1000)
         return CommitReport(done.rows, is_own, done.committed, done.aborted, round(visible_s * 1000), commit_ms)
 
@@ -100,11 +100,11 @@ class Committer:
         except (ClaimLostError, DeadlineError):
             raise
         except KafkaSinkError:
-            if done.preparing is None and (batch.query_id, batch.number) not in self._prepared:  # else they may be in the log
+            if self._is_invisible(batch, done):  # else they may be in the log
                 execution.abort(execution.view.own_handles)
             raise
         finally:
-            if done.preparing is not None:
+            if done.is_prepared_maybe:
                 self._prepared.append((batch.query_id, batch.number))
         assert isinstance(end, Done | GiveUp | Stop)
         execution.abort(end.leftovers)
@@ -112,9 +112,14 @@ class Committer:
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
-            raise commit_stopped(batch, view, end.reason, self._options)
+            is_invisible = self._is_invisible(batch, done)
+            raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible)
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         return all(key(each.handle) in recorded for each in own)
+
+    def _is_invisible(self, batch: Batch, done: Progress) -> bool:
+        """Nobody can have prepared the rows of this run, and so nobody have committed them."""
+        return not done.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
     def _execution(self, batch: Batch, view: View, deadline: float, done: Progress) -> Execution:
         ids = TransactionalIds(self._prefix, batch.query_id)
@@ -124,13 +129,11 @@ class Committer:
         """Abort the transactions of a batch job that failed, those of its lost tasks too. True: nothing of it is open or visible;
         False: some may be open until they time out.
 
-        Refused: it is prepared, and to be committed by `recover`, or it is complete; nothing is touched then. Raises as `commit`.
+        Refused: it is prepared, and to be committed by `recover`, or it is complete; nothing is touched then. Raises
+        DeadlineError where the cluster did not answer in time, so that it may be prepared; and what the commit log raises.
         """
         deadline = time.monotonic() + self._timeout_s
-        try:
-            return until_it_keeps_its_claim(partial(self._abort, job, own, deadline), deadline)
-        except DeadlineError as error:
-            raise commit_timeout(job, own, self._timeout_s, error, self._options) from error
+        return until_it_keeps_its_claim(partial(self._abort, job, own, deadline), deadline)
 
     def _abort(self, job: Batch, own: Own, deadline: float) -> Refused | bool:
         execution = self._execution(job, View(job.number, own), deadline, Progress())
@@ -147,7 +150,7 @@ class Committer:
         return is_all
 
 
-def _what_is_known(batch: Batch, own: Own, done: Progress) -> str:
-    if done.preparing is None:
+def _what_is_known(batch: Batch, own: Own, *, is_invisible: bool) -> str:
+    if is_invisible:
         return f"{batch}: {rows_of(own)} of this run are not committed."
     return f"{batch}: it may be that {rows_of(own)} of this run are committed, or some; the next commit of the batch finds out."

@@ -11,14 +11,15 @@ from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.waiting import Waiting
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
+from spark_kafka_sink.exactly_once.log_writer import RecordRefusedError
+from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write
 from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.exactly_once.steps import Step as StepName
@@ -43,13 +44,14 @@ _STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
 
 @dataclass(slots=True)
 class Progress:
-    """What was done so far, over all attempts. rows: made visible. preparing, visible: when, on time.monotonic's clock; without
-    `preparing` nobody can have prepared what this commit() was given."""
+    """What was done so far, over all attempts. rows: made visible. is_prepared_maybe: else nobody can have prepared what this
+    commit() was given. prepared, visible: when, on time.monotonic's clock."""
 
     rows: int = 0
     committed: int = 0
     aborted: int = 0
-    preparing: float | None = None
+    is_prepared_maybe: bool = False
+    prepared: float | None = None
     visible: float | None = None
 
 
@@ -109,22 +111,27 @@ class Execution:
                     return end
 
     def abort(self, handles: tuple[TransactionHandle, ...]) -> bool:
-        """End what nobody will commit: open, it holds readers back until it times out. Whether all is known to be aborted; never
-        raises."""
+        """End what nobody will commit: open, it holds readers back until it times out. Whether none is open; never raises."""
         if not handles:
             return True
         self._step("sweep.before")
         try:
-            ended = self._transactions.end(handles, False, time.monotonic() + _SWEEP_S)
+            is_all = self._sweep(handles, time.monotonic() + _SWEEP_S)
         except KafkaSinkError as error:
             logger.warning(
-                "batch %s of %s: transactions stay open until they time out: %s", self.view.batch, self._ids.query_id, error
+                "batch %s of %s: transactions may stay open until they time out: %s", self.view.batch, self._ids.query_id, error
             )
             return False
-        aborted = sum(end.outcome is Outcome.ABORTED for end in ended.values())
-        self._done.aborted += aborted
         self._step("sweep.after")
-        return aborted == len(ended)
+        return is_all
+
+    def _sweep(self, handles: tuple[TransactionHandle, ...], deadline: float) -> bool:
+        ended = self._transactions.end(handles, False, deadline)
+        left = [each for each in handles if ended[each.transactional_id].outcome is not Outcome.ABORTED]
+        self._done.aborted += len(handles) - len(left)
+        # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
+        described = self._transactions.describe([each.transactional_id for each in left], deadline) if left else {}
+        return not any(proof_of(each, described.get(each.transactional_id)) is Proof.OPEN for each in left)
 
     def forget(self) -> None:
         """Remove the records, of which nobody will ask again. That they stay is no harm: what goes wrong is logged."""
@@ -138,9 +145,12 @@ class Execution:
         self._step("log.before")
         self._claim = self._log.claim(self._ids, self._deadline)
         self._step("log.after")
-        if self._claim.last is not None:
-            self._check_prefix(self._claim.last)
-        elif self.view.batch in (0, self.view.start) and not is_job(self._ids.query_id):  # a job's id is new
+        last = self._claim.last
+        if last is not None:
+            self._check_prefix(last)
+        # Closed: somebody has ended what was left of it before anything was committed. A job's id is new.
+        is_first = (last is None or last.state is State.CLOSED) and self.view.batch in (0, self.view.start)
+        if is_first and not is_job(self._ids.query_id):
             self._check_others()
         self.view = self.view.with_read(self._claim.last)
 
@@ -157,13 +167,14 @@ class Execution:
         )
 
     def _check_others(self) -> None:
-        """Of a query that has no record where it was looked for. What this version cannot read is no reason to end it."""
-        try:
-            logged = self._log.last_records(self._deadline)
-        except CommitRecordError as error:
+        """Of a query that nothing was committed of, as far as is known where it was looked for. What this version cannot read of
+        another's is no reason to end it."""
+        logged = self._log.last_records(self._deadline)
+        for error in logged.unreadable:
+            if error.facts.get("query_id") == self._ids.query_id:
+                raise error
             logger.warning("query %s: whether its checkpoint was another's is not known: %s", self._ids.query_id, error)
-            return
-        own = logged.get(self._ids.query_id)
+        own = logged.records.get(self._ids.query_id)
         if own is not None and own.partition != self._log.partition_of(self._ids.query_id):
             raise OptionError(
                 f"option commit.log.partitions: the commit log has batch {own.record.batch} of {self._ids.query_id} in partition"
@@ -172,12 +183,12 @@ class Execution:
                 query_id=self._ids.query_id,
             )
         if self._checkpoint and self.view.batch != self.view.start:
-            self._check_checkpoint(each.record for each in logged.values())
+            self._check_checkpoint(each.record for each in logged.records.values())
 
     def _check_checkpoint(self, records: Iterable[CommitRecord]) -> None:
         """A query that begins where another one had its checkpoint is that one, without what it remembered."""
         for other in records:
-            if other.checkpoint == self._checkpoint:
+            if other.checkpoint == self._checkpoint and other.query_id != self._ids.query_id:
                 raise checkpoint_deleted(self._ids.query_id, self.view, other)
 
     def _look(self) -> None:
@@ -186,8 +197,7 @@ class Execution:
         self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000)
 
     def _write(self, write: Write) -> None:
-        if write.state is State.PREPARED:
-            self._done.preparing = time.monotonic()
+        is_prepared = write.state is State.PREPARED
         before, after = _STEPS.get(write.state, (None, None))
         record = CommitRecord(
             self._ids.query_id,
@@ -202,12 +212,15 @@ class Execution:
         )
         assert self._claim is not None  # whoever decides to write has read
         self._step(before)
+        was_prepared_maybe = self._done.is_prepared_maybe
+        self._done.is_prepared_maybe |= is_prepared
         try:
             self._claim.write(record, self._deadline)
-        except BrokerError as error:
-            if write.state is State.PREPARED and "topic" in error.facts:  # refused before its EndTxn
-                self._done.preparing = None
+        except RecordRefusedError:
+            self._done.is_prepared_maybe = was_prepared_maybe
             raise
+        if is_prepared:
+            self._done.prepared = time.monotonic()
         self._step(after)
         self.view = self.view.with_written(record)
 

@@ -41,6 +41,10 @@ _ADD_PARTITIONS: Final = ADD_PARTITIONS_TO_TXN.limited_to(0, 3)
 _SEQUENCES: Final = 2**31
 
 
+class RecordRefusedError(BrokerError):
+    """The brokers take no such records, whoever asks: what was to be written is not in the log, nor will be."""
+
+
 class _Then(Enum):
     LOST = auto()  # somebody else writes under this id now, or nobody knows: to be claimed again
     REFUSED = auto()  # asking again does not help
@@ -101,7 +105,7 @@ class LogWriter:
     def append(self, records: Sequence[NewRecord], deadline: float) -> int:
         """Write records, in one batch, in the transaction that is open or begins with it; the offset of the first, -1 if unknown.
 
-        Raises ClaimLostError, BrokerError (refused, with what to do), DeadlineError. What is written can then not become visible.
+        Raises ClaimLostError, RecordRefusedError (with what to do), DeadlineError. What is written can then not become visible.
         """
         if self._spent:
             raise self._lost(self._spent)
@@ -193,7 +197,7 @@ class LogWriter:
             raise self._lost(f"{api}: {name}")
         if then is _Then.REFUSED:
             text = f"{api} as {self._id}: {name}: {_ADVICE[code]}"
-            raise BrokerError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=name)
+            raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=name)
 
     def _lost(self, why: str) -> ClaimLostError:
         return ClaimLostError(

@@ -171,8 +171,8 @@ class TransactionClient:
     def end(self, handles: Iterable[TransactionHandle], committed: bool, deadline: float) -> dict[str, Ended]:
         """EndTxn for each, all at the same time, always in its handle's version: what is proved by the answers.
 
-        UNKNOWN also where the deadline passed. May be repeated. BrokerError where the client may not end one of them; all others
-        were tried before.
+        UNKNOWN also where the deadline passed. May be repeated. BrokerError where the client may not end one of them, after all
+        others were tried, or may not find its coordinator.
         """
         by_id = {handle.transactional_id: handle for handle in handles}
 
@@ -187,15 +187,28 @@ class TransactionClient:
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 
     def commit(self, handles: Iterable[TransactionHandle], deadline: float) -> dict[str, Ended]:
-        """`end`, and where answers prove nothing what DescribeTransactions does (`proof_of`, which see)."""
+        """`end`, and where answers prove nothing what DescribeTransactions does (`proof_of`, which see). What is open still is
+        ended again; DeadlineError where it stays so."""
         by_id = {handle.transactional_id: handle for handle in handles}
+        waiting = Waiting(deadline, BACKOFF)
+        ended, is_open = self._commit_once(by_id, deadline)
+        while is_open:
+            for each in is_open:
+                waiting.note(f"EndTxn of {each}", ended[each].error)
+            waiting.again()
+            again, is_open = self._commit_once({each: by_id[each] for each in is_open}, deadline)
+            ended |= again
+        return ended
+
+    def _commit_once(self, by_id: Mapping[str, TransactionHandle], deadline: float) -> tuple[dict[str, Ended], list[str]]:
+        """Also the ids of those that are proved to be open."""
         ended = self.end(by_id.values(), True, deadline)
         unknown = [each for each, end in ended.items() if end.outcome is Outcome.UNKNOWN]
         described = self.describe(unknown, deadline) if unknown else {}
-        for each in unknown:
-            proved = _PROVED.get(proof_of(by_id[each], described.get(each)), Outcome.UNKNOWN)
-            ended[each] = Ended(proved, ended[each].code, ended[each].error)
-        return ended
+        proofs = {each: proof_of(by_id[each], described.get(each)) for each in unknown}
+        for each, proof in proofs.items():
+            ended[each] = Ended(_PROVED.get(proof, Outcome.UNKNOWN), ended[each].code, ended[each].error)
+        return ended, [each for each, proof in proofs.items() if proof is Proof.OPEN]
 
 
 def _describe(node_id: int, ids: Sequence[str]) -> Iterable[Asked[TransactionDescription | None]]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import Producer
 
 from spark_kafka_sink.exactly_once import old_jobs
+from spark_kafka_sink.exactly_once.commit_log import partition_of
 from spark_kafka_sink.exactly_once.commit_record import State
+from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
+from spark_kafka_sink.exactly_once.share import Batch
 from tests.cli.left_over import LeftOver, until
 
 
@@ -38,7 +42,10 @@ def test_to_recover_again_is_no_error(query: LeftOver) -> None:
     query.prepared(0, [query.task(0, "a")])
     assert query.run("recover", "--query", query.query_id).exit_code == 0
     again = query.run("recover", "--query", query.query_id)
-    assert (again.exit_code, again.stdout) == (0, f"{query.query_id}: nothing is prepared\n")
+    assert (again.exit_code, again.stdout) == (
+        0,
+        f"{query.query_id}, batch 0: nothing is prepared: all 1 rows of the batch are visible\n",
+    )
 
 
 def test_a_batch_that_was_aborted_altogether_is_written_again(query: LeftOver) -> None:
@@ -144,7 +151,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
     job.write(0, State.COMPLETE, [])
     assert job.run("recover", "--all").stdout == f"Nothing is prepared under the prefix {job.prefix}.\n"
     assert job.last() is not None
-    monkeypatch.setattr(old_jobs, "FORGET_AFTER_MS", -1000)
+    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
     done = job.run("recover", "--all")
 
     assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job is over, and forgotten\n")
@@ -154,6 +161,53 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
 
 def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeypatch: pytest.MonkeyPatch) -> None:
     query.write(0, State.COMPLETE, [])
-    monkeypatch.setattr(old_jobs, "FORGET_AFTER_MS", -1000)
+    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
     assert query.run("recover", "--all").exit_code == 0
     assert query.last() is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (State.COMPLETE, "all 0 rows of the batch are visible; do not run the job again"),
+        (State.ABORTED, "nothing of the batch is visible, run the job again"),
+        (State.CLOSED, "nothing of it is visible, run the job again"),
+    ],
+)
+def test_who_asks_about_a_job_hears_what_became_of_it_and_it_is_not_forgotten_by_that(
+    job: LeftOver, monkeypatch: pytest.MonkeyPatch, state: State, said: str
+) -> None:
+    job.write(0, state, [])
+    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {state: -1000})
+    done = job.run("recover", "--query", job.query_id)
+    assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: nothing is prepared: {said}\n")
+    assert job.last() is not None
+
+
+def test_of_a_job_without_a_record_it_is_said_when_that_means_that_nothing_is_visible(job: LeftOver) -> None:
+    other = Batch.of_new_job().query_id
+    job.write(0, State.COMPLETE, [])
+    refused = job.run("recover", "--query", other)
+    assert refused.exit_code == 1
+    assert "if it failed less than 48 hours ago, nothing of it is visible: run the job again" in refused.stderr
+
+
+def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_committed(query: LeftOver) -> None:
+    query.prepared(0, [query.task(0, "a")])
+    newer = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})
+    newer.produce(query.log_topic, b'{"format": 2}', encode_key("newer", 0), partition=0)
+    newer.produce(query.log_topic, b"", b"user-7", partition=1 - partition_of(query.query_id, 2))
+    assert newer.flush(30) == 0
+    listed = query.run("list")
+    one = query.run("recover", "--query", query.query_id)
+    everything = query.run("recover", "--all")
+    unreadable = query.run("recover", "--query", "newer")
+
+    assert listed.exit_code == everything.exit_code == unreadable.exit_code == 1
+    assert query.query_id in listed.stdout
+    for said in (listed, everything):
+        assert "query newer: query None has a record of format 2" in said.stderr
+        assert "a record with the key b'user-7'" in said.stderr
+    assert (one.exit_code, one.stdout) == (0, f"{query.query_id}, batch 0: committed, with 1 rows\n")
+    assert "reads format 1" in unreadable.stderr
+    until(lambda: query.visible() == ["a"])

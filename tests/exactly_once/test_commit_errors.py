@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.exactly_once.commit_errors import batch_aborted, commit_stopped
+from spark_kafka_sink.errors import DeadlineError
+from spark_kafka_sink.exactly_once.commit_errors import batch_aborted, commit_stopped, commit_timeout
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.rules import Reason, View
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -31,3 +33,34 @@ def test_what_may_be_the_user_s_own_doing_is_named(reason: Reason, to_do: str) -
 def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
     said = str(batch_aborted(BATCH, (), [TransactionHandle("id", 1, 0, 5, 3)]))
     assert "by this machine's clock, which must not be ahead of the brokers'" in said
+
+
+@pytest.mark.parametrize(
+    ("state", "to_do"),
+    [
+        (State.PREPARED, "run `spark-kafka-sink transactions recover --query q`"),
+        (State.REPLAY, "resolve --query q --batch 3 --accept-loss`"),
+        (State.ABORTED, "set commit.log.start=7"),
+        (
+            State.CLOSED,
+            "if the query has run without exactly-once until now, or those rows are not wanted, set commit.log.start=7",
+        ),
+    ],
+)
+def test_what_helps_depends_on_what_became_of_the_batch_before(state: State, to_do: str) -> None:
+    view = View(7, (), read=True, last=CommitRecord("q", 3, state, "r", 5))
+    assert to_do in str(commit_stopped(BATCH, view, Reason.UNFINISHED, ""))
+
+
+def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible() -> None:
+    own = (PreparedTransaction(TransactionHandle("id", 1, 0, 5, 3), 0, 0),)
+    view = View(7, own, read=True, last=CommitRecord("q", 8, State.COMPLETE, "r", 5))
+    assert "Of this run 3 rows are not visible" in str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
+    assert "not visible" not in str(commit_stopped(BATCH, view, Reason.BEHIND, "", is_invisible=False))
+
+
+def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_says_so() -> None:
+    error = DeadlineError("not within 300,000 ms")
+    said = str(commit_timeout(Batch("job-1", 0), (), 300, error, "--bootstrap-servers b:1"))
+    assert "run `spark-kafka-sink transactions recover --query job-1 --bootstrap-servers b:1` within 48 hours" in said
+    assert said.endswith("run the job again only where that says so")

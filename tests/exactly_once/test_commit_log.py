@@ -20,11 +20,11 @@ from tests.kafka.kafka import Kafka
 
 def test_a_query_that_nobody_knows_has_no_record(log: CommitLog) -> None:
     assert log.claim(query(), soon()).last is None
-    assert log.last_records(soon()) == {}
+    assert log.last_records(soon()).records == {}
 
 
 def test_to_read_last_records_makes_no_topic(log: CommitLog, settings: CommitLogSettings, transaction_kafka: Kafka) -> None:
-    assert log.last_records(soon()) == {}
+    assert log.last_records(soon()).records == {}
     assert settings.topic not in transaction_kafka.metadata().topics
 
 
@@ -113,7 +113,7 @@ def test_queries_of_one_partition_do_not_disturb_each_other(log: CommitLog, sett
         claim.write(record, soon())
 
     assert [log.claim(ids, soon()).last for ids in same] == records
-    assert [log.last_records(soon())[ids.query_id].record for ids in same] == records
+    assert [log.last_records(soon()).records[ids.query_id].record for ids in same] == records
 
 
 def test_all_queries_of_all_partitions_are_read(log: CommitLog, client: ClusterClient, settings: CommitLogSettings) -> None:
@@ -124,7 +124,7 @@ def test_all_queries_of_all_partitions_are_read(log: CommitLog, client: ClusterC
         records.append(record)
 
     assert {partition_of(record.query_id, settings.partitions) for record in records} == {0, 1, 2}
-    found = CommitLog(client, settings).last_records(soon())
+    found = CommitLog(client, settings).last_records(soon()).records
     assert [found[each.query_id].record for each in records] == records
     assert [found[each.query_id].partition for each in records] == [log.partition_of(each.query_id) for each in records]
 
@@ -138,7 +138,7 @@ def test_a_query_that_was_forgotten_has_no_record(client: ClusterClient, setting
 
     assert claim.last is None
     assert log.claim(ids, soon()).last is None
-    assert CommitLog(client, settings).last_records(soon()) == {}
+    assert CommitLog(client, settings).last_records(soon()).records == {}
 
 
 def test_to_forget_what_is_not_there_writes_nothing(
@@ -164,4 +164,4 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start(
 
     assert log.claim(ids, soon()).last is None
     assert log.claim(again, soon()).last == wanted
-    assert [each.record for each in log.last_records(soon()).values()] == [wanted]
+    assert [each.record for each in log.last_records(soon()).records.values()] == [wanted]

@@ -113,6 +113,11 @@ def test_chunks_of_a_longer_record_before_are_of_no_account() -> None:
 FIRST = encode(a_record(50), 1000)[0]
 
 
+def transaction(**changes: object) -> dict[str, object]:
+    known: dict[str, object] = json.loads(FIRST)["transactions"][0]
+    return {**known, **changes}
+
+
 @pytest.mark.parametrize(
     ("values", "match"),
     [
@@ -125,6 +130,8 @@ FIRST = encode(a_record(50), 1000)[0]
         ({0: changed(FIRST, transactions=[5], chunks=1)}, "the transaction 5"),
         ({0: changed(FIRST, transactions=[{"id": "x", "what": 1}], chunks=1)}, "unknown fields: what"),
         ({0: changed(FIRST, transactions=[{"id": "x"}], chunks=1)}, "pid = None"),
+        ({0: changed(FIRST, transactions=[transaction(to=[["t"]])], chunks=1)}, r"the partitions \['t'\]"),
+        ({0: changed(FIRST, committed=[7], chunks=1)}, "the transactional id 7"),
         ({0: FIRST}, "chunk 1 of a record in the commit log is missing"),
         ({1: FIRST}, "chunk 0 of a record in the commit log is missing"),
         ({0: FIRST, 1: changed(FIRST, record_id="r2")}, "chunk 1 of query q in the commit log is another record's"),

@@ -242,9 +242,10 @@ def test_a_commit_log_that_becomes_unusable_ends_nothing_that_may_be_prepared(qu
     with pytest.raises(CutError):
         committer.commit(Batch(query.id, 0), own)
     cut(None)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError) as caught:
         patch.setattr(CommitLog, "ensure", _unusable)
         committer.commit(Batch(query.id, 0), own)
+    assert "it may be that 1 rows of this run are committed" in caught.value.__notes__[0]
     assert query.open_ids() == [own[0].handle.transactional_id]
     committer.commit(Batch(query.id, 0), own)
     query.expect("a")
@@ -268,13 +269,34 @@ def test_a_driver_that_comes_back_late_changes_nothing(any_query: Query, cut: Cu
     any_query.expect("a", "b", "c", "d")
 
 
+def test_a_driver_whose_rows_another_one_has_committed_does_not_say_that_they_are_invisible(query: Query, cut: Cut) -> None:
+    first, own = query.committer(), query.write("a")
+    cut("prepared.after")
+    with pytest.raises(CutError):
+        first.commit(Batch(query.id, 0), own)
+    cut(None)
+    query.run(0, "a")
+    query.run(1, "b")
+    with pytest.raises(CommitStoppedError, match="the commit log is ahead") as caught:
+        first.commit(Batch(query.id, 0), own)
+    assert "not visible" not in str(caught.value)
+    query.expect("a", "b")
+
+
+def test_a_failed_job_whose_transactions_brokers_have_ended_leaves_nothing_open_either(any_query: Query) -> None:
+    own = any_query.write("a")
+    TransactionClient(any_query.client).init_producer_id(own[0].handle.transactional_id, 60_000, soon())  # as a time-out does
+    assert any_query.committer().abort_job(Batch(any_query.id, 0), own) is True
+    assert any_query.id not in any_query.log().last_records(soon()).records
+
+
 def test_a_failed_job_leaves_nothing_open_and_nothing_in_the_log(query: Query) -> None:
     told, _ = query.write("a"), query.write("b")
     job = Batch(query.id, 0)
     assert query.committer().abort_job(job, told) is True
     assert query.open_ids() == []
     query.expect()
-    assert query.id not in query.log().last_records(soon())
+    assert query.id not in query.log().last_records(soon()).records
 
 
 def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, cut: Cut) -> None:
@@ -328,12 +350,12 @@ def test_records_of_jobs_are_removed_when_nobody_asks_any_more(query: Query, mon
     claim = prepared.log().claim(TransactionalIds(PREFIX, prepared.id), soon())
     claim.write(CommitRecord(prepared.id, 0, State.PREPARED, "r", 0, ()), soon())
     sweeping.committer().check(Batch(sweeping.id, 0), 30)
-    assert {old.id, prepared.id} <= query.log().last_records(soon()).keys()
-    monkeypatch.setattr(old_jobs, "FORGET_AFTER_MS", -60_000)
+    assert {old.id, prepared.id} <= query.log().last_records(soon()).records.keys()
+    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {State.COMPLETE: -60_000})
     old.committer().check(Batch(old.id, 0), 30)
-    assert old.id in query.log().last_records(soon())
+    assert old.id in query.log().last_records(soon()).records
     sweeping.committer().check(Batch(sweeping.id, 0), 30)
-    assert query.log().last_records(soon()).keys() & {old.id, prepared.id} == {prepared.id}
+    assert query.log().last_records(soon()).records.keys() & {old.id, prepared.id} == {prepared.id}
 
 
 def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_committed(

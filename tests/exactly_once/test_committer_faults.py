@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from spark_kafka_sink.broker.faults.effects import Change
+from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import CommitStoppedError, CommitTimeoutError
+from spark_kafka_sink.errors import BrokerError, CommitStoppedError, CommitTimeoutError
+from spark_kafka_sink.exactly_once import execution
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.describe_transactions import DescribeTransactionsResponse
 from spark_kafka_sink.protocol.end_txn import EndTxnRequest, EndTxnResponse
@@ -175,9 +178,7 @@ def test_a_job_that_may_be_committed_is_recovered_and_not_run_again(broker: Embe
         pytest.raises(CommitTimeoutError) as caught,
     ):
         hurried.commit(Batch(query.id, 0), own)
-    assert f"run `spark-kafka-sink transactions recover --query {query.id} {OPTIONS}`; run the job again only" in str(
-        caught.value
-    )
+    assert f"run `spark-kafka-sink transactions recover --query {query.id} {OPTIONS}` within" in str(caught.value)
     query.commit(0, own)
     query.expect("a", "b")
 
@@ -209,3 +210,62 @@ def test_a_cluster_that_does_not_answer_ends_the_commit_in_time_and_the_next_goe
         hurried.commit(Batch(query.id, 0), own)
     query.commit(0, own)
     query.expect("a", "b")
+
+
+def test_what_is_open_still_after_an_answer_that_proves_nothing_is_ended_again(
+    broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = list[Fault]()
+
+    def step(name: str, _: int) -> None:
+        if name == "end.before":  # before it EndTxn is the log's
+            faults.append(broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR, times=4))
+
+    monkeypatch.setattr(execution, "step", step)
+    assert query.commit(0, query.write("a", "b")).rows == 2
+    assert [fault.hits for fault in faults] == [4]
+    query.expect("a", "b")
+
+
+def test_where_the_brokers_take_no_record_of_the_log_nothing_stays_open(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    faults = broker.broker.faults
+    with (
+        faults.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE, times=None, topic=query.log_topic),
+        pytest.raises(BrokerError, match=r"raise the topic's max\.message\.bytes") as caught,
+    ):
+        query.commit(0, own)
+    assert caught.value.__notes__ == [f"batch 0 of {query.id}: 2 rows of this run are not committed."]
+    assert query.open_ids() == []
+    query.run(0, "a", "b")
+    query.expect("a", "b")
+
+
+def test_how_long_rows_were_prepared_before_they_were_visible_is_measured(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a")
+    with broker.broker.faults.delay(
+        ApiKey.END_TXN, 100, times=None
+    ):  # of the record, of the row's transaction, and of the next record
+        report = query.commit(0, own)
+    assert 100 <= report.visible_ms <= report.commit_ms - 200
+    assert query.commit(0, own).visible_ms == 0
+
+
+def test_a_failed_job_one_of_whose_transactions_stays_open_says_so(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, job = query.write("a", "b"), Batch(query.id, 0)
+    end = TransactionClient.end
+
+    def lost(
+        client: TransactionClient, handles: Iterable[TransactionHandle], committed: bool, deadline: float
+    ) -> dict[str, Ended]:
+        """Those of tasks; that of the log is ended."""
+        if committed:
+            return end(client, handles, committed, deadline)
+        return {each.transactional_id: Ended(Outcome.UNKNOWN, None, "no answer") for each in handles}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionClient, "end", lost)
+        assert query.committer().abort_job(job, own) is False
+    assert len(query.open_ids()) == 2
+    assert query.committer().abort_job(job, own) is True
+    assert query.open_ids() == []

@@ -47,7 +47,7 @@ def write_and_read_when_compacted(kafka: Kafka) -> None:
         cold = CommitLog(client, settings)
 
         assert [cold.claim(ids, soon()).last for ids in (lasting, ended, busy)] == warm == [first, None, last]
-        found = {query_id: each.record for query_id, each in cold.last_records(soon()).items()}
+        found = {query_id: each.record for query_id, each in cold.last_records(soon()).records.items()}
         assert found == {each.query_id: each for each in (first, last)}
     kafka.delete_topic(settings.topic)
 

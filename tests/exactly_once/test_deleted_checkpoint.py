@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import Producer
 
 from spark_kafka_sink.errors import CommitStoppedError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
 from spark_kafka_sink.exactly_once.share import Batch
-from tests.exactly_once.queries import Query
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from tests.exactly_once.opened import soon
+from tests.exactly_once.queries import PREFIX, Query
 from tests.kafka.fixtures import NewTopic
 
 MATCH = "its checkpoint {} was that of query {}, which has reached batch 1 .*start=0"
@@ -73,4 +78,33 @@ def test_it_is_refused_whatever_topics_its_last_batch_was_for(query: Query, new_
 def test_its_own_first_batch_may_be_committed_again(query: Query) -> None:
     begin(query, "a")
     begin(query, "a")
+    query.expect("a")
+
+
+def test_it_is_refused_also_when_somebody_has_ended_what_its_first_run_left_open(query: Query) -> None:
+    begin(query, "a")
+    again = another(query)
+    closed = CommitRecord(again.id, 0, State.CLOSED, "r", 0)
+    again.log().claim(TransactionalIds(PREFIX, again.id), soon()).write(closed, soon())
+    with pytest.raises(CommitStoppedError, match="its checkpoint"):
+        begin(again, "a")
+    query.expect("a")
+
+
+def test_what_was_closed_of_it_is_no_other_query(query: Query) -> None:
+    closed = CommitRecord(query.id, 0, State.CLOSED, "r", 0, checkpoint=place(query))
+    query.log().claim(TransactionalIds(PREFIX, query.id), soon()).write(closed, soon())
+    begin(query, "a")
+    query.expect("a")
+
+
+def test_it_is_refused_beside_records_that_only_another_version_reads(query: Query, new_topic: NewTopic) -> None:
+    own_log = replace(query, log_topic=new_topic(2, config={"cleanup.policy": "compact"}))
+    newer = Producer({"bootstrap.servers": query.kafka.bootstrap_servers})
+    for partition in range(2):
+        newer.produce(own_log.log_topic, b'{"format": 2}', encode_key(f"newer-{partition}", 0), partition=partition)
+    assert newer.flush(30) == 0
+    begin(own_log, "a")
+    with pytest.raises(CommitStoppedError, match="its checkpoint"):
+        begin(another(own_log), "a")
     query.expect("a")

@@ -18,7 +18,7 @@ from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
-from spark_kafka_sink.exactly_once.last_records import LoggedRecord, last_records_of
+from spark_kafka_sink.exactly_once.last_records import LastRecords, LoggedRecord, last_records_of
 from spark_kafka_sink.exactly_once.old_jobs import forget
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -45,19 +45,20 @@ class Connection:
         return TransactionalIds(self.prefix, query_id)
 
     def record(self, query_id: str) -> LoggedRecord | None:
-        """Its last one. OptionError where its transactional ids do not begin with this prefix."""
-        found = self.records(self.deadline()).get(query_id)
+        """Its last one. OptionError where its transactional ids do not begin with this prefix; CommitRecordError where it cannot
+        be read."""
+        found = self.records(self.deadline()).of(query_id)
         if found is not None and (other := foreign_prefix(self.prefix, found.record)) is not None:
             raise OptionError(f"{query_id} has another transactional.id.prefix: --prefix {other}", query_id=query_id)
         return found
 
-    def records(self, deadline: float) -> dict[str, LoggedRecord]:
-        """By query or job the last one. Claims nothing. OptionError where there is no log: a wrong name must not look like one
-        without records."""
+    def records(self, deadline: float) -> LastRecords:
+        """Of every query and job. Claims nothing. OptionError where there is no log: a wrong name must not look like one without
+        records."""
         if not self.has_log(deadline):
             raise OptionError(self.no_log, topic=self._options.commit_log_topic)
         found = last_records_of(self._client, self._options.commit_log_topic, deadline)
-        self._partitions = {query_id: each.partition for query_id, each in found.items()}
+        self._partitions = {query_id: each.partition for query_id, each in found.records.items()}
         return found
 
     def has_log(self, deadline: float) -> bool:

@@ -15,15 +15,18 @@ from spark_kafka_sink.cli.transactions.overview import QueryLine, TransactionLin
 from spark_kafka_sink.cli.transactions.result import handle_json, rows_of, rows_text
 from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.cli.transactions.text_table import age, partitions_text, text_table
+from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
+from spark_kafka_sink.exactly_once.last_records import LastRecords
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
 def list_transactions(options: ConnectionOptions) -> None:
-    """Ends with 1 where brokers do not answer, or may not. That there is no commit log is said on stderr."""
+    """Ends with 1 where brokers do not answer, or may not, and where not all of the commit log can be read. That there is no
+    commit log is said on stderr."""
     with connected(options) as connection:
         has_log = connection.has_log(connection.deadline())
-        lines = _lines(connection, has_log=has_log)
+        lines, unreadable = _lines(connection, has_log=has_log)
     now_ms = time.time_ns() // 1_000_000
     if options.as_json:
         for line in lines:
@@ -32,14 +35,20 @@ def list_transactions(options: ConnectionOptions) -> None:
         click.echo(_text(lines, options, now_ms))
     if not has_log:
         click.echo(f"Note: {connection.no_log}", err=True)
+    for error in unreadable:
+        click.echo(f"Note: {error}", err=True)
+    if unreadable:
+        raise click.exceptions.Exit(1)
 
 
-def _lines(connection: Connection, *, has_log: bool) -> list[QueryLine]:
+def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], list[CommitRecordError]]:
+    """Also what of the log cannot be read."""
     # What is open is asked for before the log is read: what was prepared between the two is then no orphan.
     deadline = connection.deadline()
     ids = [each.transactional_id for each in connection.transactions.list_open(f"{connection.prefix}.", deadline)]
     by_query = {each: query_id for each in ids if (query_id := query_of(connection.prefix, each)) is not None}
-    records = connection.records(deadline) if has_log else {}
+    logged = connection.records(deadline) if has_log else LastRecords()
+    records = logged.records
     wanted = {*by_query, *asked_about(connection.prefix, (each.record for each in records.values()))}
     described = connection.transactions.describe(wanted, deadline)
     listed: dict[str, tuple[TransactionHandle, ...]] = {}
@@ -50,10 +59,16 @@ def _lines(connection: Connection, *, has_log: bool) -> list[QueryLine]:
             listed[query_id] = (*listed.get(query_id, ()), handle)
     lines = overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
     if has_log:
-        return lines
+        return [_read_first(line, logged.unreadable) for line in lines], logged.unreadable
     # What the log says under another name may be that these are prepared: none of them may be aborted.
     to_do = f"{connection.no_log}; if there never was one, what is open ends when it times out"
-    return [replace(line, to_do=to_do) for line in lines]
+    return [replace(line, to_do=to_do) for line in lines], []
+
+
+def _read_first(line: QueryLine, unreadable: Iterable[CommitRecordError]) -> QueryLine:
+    """What is open may be prepared, by a record that nobody here can read."""
+    is_unread = any(error.facts.get("query_id") == line.query_id for error in unreadable)
+    return replace(line, to_do="its record in the commit log cannot be read: see below") if is_unread else line
 
 
 def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> str:

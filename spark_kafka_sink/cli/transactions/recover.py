@@ -1,4 +1,4 @@
-"""`transactions recover`: what a driver that is gone has prepared is committed, and jobs that are over are forgotten."""
+"""`transactions recover`: what a driver that is gone has prepared is committed; with --all jobs that are over are forgotten."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ from spark_kafka_sink.cli.transactions.result import Result
 from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
+from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
-from spark_kafka_sink.exactly_once.last_records import LoggedRecord
-from spark_kafka_sink.exactly_once.old_jobs import old_jobs
+from spark_kafka_sink.exactly_once.old_jobs import COMPLETE_FOR_MS, old_jobs
 from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Means, Refusal
+from spark_kafka_sink.exactly_once.share import is_job
 
 # By the state that was written.
 _ENDED: Final[Mapping[State, str]] = {
     State.COMPLETE: "committed, with {rows:,} rows",
     State.ABORTED: "the brokers have aborted all of its transactions, nothing of it is visible: {again}",
     State.REPLAY: "the brokers have aborted what was written again, too: {again}",
+}
+# By the last state, where nothing is prepared.
+_OVER: Final[Mapping[State, str]] = {
+    State.COMPLETE: "all {rows:,} rows of the batch are visible{do_not}",
+    State.ABORTED: "nothing of the batch is visible, {again}",
+    State.CLOSED: "nothing of it is visible, {again}",
+    State.REPLAY: "lost rows are to be written again, {again}",
 }
 # The query's driver, or another command, has ended it.
 _NOTHING_TO_COMMIT: Final = frozenset({*NOTHING_TO_RESOLVE.values(), Refusal.MOVED_ON})
@@ -34,31 +42,51 @@ def recover(options: ConnectionOptions, query_id: str | None) -> None:
     """query_id: None for all. Ends with 1 where one of them could not be committed, after all others were, and where there is no
     commit log."""
     with connected(options) as connection:
-        chosen = _chosen(connection, query_id)
-        old = old_jobs(chosen, connection.prefix, time.time_ns() // 1_000_000)
-        prepared = [each.record for each in chosen if each.record.state is State.PREPARED]
-        results = [_recovered(connection, record) for record in prepared] + [_forgotten(connection, record) for record in old]
+        results = _all(connection) if query_id is None else [_one(connection, query_id)]
     for result in results:
         result.show(as_json=options.as_json)
     if not results and not options.as_json:
-        click.echo(_nothing(options.prefix, query_id))
+        # It says what was looked at: another prefix may have something.
+        click.echo(f"Nothing is prepared under the prefix {options.prefix}.")
     if not all(result.done for result in results):
         raise click.exceptions.Exit(1)
 
 
-def _nothing(prefix: str, query_id: str | None) -> str:
-    """It says what was looked at: another prefix, or another query, may have something."""
-    return f"{query_id}: nothing is prepared" if query_id is not None else f"Nothing is prepared under the prefix {prefix}."
+def _all(connection: Connection) -> list[Result]:
+    logged = connection.records(connection.deadline())
+    own = [each for each in logged.records.values() if foreign_prefix(connection.prefix, each.record) is None]
+    prepared = [each.record for each in own if each.record.state is State.PREPARED]
+    old = old_jobs(own, connection.prefix, time.time_ns() // 1_000_000)
+    return [
+        *(_recovered(connection, record) for record in prepared),
+        *(_forgotten(connection, record) for record in old),
+        *(_unread(error) for error in logged.unreadable),
+    ]
 
 
-def _chosen(connection: Connection, query_id: str | None) -> list[LoggedRecord]:
-    if query_id is None:
-        found = connection.records(connection.deadline()).values()
-        return [each for each in found if foreign_prefix(connection.prefix, each.record) is None]
+def _one(connection: Connection, query_id: str) -> Result:
+    """Somebody asks what became of it: that is said in any case."""
     logged = connection.record(query_id)
     if logged is None:
-        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}")
-    return [logged]
+        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(query_id)}")
+    record = logged.record
+    if record.state is State.PREPARED:
+        return _recovered(connection, record)
+    again = f"; do not {written_again(query_id)}" if is_job(query_id) else ""
+    text = _OVER[record.state].format(rows=record.rows, do_not=again, again=written_again(query_id))
+    return Result(query_id, record.batch, True, f"nothing is prepared: {text}")
+
+
+def _unrecorded(query_id: str) -> str:
+    if not is_job(query_id):
+        return ""
+    return (
+        f"; if it failed less than {COMPLETE_FOR_MS // 3_600_000} hours ago, nothing of it is visible: {written_again(query_id)}"
+    )
+
+
+def _unread(error: CommitRecordError) -> Result:
+    return Result(str(error.facts.get("query_id", error.facts["topic"])), None, False, str(error))
 
 
 def _recovered(connection: Connection, record: CommitRecord) -> Result:
