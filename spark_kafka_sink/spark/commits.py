@@ -20,11 +20,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import KafkaSinkError, OptionError, UsageError
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.committer import Committer, Own
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
@@ -44,7 +43,8 @@ KILL_TIMEOUT_S = 2.5
 
 
 class Committers:
-    """A Committer for each cluster and commit log that this process has met, with its connections.
+    """A Committer for each query that this process has met, and one for its batch jobs, with its connections: what holds one
+    query back (a partition of the commit log behind a dead driver) holds no other.
 
     Threads: any may call; a Committer is one thread's at a time. Processes: connections are not inherited (ClusterClient).
     """
@@ -55,23 +55,29 @@ class Committers:
 
     def _reset(self) -> None:
         self._lock = Lock()
-        self._made: dict[tuple[ProducerConfig, ExactlyOnce], tuple[Committer, ClusterClient, Lock]] = {}
+        self._made: dict[tuple[ProducerConfig, ExactlyOnce, str], tuple[Committer, ClusterClient, Lock]] = {}
 
     @contextmanager
-    def of(self, options: SinkOptions) -> Iterator[Committer]:
+    def of(self, options: SinkOptions, batch: Batch) -> Iterator[Committer]:
+        """DeadlineError where other jobs of this process commit for as long as this one may take."""
         assert options.exactly_once is not None
         # Objects that tasks use would be others in each process, and each time.
         producer = replace(
             options.producer, key_serializer=None, value_serializer=None, interceptor_classes=(), partitioner_class=None
         )
-        key = producer, replace(options.exactly_once, start=None, checkpoint="")
+        key = producer, replace(options.exactly_once, start=None, checkpoint=""), "" if batch.is_job else batch.query_id
         with self._lock:
             if key not in self._made:
                 client = ClusterClient(producer)
                 self._made[key] = _committer(client, producer, options.exactly_once), client, Lock()
             committer, _, lock = self._made[key]
-        with lock:
+        timeout_s = _timeout_s(producer)
+        if not lock.acquire(timeout=timeout_s):
+            raise DeadlineError(f"{batch}: not within {timeout_s:.0f} s, as other batch jobs of this process commit")
+        try:
             yield committer
+        finally:
+            lock.release()
 
     def close(self) -> None:
         """Close the connections; the next use makes others."""
@@ -83,10 +89,13 @@ class Committers:
                 client.close()
 
 
+def _timeout_s(producer: ProducerConfig) -> float:
+    return min(producer.transaction_timeout_ms / 2000, MAX_COMMIT_S)
+
+
 def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOnce) -> Committer:
-    timeout_s = min(producer.transaction_timeout_ms / 2000, MAX_COMMIT_S)
-    prefix = names.transactional_id_prefix
-    return Committer(CommitLog(client, names.commit_log), TransactionClient(client), prefix, timeout_s, _options(producer, names))
+    log, prefix = CommitLog(client, names.commit_log), names.transactional_id_prefix
+    return Committer(log, TransactionClient(client), prefix, _timeout_s(producer), _options(producer, names))
 
 
 def _options(producer: ProducerConfig, names: ExactlyOnce) -> str:
@@ -113,7 +122,7 @@ def check_job(options: SinkOptions, job: Batch) -> None:
     if options.exactly_once.start is not None:
         text = f"option {COMMIT_LOG_START}: is for streaming queries; a batch job has no batches before it, so leave it out"
         raise OptionError(text, option=COMMIT_LOG_START)
-    with committers.of(options) as committer:
+    with committers.of(options, job) as committer:
         committer.check(job, options.producer.max_block_ms / 1000)
 
 
@@ -148,7 +157,7 @@ class Committed(NamedTuple):
 def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], reports: list[DeliveryReport]) -> Committed:
     """Raises as `Committer.commit`."""
     assert options.exactly_once is not None
-    with committers.of(options) as committer:
+    with committers.of(options, batch) as committer:
         located = replace(batch, checkpoint=_checkpoint(options))
         commit = committer.commit(located, _transactions(shares), options.exactly_once.start)
     return Committed(commit.own, [*_visible(commit, reports), _of_commit(commit)])
@@ -162,7 +171,7 @@ def _checkpoint(options: SinkOptions) -> str:
     return f"{where} (topic {options.topic})" if where and options.topic else where
 
 
-def _transactions(shares: Iterable[Share]) -> tuple[PreparedTransaction, ...]:
+def _transactions(shares: Iterable[Share]) -> Own:
     return tuple(share.transaction for share in shares if share.transaction is not None)
 
 
@@ -184,30 +193,39 @@ def _of_commit(commit: CommitReport) -> DeliveryReport:
     )
 
 
+_ABORTED = "{job} was aborted: nothing of it is visible, nor open"
 _STILL_OPEN = (
-    "%s was aborted, but some of its transactions may be open: those time out, or"
-    " `spark-kafka-sink transactions abort --query %s` ends them now: %s"
+    "{job} was aborted, but some of its transactions may be open: those time out, or `{command} abort {of}` ends them now"
 )
-_COMPLETE = "%s is complete: all of its rows are visible, whatever its error says; do not run it again"
-_MAY_BE_VISIBLE = "%s failed while it was committed: rows of it may be visible; `spark-kafka-sink transactions recover` ends it"
+_COMPLETE = "{job} is complete: all of its rows are visible, whatever its error says; do not run it again"
+_TO_RECOVER = "`{command} recover {of}` ends it, and says what became of it: run the job again only where that says so"
+_PREPARED = f"{{job}} failed while it was committed: rows of it may be visible; {_TO_RECOVER}"
+_UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared: {_TO_RECOVER}: {{error}}"
 
 
 def abort_job(options: SinkOptions, job: Batch, messages: Messages = ()) -> None:
-    """Leave nothing of a failed job open, unless it is in the commit log already. What goes wrong is logged: the job has failed,
-    and for another reason, and open transactions end by themselves."""
-    own = _transactions(shares_of(messages))
+    """Leave nothing of a failed job open, unless it is in the commit log already. What became of it is logged: the job has
+    failed, and for another reason, and open transactions end by themselves."""
+    assert options.exactly_once is not None
+    text, error = _aborted(options, job, _transactions(shares_of(messages)))
+    of = f"--query {job.query_id} {_options(options.producer, options.exactly_once)}"
+    logger.warning("%s", text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error))
+
+
+def _aborted(options: SinkOptions, job: Batch, own: Own) -> tuple[str, KafkaSinkError | None]:
+    """What is to be said."""
     try:
-        with committers.of(options) as committer:
-            end = committer.abort_job(job, own)
-            if not isinstance(end, Refused):
-                time.sleep(KILL_TIMEOUT_S)
-                end = committer.abort_job(job, own)
+        end = _abort_once(options, job, own)
+        if not isinstance(end, Refused):
+            time.sleep(KILL_TIMEOUT_S)
+            end = _abort_once(options, job, own)
     except KafkaSinkError as error:
-        logger.warning(_STILL_OPEN, job, job.query_id, error)
-        return
+        return _UNKNOWN, error
     if isinstance(end, Refused):
-        logger.warning(_COMPLETE if end.refusal is Refusal.COMPLETE else _MAY_BE_VISIBLE, job)
-    elif end:
-        logger.warning("%s was aborted: nothing of it is visible, nor open", job)
-    else:
-        logger.warning(_STILL_OPEN, job, job.query_id, "a broker did not answer in time")
+        return (_COMPLETE if end.refusal is Refusal.COMPLETE else _PREPARED), None
+    return (_ABORTED if end else _STILL_OPEN), None
+
+
+def _abort_once(options: SinkOptions, job: Batch, own: Own) -> Refused | bool:
+    with committers.of(options, job) as committer:
+        return committer.abort_job(job, own)

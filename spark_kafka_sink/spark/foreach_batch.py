@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
@@ -12,7 +13,7 @@ from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_dataframe
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.task_batch import QUERY_ID, RUN_ID
+from spark_kafka_sink.spark.task_batch import QUERY_ID
 
 
 class ForeachBatch:
@@ -92,7 +93,7 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
     """Ids of the query whose thread this is, and of this start of it."""
     try:
         context = df.sparkSession.sparkContext
-        found, run_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(RUN_ID)
+        found = context.getLocalProperty(QUERY_ID)
     except AttributeError:  # PySparkAttributeError
         raise UsageError(
             "delivery.guarantee=exactly-once: Spark Connect does not tell foreachBatch which query it is; use"
@@ -102,7 +103,14 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
         raise UsageError(
             "delivery.guarantee=exactly-once: this is not called by a streaming query's foreachBatch; use publish(df, ...)"
         )
-    return str(found), str(run_id)
+    return str(found), _run_of_thread(context)
+
+
+def _run_of_thread(context: SparkContext) -> str:
+    """StreamExecution names its thread after the ids of the query and of its run. It sets the job group to that of the run, too,
+    but what is called here may have set another."""
+    assert context._jvm is not None
+    return str(context._jvm.java.lang.Thread.currentThread().getName())
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:

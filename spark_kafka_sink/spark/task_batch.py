@@ -10,7 +10,6 @@ from spark_kafka_sink.exactly_once.share import Batch
 # StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-RUN_ID = "spark.jobGroup.id"  # StreamExecution sets the job group to the run's id
 
 
 def task_batch() -> Batch:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import DeadlineError, UsageError
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark import commits
 from spark_kafka_sink.spark.commits import commit_job, commit_micro_batch, commit_shares
 from spark_kafka_sink.spark.messages import DeliveryMessage, total
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
@@ -75,3 +79,49 @@ def test_what_is_reported_is_what_became_visible(
         )
     )
     assert (own, total(reports)) == (commit.own, expected)
+
+
+JOB = Batch("job-1", 0)
+COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (True, "nothing of it is visible, nor open"),
+        (False, f"may be open: those time out, or `{COMMAND.format('abort')}` ends them now"),
+        (Refused(Refusal.COMPLETE), "all of its rows are visible, whatever its error says; do not run it again"),
+        (Refused(Refusal.PREPARED), f"rows of it may be visible; `{COMMAND.format('recover')}` ends it"),
+        (DeadlineError("no broker"), f"not known whether it is prepared: `{COMMAND.format('recover')}` ends it"),
+    ],
+)
+def test_what_became_of_a_job_that_failed_is_said_with_what_to_do(
+    options: SinkOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    end: Refused | bool | DeadlineError,
+    said: str,
+) -> None:
+    def abort(*_: object) -> Refused | bool:
+        if isinstance(end, DeadlineError):
+            raise end
+        return end
+
+    monkeypatch.setattr(Committer, "abort_job", abort)
+    monkeypatch.setattr(commits, "KILL_TIMEOUT_S", 0)
+    commits.abort_job(options, JOB)
+    assert said in caplog.text
+
+
+def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_for_ever() -> None:
+    options = sink_options(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once", "kafka.transaction.timeout.ms": "2000"}
+    )
+    committers = commits.Committers()
+    with committers.of(options, BATCH) as one, committers.of(options, Batch("other", 0)) as other:
+        assert one is not other
+    with ThreadPoolExecutor(1) as elsewhere, committers.of(options, JOB):
+        waiting = elsewhere.submit(lambda: committers.of(options, Batch("job-2", 0)).__enter__())
+        with pytest.raises(DeadlineError, match="other batch jobs of this process commit"):
+            waiting.result(30)
+    committers.close()

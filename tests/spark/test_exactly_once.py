@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.spark.task_batch import QUERY_ID, RUN_ID
+from spark_kafka_sink.spark.task_batch import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -191,7 +191,8 @@ def test_two_sinks_in_one_foreach_batch_must_be_told_apart(
         writes = [sks.foreach_batch(target.options), sks.foreach_batch({**target.options, **more})]
 
         def write(df: DataFrame, batch: int) -> None:
-            for each in writes:
+            for number, each in enumerate(writes):
+                spark.sparkContext.setJobGroup(f"sink {number}", "which a program may set as it likes")
                 each(df, batch)
 
         return df.writeStream.foreachBatch(write)
@@ -206,12 +207,9 @@ def test_two_sinks_in_one_foreach_batch_must_be_told_apart(
 @pytest.fixture
 def within_query(spark: SparkSession) -> Iterator[None]:
     """Spark says of this thread what it says of a query's."""
-    properties = {QUERY_ID: str(uuid.uuid4()), RUN_ID: str(uuid.uuid4())}
-    for name, value in properties.items():
-        spark.sparkContext.setLocalProperty(name, value)
+    spark.sparkContext.setLocalProperty(QUERY_ID, str(uuid.uuid4()))
     yield
-    for name in properties:
-        spark.sparkContext.setLocalProperty(name, None)  # type: ignore[arg-type]  # removes it
+    spark.sparkContext.setLocalProperty(QUERY_ID, None)  # type: ignore[arg-type]  # removes it
 
 
 @pytest.mark.usefixtures("within_query")
