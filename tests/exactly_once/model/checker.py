@@ -71,7 +71,7 @@ def first_world(configuration: Configuration) -> World:
         log=Log(),
         visible=(0,) * configuration.row_count,
         late=(),
-        checkpoint=(0,) * (1 + max(each.checkpoint for each in drivers)),
+        checkpoint=(configuration.first_batch,) * (1 + max(each.checkpoint for each in drivers)),
         failed=False,
         budget=configuration.budget,
         programs=(Program(),) * len(configuration.programs),

@@ -72,6 +72,8 @@ def _with_claim(turn: Turn) -> World:
 
 
 def _with_read(turn: Turn, last: int) -> Program:
+    if turn.breaks("what was found out counts if nobody wrote since"):
+        last = values.read_before(turn.program.view, last)
     return turn.program._replace(view=values.with_read(turn.program.view, last), is_claimed=False, partition=0)
 
 

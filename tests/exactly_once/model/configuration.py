@@ -48,7 +48,7 @@ NO_FAILURES: Final = Budget()
 class Driver:
     """A Spark driver and its Python workers, which outlive its runs. batches: the rows of each; another driver may have others
     only where each has a checkpoint of its own. runs: how often it is started. is_job: it has one batch, and calls abort() when
-    that fails. ignores_failures: a foreachBatch function that goes on when publish() raised."""
+    that fails. ignores_failures: a foreachBatch function that goes on when publish() raised. start: its commit.log.start."""
 
     batches: tuple[Rows, ...]
     splits: tuple[Split, ...] = (spread, together)
@@ -56,6 +56,7 @@ class Driver:
     checkpoint: int = 0
     is_job: bool = False
     ignores_failures: bool = False
+    start: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Person:
 class Configuration:
     """version: of transactions. has_markers: transactions are decided at one time and done at another. ages: a transaction is
     old for a while before it may time out. slots: for each driver. broken: the rule that is left out. commit, abort: the rules.
-    has_copies: of a checkpoint. accepts_loss: a person does."""
+    has_copies: of a checkpoint. accepts_loss: a person does. first_batch: Spark's checkpoint
+    has it where the query's log is lost."""
 
     programs: tuple[Driver | Person, ...]
     version: int = 2
@@ -85,6 +87,7 @@ class Configuration:
     is_fresh_run: bool = False
     has_copies: bool = False
     accepts_loss: bool = False
+    first_batch: int = 0
 
     @property
     def drivers(self) -> tuple[Driver, ...]:

@@ -11,19 +11,17 @@ from tests.exactly_once.model.configuration import (
     Person,
     accept_loss,
     recover,
-    replay,
     spread,
     swapped,
     together,
 )
-from tests.exactly_once.model.left_out import ABORT, DRIVER, DRIVERS, JOB, LONG_DRIVERS, ONE_BATCH, REPEATING
+from tests.exactly_once.model.left_out import ABORT, DRIVER, DRIVERS, JOB, LONG_DRIVERS, ONE_BATCH, REPEATING, REPLAY
 from tests.exactly_once.model.world import Budget
 
 STUBBORN: Final = Driver(ONE_BATCH, splits=(together, spread), runs=3)
 CHANGEABLE: Final = replace(STUBBORN, splits=(spread, swapped))
 THEN_SMALL: Final = Driver(((0, 1), (2,)))
 RECOVER: Final = Person(recover)
-REPLAY: Final = Person(replay)
 
 # All that depends on what EndTxn and DescribeTransactions say: with both versions of transactions.
 _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
@@ -31,6 +29,12 @@ _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "a driver whose transactions time out": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=3), slots=6),
     "a driver whose transactions get old": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=2), ages=True, slots=8),
     "a driver that is away for a week": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=1, forgotten=2), slots=8),
+    "a driver whose commit log is lost": Configuration(
+        (replace(THEN_SMALL, start=1, runs=3, batches=((0,), (1, 2), (3,))),),
+        budget=Budget(crashes=1, timeouts=1, lost=1),
+        slots=8,
+        first_batch=1,
+    ),
     "two drivers, lost answers": Configuration(DRIVERS, budget=Budget(lost=2, timeouts=1), slots=2),
     "two drivers, time-outs": Configuration(DRIVERS, budget=Budget(timeouts=2, dead_attempts=1), slots=3),
     "two drivers, one crashes": Configuration((replace(DRIVER, runs=2), DRIVER), budget=Budget(crashes=1, timeouts=1), slots=4),

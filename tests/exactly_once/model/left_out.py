@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.exactly_once import resolving, rules
+from spark_kafka_sink.exactly_once.commit_record import State
 from tests.exactly_once.model import mutations
 from tests.exactly_once.model.configuration import Configuration, Driver, Person, recover, replay, spread, swapped, together
 from tests.exactly_once.model.world import Budget
@@ -21,8 +22,10 @@ LONG_DRIVERS: Final = (Driver(TWO_SMALL_BATCHES),) * 2
 IGNORING: Final = Driver(THREE_SMALL_BATCHES, ignores_failures=True)
 REPEATING: Final = Driver(ONE_BATCH, splits=(spread,), runs=2)
 CHANGING: Final = Driver(ONE_BATCH, splits=(spread, swapped), runs=2)
+BEGINNING: Final = Driver(((0, 1), (2,)), splits=(spread,), ignores_failures=True, start=1)
 JOB: Final = Driver(ONE_BATCH, splits=(spread,), is_job=True)
 ABORT: Final = Person(resolving.abort, is_abort=True)
+REPLAY: Final = Person(replay)
 
 # Two drivers that run on copies of one checkpoint, and see other rows: the second row belongs to the first batch of only one.
 COPIES: Final = (Driver(((0,), (1,)), checkpoint=0), Driver(((0, 1), (2,)), checkpoint=1))
@@ -44,6 +47,12 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "a gap stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_over_gap),
     "an unfinished batch stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_after_unfinished),
     "no record stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_without_record),
+    "commit.log.start leaves nothing prepared behind": Configuration(
+        (BEGINNING,), budget=Budget(timeouts=1), commit=mutations.begins_over(State.PREPARED)
+    ),
+    "commit.log.start leaves nothing behind that is to be replayed": Configuration(
+        (BEGINNING, REPLAY), budget=Budget(timeouts=1), commit=mutations.begins_over(State.REPLAY)
+    ),
     "other rows stop": Configuration(COPIES, has_copies=True, commit=mutations.ignores_totals),
     "a complete batch is done": Configuration(DRIVERS, commit=mutations.writes_complete_batch_again),
     "a prepared batch is rolled forward": Configuration(DRIVERS, commit=mutations.writes_prepared_batch_again),
@@ -60,6 +69,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "some aborted are not all": Configuration((ALONE,), budget=Budget(timeouts=1), commit=mutations.takes_some_aborted_for_all),
     "read again before judging": Configuration(LONG_DRIVERS, commit=mutations.judges_without_reading_again),
     "read again before giving up": Configuration(DRIVERS, commit=mutations.gives_up_without_reading_again),
+    "what was found out counts if nobody wrote since": Configuration(DRIVERS),
     "one EndTxn version for each transaction": Configuration(DRIVERS, version=1),
     # Orphans
     "list": Configuration((ALONE,), budget=Budget(dead_attempts=1)),
@@ -75,6 +85,9 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "an abort keeps what the log says": Configuration(
         (ALONE, Person(mutations.forgets_last_record, is_abort=True)), budget=Budget(crashes=1, dead_attempts=1)
     ),
+    "what is to be replayed is not aborted": Configuration(
+        (REPEATING, REPLAY, Person(mutations.aborts_what_is_to_be_replayed, is_abort=True)), budget=Budget(timeouts=1)
+    ),
     "who completes a job does not remove its record": Configuration((JOB, Person(recover))),
     "a job's record stays when it is complete": Configuration((JOB,)),
     # resolve
@@ -84,8 +97,11 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "only what is aborted is replayed": Configuration(
         (REPEATING, Person(mutations.replays_committed)), budget=Budget(timeouts=1)
     ),
+    "what a replay has kept is not written again": Configuration(
+        (replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2), slots=8, commit=mutations.writes_all_again
+    ),
     "only the same rows are replayed": Configuration(
-        (CHANGING, Person(replay)), budget=Budget(timeouts=1), commit=mutations.replays_without_checksum
+        (CHANGING, REPLAY), budget=Budget(timeouts=1), commit=mutations.replays_without_checksum
     ),
 }
 
@@ -101,4 +117,4 @@ def _whole_program(program: Driver | Person) -> Driver | Person:
         return program
     if program.is_abort:
         return ABORT
-    return program if program.decide is recover else Person(replay)
+    return program if program.decide is recover else REPLAY

@@ -9,7 +9,7 @@ from spark_kafka_sink.exactly_once import resolving, rules
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.resolving import Refused
-from spark_kafka_sink.exactly_once.rules import Commit, Done, Step, View, Write
+from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Step, Stop, View, Write
 from tests.exactly_once.model.configuration import replay
 
 
@@ -56,6 +56,17 @@ def writes_prepared_batch_again(view: View) -> Step:
 def ignores_totals(view: View) -> Step:
     is_same = view.last is not None and view.last.batch == view.batch
     return _with_last(view, lambda _, last: replace(last, rows=view.rows)) if is_same else rules.decide(view)
+
+
+def begins_over(state: State) -> Callable[[View], Step]:
+    """At commit.log.start, though the batch before is not at its end."""
+
+    def without(view: View) -> Step:
+        last = view.last
+        is_left = last is not None and last.state is state and last.batch < view.batch == view.start
+        return _with_last(view, _complete_before(view)) if is_left else rules.decide(view)
+
+    return without
 
 
 def ignores_closed(view: View) -> Step:
@@ -118,6 +129,20 @@ def replays_without_checksum(view: View) -> Step:
     return rules.decide(replace(view, own=own))
 
 
+def writes_all_again(view: View) -> Step:
+    step = rules.decide(view)
+    if isinstance(step, Write) and step.state is State.REPLAY:
+        return replace(step, state=State.ABORTED, committed=(), aborted=())
+    return step
+
+
+def aborts_what_is_logged(view: View) -> Step:
+    step = rules.decide(view)
+    if isinstance(step, Done | GiveUp | Stop):
+        return replace(step, leftovers=tuple(dict.fromkeys((*step.leftovers, *view.own_handles))))
+    return step
+
+
 def aborts_before_closed(view: View) -> Step | Refused:
     step = resolving.abort(view)
     return Done(tuple(each.handle for each in step.transactions)) if isinstance(step, Write) else step
@@ -126,6 +151,14 @@ def aborts_before_closed(view: View) -> Step | Refused:
 def aborts_what_is_prepared(view: View) -> Step | Refused:
     is_prepared = view.last is not None and view.last.state is State.PREPARED
     return resolving.abort(replace(view, last=None) if is_prepared else view)
+
+
+def aborts_what_is_to_be_replayed(view: View) -> Step | Refused:
+    """And writes of the last batch what it was, with more to be aborted."""
+    if view.last is None or view.last.state is not State.REPLAY:
+        return resolving.abort(view)
+    step = resolving.abort(replace(view, last=replace(view.last, state=State.ABORTED)))
+    return replace(step, state=State.REPLAY) if isinstance(step, Write) else step
 
 
 def forgets_last_record(view: View) -> Step | Refused:

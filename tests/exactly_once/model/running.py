@@ -78,7 +78,7 @@ def _next_task(turn: Turn, program: Program) -> Program:
         partition += 1
     if partition < len(partitions):
         return program._replace(partition=partition)
-    return program._replace(phase=COMMITS, partition=0, view=values.begun(program.batch, program.own))
+    return program._replace(phase=COMMITS, partition=0, view=values.begun(program.batch, program.own, turn.driver.start))
 
 
 def _writes(turn: Turn) -> Next:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.exactly_once.model import values
+from spark_kafka_sink.exactly_once.rules import Reason
+from tests.exactly_once.model import truth, values
 from tests.exactly_once.model.checker import Result, search
 from tests.exactly_once.model.configuration import Configuration
 from tests.exactly_once.model.configurations import CONFIGURATIONS
+from tests.exactly_once.model.kept import KEPT_WITHOUT_COUNTER_EXAMPLE, NEVER_COME_TO
 from tests.exactly_once.model.left_out import LEFT_OUT, whole
 
 
@@ -38,6 +42,28 @@ def test_each_rule_is_needed(rule: str) -> None:
 def test_with_all_rules_nothing_goes_wrong_where_one_is_needed(configuration: Configuration) -> None:
     found = search(configuration)
     assert found.broken is None, _story(found)
+
+
+@pytest.mark.parametrize("rule", KEPT_WITHOUT_COUNTER_EXAMPLE)
+def test_some_rules_are_kept_though_nothing_goes_wrong_without_them(rule: str) -> None:
+    for configuration in KEPT_WITHOUT_COUNTER_EXAMPLE[rule].configurations:
+        found = search(replace(configuration, broken=rule))
+        assert found.broken is None, f"there is a counter-example, so the rule is to be left out: {_story(found)}"
+
+
+def test_every_rule_that_can_be_broken_is_left_out_or_kept_for_a_reason() -> None:
+    sources = (each.read_text() for each in Path(__file__).parent.glob("*.py"))
+    breakable = {rule for source in sources for rule in re.findall(r'\.breaks\("(.+?)"\)', source)}
+    assert breakable <= LEFT_OUT.keys() | KEPT_WITHOUT_COUNTER_EXAMPLE.keys()
+    assert not LEFT_OUT.keys() & KEPT_WITHOUT_COUNTER_EXAMPLE.keys()
+    configurations: dict[str, tuple[Configuration, ...]] = {rule: (each,) for rule, each in LEFT_OUT.items()}
+    configurations |= {rule: each.configurations for rule, each in KEPT_WITHOUT_COUNTER_EXAMPLE.items()}
+    changed = {rule for rule, some in configurations.items() if all(each != whole(each) for each in some)}
+    assert breakable | changed == configurations.keys(), "a name that nothing looks at leaves out nothing"
+
+
+def test_the_model_judges_every_reason_but_those_it_never_comes_to() -> None:
+    assert set(Reason) - truth.IS_TRUE.keys() == {each for each in NEVER_COME_TO if isinstance(each, Reason)}
 
 
 def _story(found: Result) -> str:

@@ -23,7 +23,8 @@ def check_done(turn: Turn) -> None:
         return
     given_up = {row for each in _lost_transactions(turn) for row in TRANSACTIONS[each].rows if turn.configuration.accepts_loss}
     batch = turn.program.batch
-    batches = range(0 if turn.driver.ignores_failures else batch, batch + 1)
+    begin = turn.driver.start or 0  # what came before, a person has given up
+    batches = range(min(begin, batch) if turn.driver.ignores_failures else batch, batch + 1)
     for row in (row for each in batches for row in turn.driver.batches[each]):
         if not turn.world.visible[row] and row not in given_up:
             raise BrokenError(f"batch {batch} counts as complete, and row {row} is not visible")
@@ -70,9 +71,12 @@ def _was_aborted_by_broker(turn: Turn) -> bool:
     """Some, not all, and not before they were prepared. Or what became of them is forgotten."""
     last = VIEWS[turn.program.view].last
     assert last is not None
-    slots = [worlds.slot_of(turn.world, each) for each in values.numbers_of(last.to_commit)]
+    transactions = values.numbers_of(last.to_commit)
+    slots = [worlds.slot_of(turn.world, each) for each in transactions]
     if any(each.state == DEAD for each in slots):
         return True
+    if _had_a_failure_ignored(turn) and any(each.transaction not in transactions for each in slots):
+        return True  # by the next batch, which used an id again
     ended = [each.by_timeout for each in slots]
     return any(ended) and not turn.world.log.doomed and (not all(ended) or bool(last.committed))
 
@@ -103,7 +107,9 @@ IS_TRUE: Final[dict[Reason, Callable[[Turn], bool]]] = {
 
 
 def check_refused(turn: Turn, step: Refused) -> None:
-    asks = {Refusal.UNRESOLVED, Refusal.UNKNOWN, Refusal.PARTITION_UNKNOWN}
+    if step.refusal is Refusal.PARTITION_UNKNOWN:
+        raise BrokenError("every task knows its partition")
+    asks = {Refusal.UNRESOLVED, Refusal.UNKNOWN}
     if step.refusal in asks and not _was_aborted_by_broker(turn):
         raise BrokenError("what a person is asked to resolve can be committed")
 

@@ -95,8 +95,8 @@ def view(new: View) -> int:
 
 
 @cache
-def begun(batch: int, own: tuple[int, ...]) -> int:
-    return view(View(batch, tuple(TRANSACTIONS[each].prepared for each in own)))
+def begun(batch: int, own: tuple[int, ...], start: int | None = None) -> int:
+    return view(View(batch, tuple(TRANSACTIONS[each].prepared for each in own), start))
 
 
 @cache
@@ -107,6 +107,14 @@ def begun_again(number: int) -> int:
 @cache
 def with_read(number: int, last: int) -> int:
     return view(VIEWS[number].with_read(last_record(last)))
+
+
+def read_before(number: int, last: int) -> int:
+    """What the log said when it was read before, or `last`, if it was not."""
+    known = VIEWS[number]
+    if not known.read:
+        return last
+    return NONE if known.last is None else int(known.last.record_id)
 
 
 @cache

@@ -8,7 +8,7 @@ from spark_kafka_sink.exactly_once.commit_record import State
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator
 from tests.exactly_once.model.coordinator import COMMITTED, ONGOING, PENDING, Slot
-from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS
+from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, last_record, numbers_of
 
 if TYPE_CHECKING:
     from tests.exactly_once.model.program import Program
@@ -121,8 +121,19 @@ def with_visible(world: World, transaction: int) -> World:
 
 def with_record(world: World, record: int, doomed: bool) -> World:
     """The log ends with it."""
+    check_promise(world, record)
     check_proof(world, record)
     return world._replace(log=world.log._replace(last=record, on_its_way=NONE, doomed=doomed))
+
+
+def check_promise(world: World, record: int) -> None:
+    """Where it says that rows will be visible, or are to be written again, no record of a later batch takes its place before."""
+    last = last_record(world.log.last)
+    if last is None or last.state not in (State.PREPARED, State.REPLAY) or RECORDS[record].batch == last.batch:
+        return
+    rows = (row for each in numbers_of(last.handles) for row in TRANSACTIONS[each].rows)
+    if not all(world.visible[row] for row in rows):
+        raise BrokenError("a batch whose rows the log has promised is left behind")
 
 
 def check_proof(world: World, record: int) -> None:
@@ -134,9 +145,9 @@ def check_proof(world: World, record: int) -> None:
         written_again = set(new.aborted)
     else:
         return
-    by_id = {TRANSACTIONS[slot.transaction].handle.transactional_id: slot for slot in world.slots if slot.transaction != NONE}
-    for each in written_again:
-        if by_id[each].state in COMMITTED or by_id[each].state == ONGOING:
+    for each in numbers_of(tuple(each for each in new.handles if each.transactional_id in written_again)):
+        slot = slot_of(world, each)
+        if slot.transaction == each and (slot.state in COMMITTED or slot.state == ONGOING):
             raise BrokenError("a record says of a transaction that it was aborted, and it was not")
 
 
