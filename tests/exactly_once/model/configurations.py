@@ -1,4 +1,4 @@
-"""What is searched in full. Each has several failures at any time; together they take about two minutes of one core."""
+"""What is searched in full. Each has several failures at any time; together they take about three minutes of one core."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGEABLE: Final = replace(STUBBORN, splits=(spread, swapped))
 THEN_SMALL: Final = Driver(((0, 1), (2,)))
 RECOVER: Final = Person(recover)
 
-# All that depends on what EndTxn and DescribeTransactions say: with both versions of transactions.
+# All that depends on what EndTxn and DescribeTransactions say, and on epochs after an abort: with both versions of transactions.
 _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "a driver that crashes": Configuration((STUBBORN,), budget=Budget(crashes=2, lost=1, timeouts=1, dead_attempts=1), slots=8),
     "a driver whose transactions time out": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=3), slots=6),
@@ -44,6 +44,10 @@ _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "two drivers, slow markers, two batches": Configuration(LONG_DRIVERS, has_markers=True, slots=2),
     "a replay, crashes": Configuration((replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),
     "a job and its recovery": Configuration((JOB, RECOVER), budget=Budget(timeouts=1, lost=1, dead_attempts=1), slots=3),
+    "a job and its abort": Configuration((JOB, ABORT), budget=Budget(timeouts=1, lost=1, crashes=1, dead_attempts=1), slots=3),
+    "a job, its abort and its recovery": Configuration((JOB, ABORT, RECOVER), budget=Budget(timeouts=1), slots=2),
+    "a stream and its abort": Configuration((STUBBORN, ABORT), budget=Budget(timeouts=1, crashes=1), slots=6),
+    "two streams and their abort": Configuration((*LONG_DRIVERS, ABORT), slots=2),
 }
 
 _VERSION_2: Final[dict[str, Configuration]] = {
@@ -59,10 +63,6 @@ _VERSION_2: Final[dict[str, Configuration]] = {
     "a replay and an accepted loss": Configuration(
         (REPEATING, REPLAY, Person(accept_loss)), budget=Budget(timeouts=1, lost=1), slots=4, accepts_loss=True
     ),
-    "a job and its abort": Configuration((JOB, ABORT), budget=Budget(timeouts=1, lost=1, crashes=1, dead_attempts=1), slots=3),
-    "a job, its abort and its recovery": Configuration((JOB, ABORT, RECOVER), budget=Budget(timeouts=1), slots=2),
-    "a stream and its abort": Configuration((STUBBORN, ABORT), budget=Budget(timeouts=1, crashes=1), slots=6),
-    "two streams and their abort": Configuration((*LONG_DRIVERS, ABORT), slots=2),
 }
 
 CONFIGURATIONS: Final = {
