@@ -9,8 +9,9 @@ from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import GiveUp, Reason, Stop
 from tests.exactly_once.model import values
 from tests.exactly_once.model import world as worlds
+from tests.exactly_once.model.configuration import Person
 from tests.exactly_once.model.coordinator import DEAD
-from tests.exactly_once.model.program import Turn
+from tests.exactly_once.model.program import OFF, Turn
 from tests.exactly_once.model.values import RECORDS, TRANSACTIONS, VIEWS
 from tests.exactly_once.model.world import BrokenError, World
 
@@ -86,12 +87,21 @@ def _had_a_failure_ignored(turn: Turn) -> bool:
 
 
 def _is_written_otherwise(turn: Turn) -> bool:
-    return any(len(each.splits) > 1 for each in turn.configuration.drivers)
+    """A task's rows are others than those that the log has of it."""
+    last = VIEWS[turn.program.view].last
+    assert last is not None
+    return _shares(turn.program.own) != _shares(values.numbers_of(last.handles))
+
+
+def _shares(transactions: tuple[int, ...]) -> set[tuple[int, tuple[int, ...]]]:
+    """The rows of each task."""
+    return {(TRANSACTIONS[each].prepared.spark_partition, TRANSACTIONS[each].rows) for each in transactions}
 
 
 def _was_aborted_by_person(turn: Turn) -> bool:
-    programs = turn.configuration.programs
-    return any(each not in turn.configuration.drivers for each in programs)
+    """By one who aborts, and has begun to."""
+    who = zip(turn.configuration.programs, turn.world.programs, strict=True)
+    return any(isinstance(each, Person) and each.is_abort and program.phase != OFF for each, program in who)
 
 
 IS_TRUE: Final[dict[Reason, Callable[[Turn], bool]]] = {

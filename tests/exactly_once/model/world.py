@@ -145,7 +145,8 @@ def check_proof(world: World, record: int) -> None:
         written_again = set(new.aborted)
     else:
         return
-    for each in numbers_of(tuple(each for each in new.handles if each.transactional_id in written_again)):
+    of_tasks = (each.handle for each in new.transactions if each.spark_partition >= 0)  # the others are a person's, to be aborted
+    for each in numbers_of(tuple(each for each in of_tasks if each.transactional_id in written_again)):
         slot = slot_of(world, each)
         if slot.transaction == each and (slot.state in COMMITTED or slot.state == ONGOING):
             raise BrokenError("a record says of a transaction that it was aborted, and it was not")
