@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds
-from tests.exactly_once.model.configuration import Person
+from tests.exactly_once.model.configuration import Driver, Person
 from tests.exactly_once.model.ending import ends, with_late
 from tests.exactly_once.model.program import DONE, ENDS, OFF, OVER, Next, Program, Turn, decided
 from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, VIEWS
@@ -26,6 +26,8 @@ from tests.exactly_once.model.world import World
 def commits(turn: Turn) -> Next:
     step = decided(_rules(turn), turn.program.view)
     yield from CARRY_OUT[type(step)](turn, step)
+    if turn.world.budget.errors and isinstance(turn.configuration.programs[turn.number], Driver) and not turn.program.is_aborting:
+        yield from _error(turn, step)
     if turn.breaks("abort() touches nothing") and turn.world.budget.crashes:
         world = turn.world.spend("crashes")
         for each in turn.program.own:
@@ -38,6 +40,21 @@ def _rules(turn: Turn) -> Any:
     if isinstance(who, Person):
         return who.decide
     return turn.configuration.abort if turn.program.is_aborting else turn.configuration.commit
+
+
+def _error(turn: Turn, step: object) -> Next:
+    """The next request of this attempt fails, and the commit with it. What can be in no record is aborted at once.
+
+    A record that is refused is not in the log, and before it was decided the log was read under this claim: nothing else that was
+    sent is there either.
+    """
+    is_refused = isinstance(step, Write) and step.state is State.PREPARED
+    may_be_prepared = turn.program.is_preparing and not is_refused
+    if turn.breaks("own transactions are aborted after an error only where none can be prepared"):
+        may_be_prepared = False
+    own = () if may_be_prepared else values.handles_of(turn.program.own)
+    program = turn.program._replace(is_preparing=False, described=None, got=())
+    yield from _begin_to_end(turn._replace(world=turn.world.spend("errors"), program=program), own, OFF)
 
 
 # Read
@@ -113,6 +130,9 @@ def _write(turn: Turn, step: Write) -> Next:
     if step.state is State.COMPLETE and turn.breaks("end orphans when the batch is complete"):
         world = _with_orphans_ended(turn)
     record = values.record(program.batch, step)
+    if step.state is State.PREPARED and world.budget.errors:
+        program = program._replace(is_preparing=True)
+        turn = turn._replace(program=program)
     again = program._replace(view=values.begun_again(program.view))
     if world.log.claim != turn.number and not turn.breaks("claim the log"):
         if turn.breaks("start again when fenced"):

@@ -29,6 +29,9 @@ _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "a driver whose transactions time out": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=3), slots=6),
     "a driver whose transactions get old": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=2), ages=True, slots=8),
     "a driver that is away for a week": Configuration((STUBBORN,), budget=Budget(crashes=1, timeouts=1, forgotten=2), slots=8),
+    "a driver whose commits end with errors": Configuration((STUBBORN,), budget=Budget(errors=2, lost=1, timeouts=1), slots=8),
+    "two drivers, errors": Configuration((replace(DRIVER, runs=2), DRIVER), budget=Budget(errors=1, lost=1), slots=4),
+    "a job whose commit ends with an error": Configuration((JOB, RECOVER), budget=Budget(errors=1, lost=1), slots=3),
     "a driver whose commit log is lost": Configuration(
         (replace(THEN_SMALL, start=1, runs=3, batches=((0,), (1, 2), (3,))),),
         budget=Budget(crashes=1, timeouts=1, lost=1),

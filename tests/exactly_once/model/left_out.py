@@ -62,6 +62,9 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     ),
     "describe": Configuration((ALONE,), budget=Budget(timeouts=1)),
     "not too old": Configuration((ALONE,), budget=Budget(timeouts=1), ages=True, commit=mutations.ignores_age),
+    "own transactions are aborted after an error only where none can be prepared": Configuration(
+        (ALONE,), budget=Budget(errors=1)
+    ),
     # What EndTxn's answer proves
     "unknown is not aborted": Configuration(
         (ALONE,), budget=Budget(forgotten=1, crashes=1), commit=mutations.takes_unknown_for_aborted

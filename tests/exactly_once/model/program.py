@@ -28,7 +28,8 @@ class Program(NamedTuple):
     """run: how many were begun. partition: of the task that writes next. own: what the batch's tasks told of. view: what is known
     of its commit. is_claimed, described: half of Read, of Look. todo: whose EndTxn is still to be answered, got: what it proved.
     after: what follows when the leftovers are ended. is_doomed: when it claimed the log, one of its own was not open any more, or
-    too old. is_visible: when it described its own, rows of them were visible. is_aborting: a job's commit has failed."""
+    too old. is_visible: when it described its own, rows of them were visible. is_preparing: it has sent a record that prepares
+    its own, in whichever attempt, or call, for the batch. is_aborting: a job's commit has failed."""
 
     phase: str = OFF
     run: int = 0
@@ -43,6 +44,7 @@ class Program(NamedTuple):
     after: str = ""
     is_doomed: bool = False
     is_visible: bool = False
+    is_preparing: bool = False
     is_aborting: bool = False
 
 

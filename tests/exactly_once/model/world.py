@@ -27,6 +27,7 @@ class Budget(NamedTuple):
     lost: int = 0  # answers: the request is on its way, and arrives at any later time or never
     timeouts: int = 0  # of transactions
     dead_attempts: int = 0  # of tasks, which leave a transaction open
+    errors: int = 0  # that end an attempt to commit, and with it the commit
     forgotten: int = 0  # transactional ids that were idle for a week, and expire
 
 
