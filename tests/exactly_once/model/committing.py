@@ -19,7 +19,7 @@ from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Driver, Person
 from tests.exactly_once.model.ending import ends, with_late
 from tests.exactly_once.model.program import DONE, ENDS, OFF, OVER, Next, Program, Turn, decided
-from tests.exactly_once.model.values import NONE, RECORDS, TRANSACTIONS, VIEWS
+from tests.exactly_once.model.values import NONE, TRANSACTIONS, VIEWS
 from tests.exactly_once.model.world import World
 
 
@@ -155,7 +155,9 @@ def _write(turn: Turn, step: Write) -> Next:
 
 
 def _written(turn: Turn, record: int) -> Program:
-    if isinstance(turn.configuration.programs[turn.number], Person) and RECORDS[record].state is not State.CLOSED:
+    """Who resolves is at the end then, who aborts has only said what he will abort."""
+    who = turn.configuration.programs[turn.number]
+    if isinstance(who, Person) and not who.is_abort:
         return turn.program._replace(phase=OVER, view=NONE)
     return turn.program._replace(view=values.with_written(turn.program.view, record))
 

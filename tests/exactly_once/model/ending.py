@@ -25,7 +25,7 @@ def ends(turn: Turn) -> Next:
     if turn.breaks("orphans are ended by their own epoch") and first not in program.own:
         yield turn.does("InitProducerId", first), turn.becomes(rest, _initialized(turn, first))
         return
-    answer, after = worlds.end_txn(world, first, False, program.batch, turn.configuration.has_markers)
+    answer, after = worlds.end_txn(world, first, False, turn.may_end, turn.configuration.has_markers)
     yield turn.does("EndTxn(abort)", first, answer.name), turn.becomes(rest, after)
     if world.budget.lost:
         yield turn.does("EndTxn(abort), late", first), turn.becomes(rest, with_late(turn, first, False))
@@ -46,7 +46,7 @@ def _initialized(turn: Turn, transaction: int) -> World:
     if slot.state in coordinator.PENDING:
         return turn.world
     if slot.state == coordinator.ONGOING:
-        worlds.check_target(transaction, slot.transaction, turn.program.batch)
+        worlds.check_target(transaction, slot.transaction, turn.may_end)
     return turn.world.with_slot(number, coordinator.initialized(slot, turn.configuration.version))
 
 
@@ -72,5 +72,5 @@ def to_abort(program: Program) -> Program:
 
 
 def with_late(turn: Turn, transaction: int, is_commit: bool) -> World:
-    late = tuple(sorted((*turn.world.late, (transaction, is_commit, turn.program.batch))))
+    late = tuple(sorted((*turn.world.late, (transaction, is_commit, turn.may_end))))
     return turn.world._replace(late=late).spend("lost")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Step
-from tests.exactly_once.model.configuration import Configuration, Decide, Driver
+from tests.exactly_once.model.configuration import Configuration, Decide, Driver, Person
 from tests.exactly_once.model.coordinator import Slot
 from tests.exactly_once.model.values import NONE, VIEWS
 from tests.exactly_once.model.world import Label, World
@@ -20,6 +20,8 @@ COMMITS: Final = "commits"
 ENDS: Final = "ends"  # what is left over
 DONE: Final = "done"  # Spark is to write down that the batch is committed
 OVER: Final = "over"
+
+ANY_BATCH: Final = 1000
 
 Next = Iterator[tuple[Label, World]]
 
@@ -61,6 +63,12 @@ class Turn(NamedTuple):
         who = self.configuration.programs[self.number]
         assert isinstance(who, Driver)
         return who
+
+    @property
+    def may_end(self) -> int:
+        """The last batch whose transactions it may end: who aborts for a person, what the log names, of any."""
+        who = self.configuration.programs[self.number]
+        return ANY_BATCH if isinstance(who, Person) and who.is_abort else self.program.batch
 
     def breaks(self, rule: str) -> bool:
         return self.configuration.broken == rule
