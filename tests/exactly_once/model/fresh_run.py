@@ -1,32 +1,39 @@
-"""From every state a run that begins afresh, undisturbed, comes to the end: with each row visible, and nothing open."""
+"""From every state those that begin afresh, undisturbed, come to the end: with each row visible, and nothing open."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
+from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once.commit_record import State
 from tests.exactly_once.model import running
 from tests.exactly_once.model import world as worlds
-from tests.exactly_once.model.configuration import Configuration
+from tests.exactly_once.model.configuration import Configuration, Driver, Person, recover
 from tests.exactly_once.model.coordinator import Slot
 from tests.exactly_once.model.program import OVER, Program, Turn
-from tests.exactly_once.model.values import NONE
+from tests.exactly_once.model.values import NONE, last_record
 from tests.exactly_once.model.world import BrokenError, Budget, World
+
+# What a person does about a job that is gone: commit what can be, and then abort what is open.
+_FOR_A_JOB: Final = (Person(recover), Person(resolving.abort, is_abort=True))
 
 
 class FreshRun:
-    """Everybody else is gone for good. The run has one batch more, whose commit ends what was left behind."""
+    """Everybody else is gone for good. A query runs once more and has one batch more, whose commit ends what was left behind."""
 
     def __init__(self, configuration: Configuration) -> None:
         driver = configuration.drivers[0]
         self._rows = configuration.row_count
-        self._checkpoints = [each.checkpoint for each in configuration.drivers]
         self._slots = configuration.slots
-        self._is_checked = not driver.is_job and not driver.ignores_failures
+        self._is_job = driver.is_job
+        self._is_checked = not driver.ignores_failures
         self._batches = (*driver.batches, (self._rows,))
         runner = replace(driver, batches=self._batches, runs=2)
+        programs: tuple[Driver | Person, ...] = _FOR_A_JOB if driver.is_job else (runner,)
         self._configuration = replace(
             configuration,
-            programs=(runner,),
+            programs=programs,
             budget=Budget(),
             has_markers=False,
             is_fresh_run=not configuration.has_copies,
@@ -43,25 +50,42 @@ class FreshRun:
             visible=(*world.visible, 0),
             late=(),
             budget=Budget(),
-            programs=(Program(),),
+            programs=(Program(),) * len(self._configuration.programs),
         )
         if stripped not in self._checked:
             self._checked.add(stripped)
             self._run(stripped)
 
     def _run(self, world: World) -> None:
-        """The first that a program may do is what it does where nothing fails."""
+        """One after the other."""
         try:
-            while (turn := Turn(self._configuration, world, 0, world.programs[0])).program.phase != OVER:
-                following = next(running.steps(turn), None)
-                if following is None:
-                    raise BrokenError("does not come to an end")
-                world = following[1]
+            for number in range(len(world.programs)):
+                world = self._after(world, number)
         except BrokenError as error:
             raise BrokenError(f"a fresh run: {error}") from error
-        if world.checkpoint[0] == len(self._batches):
-            self._check_end(world)
+        if self._is_job:
+            self._check_end_of_job(world)
+        elif world.checkpoint[0] == len(self._batches):
+            _check_nothing_is_open(world)
 
-    def _check_end(self, world: World) -> None:
-        if worlds.listed(world):
-            raise BrokenError("after a commit that nothing disturbed a transaction is left open")
+    def _after(self, world: World, number: int) -> World:
+        """The first that a program may do is what it does where nothing fails."""
+        while (turn := Turn(self._configuration, world, number, world.programs[number])).program.phase != OVER:
+            following = next(running.steps(turn), None)
+            if following is None:
+                raise BrokenError("does not come to an end")
+            world = following[1]
+        return world
+
+    def _check_end_of_job(self, world: World) -> None:
+        last = last_record(world.log.last)
+        if last is not None and last.state is State.PREPARED:
+            return  # it was refused, with a reason that was checked: a person has to resolve it
+        _check_nothing_is_open(world)
+        if len(set(world.visible[: self._rows])) > 1:
+            raise BrokenError("a job that nobody has to resolve is visible in part")
+
+
+def _check_nothing_is_open(world: World) -> None:
+    if worlds.listed(world):
+        raise BrokenError("after a commit, or an abort, that nothing disturbed a transaction is left open")
