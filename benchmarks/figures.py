@@ -68,7 +68,11 @@ def best_jvm(runs: Runs) -> Sequence[Run]:
     return max(runs[JVM], tuned, key=lambda them: median(rows_per_s(them)))
 
 
-# A figure of some results; KeyError when what it needs was not measured.
+class NotMeasuredError(Exception):
+    """What a figure needs was asked for, and nobody has measured it."""
+
+
+# A figure of some results; NotMeasuredError, or KeyError for a cell that was not asked for.
 Figure = Callable[[Results], Spread]
 
 
@@ -114,11 +118,20 @@ def _log_read_ms(share: float) -> Figure:
 
 
 def _ids_too_many(cell: str, contender: str) -> Figure:
-    return lambda results: spread([run.ids - run.most_ids for run in results[cell][contender]])
+    def figure(results: Results) -> Spread:
+        runs = results[cell][contender]
+        if not all(run.ids for run in runs):  # every query leaves some: who found none has looked for others
+            raise NotMeasuredError(f"{cell}: no transactional ids were found")
+        return spread([run.ids - run.most_ids for run in runs])
+
+    return figure
 
 
 def _commit_log_mb(results: Results) -> Spread:
-    return spread([run.log_bytes / 2**20 for run in results["micro_batches"][COMMIT]])
+    sizes = [run.log_bytes / 2**20 for run in results["micro_batches"][COMMIT]]
+    if not all(sizes):
+        raise NotMeasuredError("micro_batches: the commit log's files were not found")
+    return spread(sizes)
 
 
 def _producer_cpu(results: Results) -> Spread:
@@ -206,13 +219,25 @@ GOALS: Sequence[Goal] = (
 )
 
 
-def reached(results: Results) -> list[tuple[Goal, Spread]]:
-    """Every goal whose contenders were all measured; who failed was not."""
-    measured = {cell: {name: them for name, them in runs.items() if them} for cell, runs in results.items()}
-    found = []
+class _Measured(dict[str, Sequence[Run]]):
+    """A cell's runs of those who have not failed."""
+
+    def __init__(self, runs: Runs) -> None:
+        super().__init__((name, them) for name, them in runs.items() if them)
+
+    def __missing__(self, name: str) -> Sequence[Run]:
+        raise NotMeasuredError(f"{name} has failed, or took no part")
+
+
+def reached(results: Results) -> list[tuple[Goal, Spread | None]]:
+    """Every goal whose cells were measured; None where somebody failed that it needs."""
+    measured = {cell: _Measured(runs) for cell, runs in results.items()}
+    found: list[tuple[Goal, Spread | None]] = []
     for goal in GOALS:
         try:
             found.append((goal, goal.figure(measured)))
+        except NotMeasuredError:
+            found.append((goal, None))
         except KeyError:
-            continue
+            continue  # a cell that nobody asked for
     return found

@@ -102,12 +102,16 @@ def _line(cell: str, contender: str, runs: Sequence[Run]) -> str:
     return f"| {cell} | {LABELS[contender]} | {' | '.join(figures)} |"
 
 
-def _goals(goals: Sequence[tuple[Goal, Spread]]) -> str:
+def _goals(goals: Sequence[tuple[Goal, Spread | None]]) -> str:
     lines = ["| figure | wanted | measured | |", "| --- | ---: | ---: | --- |"]
-    for goal, figure in goals:
-        wanted = f"{'≥' if goal.at_least else '≤'} {goal.bound:g}"
-        lines.append(f"| {goal.text} | {wanted} | {_of(figure, '.2f')} | {'met' if goal.met(figure) else '**not met**'} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(_goal(goal, figure) for goal, figure in goals)])
+
+
+def _goal(goal: Goal, figure: Spread | None) -> str:
+    wanted = f"{'≥' if goal.at_least else '≤'} {goal.bound:g}"
+    if figure is None:
+        return f"| {goal.text} | {wanted} | | **not measured** |"
+    return f"| {goal.text} | {wanted} | {_of(figure, '.2f')} | {'met' if goal.met(figure) else '**not met**'} |"
 
 
 def _of(figure: Spread, how: str) -> str:

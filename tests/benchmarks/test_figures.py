@@ -19,6 +19,7 @@ from benchmarks.results import (
     JVM_TUNED,
     LOG_READ,
     SINK,
+    Results,
     Run,
 )
 
@@ -31,6 +32,10 @@ def at(*rows_per_s: float) -> Sequence[Run]:
 
 def peaking(*megabytes: int) -> Sequence[Run]:
     return [Run(rows=1, seconds=1.0, cpu_s=0.0, peak_rss=size * 2**20) for size in megabytes]
+
+
+def figure_of(text: str, results: Results) -> Spread | None:
+    return next(figure for goal, figure in reached(results) if goal.text.startswith(text))
 
 
 def goal(text: str) -> Goal:
@@ -68,13 +73,29 @@ def test_of_the_jvm_sink_the_better_settings_count(default: float, tuned: float,
 
 def test_a_jvm_sink_that_failed_with_our_settings_counts_at_its_own() -> None:
     results = {"100B-none-8": {SINK: at(4.0), JVM: at(2.0), JVM_TUNED: []}}
-    ((_, figure),) = reached(results)
+    figure = figure_of("100 B, none, 8 partitions: rows/s against Spark", results)
+    assert figure is not None
     assert figure.middle == pytest.approx(2.0)
 
 
-def test_only_goals_whose_contenders_were_measured_are_judged() -> None:
+def test_a_goal_whose_contender_failed_or_took_no_part_is_told_as_not_measured() -> None:
     results = {"100B-none-8": {SINK: at(9.0), CONFLUENT: at(1.0), JVM: []}, "100B-lz4-8": {SINK: at(1.0)}}
-    assert [goal.text for goal, _ in reached(results)] == [goal("100 B, none, 8 partitions: rows/s against confluent").text]
+    assert {goal.text: figure is not None for goal, figure in reached(results)} == {
+        goal("100 B, none, 8 partitions: rows/s against Spark").text: False,
+        goal("100 B, none, 8 partitions: rows/s against confluent").text: True,
+        goal("100 B, lz4, 8 partitions: rows/s against Spark").text: False,
+        goal("100 B, lz4, 8 partitions: rows/s of the ceiling").text: False,
+    }
+
+
+def test_nothing_is_told_of_cells_that_nobody_asked_for() -> None:
+    assert reached({"producer-1000": {SINK: at(1.0)}}) == []
+
+
+@pytest.mark.parametrize("text", ["exactly once, many micro-batches: ids", "exactly once, many micro-batches: MB"])
+def test_no_ids_and_an_empty_log_are_not_measured_rather_than_within_their_bounds(text: str) -> None:
+    results = {"micro_batches": {COMMIT: commits(1, ids=0, most_ids=2, log_bytes=0), LOG_READ: commits(1)}}
+    assert figure_of(text, results) is None
 
 
 @pytest.mark.parametrize(("measured", "met"), [(1.79, False), (1.8, True), (2.5, True)])
@@ -90,6 +111,7 @@ def test_a_cost_is_reached_up_to_its_bound(measured: float, met: bool) -> None:
 def test_memory_is_what_the_sink_takes_over_a_worker_that_drops_its_input() -> None:
     results = {"memory-100B": {CEILING: peaking(140), SINK: peaking(140 + MEMORY_MB + 1)}}
     ((memory, figure),) = reached(results)
+    assert figure is not None
     assert figure.middle == MEMORY_MB + 1
     assert not memory.met(figure)
 
@@ -100,7 +122,8 @@ def commits(*milliseconds: float, ids: int = 1, most_ids: int = 1, log_bytes: in
 
 def test_a_small_micro_batch_costs_what_its_round_took_longer_exactly_once() -> None:
     results = {"small_batches": {AT_LEAST_ONCE: commits(100, 200, 300), EXACTLY_ONCE: commits(150, 260, 370)}}
-    (_, figure), _ = reached(results)
+    figure = figure_of("exactly once, 8 tasks with hardly any rows", results)
+    assert figure is not None
     assert (figure.middle, figure.low, figure.high) == pytest.approx((60, 50, 70))
 
 
@@ -127,5 +150,6 @@ def test_many_partitions_are_compared_over_the_rounds_that_both_cells_have() -> 
     few = [Run(1_000_000, 1.0, cpu) for cpu in (0.1, 0.1, 0.1)]
     many = [Run(1_000_000, 1.0, cpu) for cpu in (0.2, 0.1)]
     results = {"producer-8": {SINK: few}, "producer-1000": {SINK: many}}
-    ((_, figure),) = reached(results)
+    figure = figure_of("producer, 1,000 partitions", results)
+    assert figure is not None
     assert (figure.middle, figure.low, figure.high) == pytest.approx((1.5, 1.0, 2.0))

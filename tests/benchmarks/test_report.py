@@ -39,6 +39,12 @@ def test_each_goal_is_told_met_or_not_met() -> None:
     assert "| ≤ 132 | 50.00 (50.00 - 50.00) | met |" in next(line for line in lines if "memory, 100 B" in line)
 
 
+def test_a_goal_that_somebody_failed_to_measure_is_told() -> None:
+    lines = markdown({**RESULTS, "100B-lz4-8": {JVM: [], SINK: RESULTS["100B-none-8"][SINK]}}).splitlines()
+    told = next(line for line in lines if line.startswith("| 100 B, lz4, 8 partitions: rows/s against Spark's JVM sink"))
+    assert told.endswith("| ≥ 1.4 | | **not measured** |")
+
+
 def test_table_plot_and_raw_figures_are_kept(tmp_path: Path) -> None:
     kept = write(RESULTS, tmp_path / "bench")
     assert sorted(path.name for path in (tmp_path / "bench").iterdir()) == kept
