@@ -21,6 +21,7 @@ from benchmarks.results import (
     AT_LEAST_ONCE,
     BUSY_CONNECTION,
     CEILING,
+    COLD_LOG_READ,
     COMMIT,
     CONFLUENT,
     EMBEDDED,
@@ -101,7 +102,7 @@ CELLS: Sequence[Cell] = (
     Cell("streaming", "exactly_once", 100, "lz4", 8, 5_000_000, 2_000_000, (AT_LEAST_ONCE, EXACTLY_ONCE)),
     Cell("streaming", "small_batches", 100, "lz4", 8, 100, 30, (AT_LEAST_ONCE, EXACTLY_ONCE)),
     Cell("streaming", "commit_phase", 100, "lz4", 8, 3, 1, (COMMIT,)),
-    Cell("commits", "micro_batches", 100, "lz4", 8, 10_000, 500, (COMMIT, LOG_READ)),
+    Cell("commits", "micro_batches", 100, "lz4", 8, 10_000, 500, (COMMIT, LOG_READ, COLD_LOG_READ)),
     Cell("connections", "connections", 1024, "none", 8, 200_000, 30_000, (BUSY_CONNECTION,)),
 )
 

@@ -6,17 +6,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from benchmarks.cells import Cell, Plan
 from benchmarks.environment import Topics
-from benchmarks.results import COMMIT, LOG_READ, Run, Runs
+from benchmarks.results import COLD_LOG_READ, COMMIT, LOG_READ, Run, Runs
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.question import Question
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
@@ -31,7 +31,10 @@ from spark_kafka_sink.records.columns import RecordColumns
 
 TRANSACTIONS = 2  # of each micro-batch
 MEASURED = 1000  # the last ones
+WORKERS = 10  # one after the other: each has ids of its own, and the cluster keeps those of the dead for 7 days
+COLD_READS = 5
 _LOG = "bench-commits"
+_LOG_SETTINGS = CommitLogSettings(topic=_LOG, partitions=1)
 _TIMEOUT_S = 60.0
 _SIZE_EVERY = 50
 
@@ -50,17 +53,20 @@ class _TimedLog(CommitLog):
         return claim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Query:
-    """What a worker and a driver do for each micro-batch, in one process."""
+    """What a worker and a driver do for each micro-batch, in one process. workers: how many there were, the last one's slots
+    being `slots`."""
 
+    config: ProducerConfig
     producer: Producer
     committer: Committer
     log: _TimedLog
     ids: TransactionalIds
-    slots: Slots
     topic: str
     columns: RecordColumns
+    slots: Slots = field(default_factory=Slots)
+    workers: int = 1
 
     def run(self, number: int) -> float:
         """A micro-batch; seconds of its commit."""
@@ -76,25 +82,44 @@ class _Query:
         assert handle is not None
         return PreparedTransaction(handle, partition, 0)
 
+    def replace_worker(self) -> None:
+        """As when the executor of the one before is gone: nobody else ever uses its ids."""
+        self.slots, self.workers = Slots(), self.workers + 1
+
+    def cold_read(self) -> float:
+        """Seconds of the claim of a driver that has just been started. The brokers have the log in memory all the same."""
+        begun = time.perf_counter()
+        with ClusterClient(self.config) as client:
+            last = CommitLog(client, _LOG_SETTINGS).claim(self.ids, time.monotonic() + _TIMEOUT_S).last
+        assert last is not None, "it has read another log"
+        return time.perf_counter() - begun
+
 
 def commits(cell: Cell, plan: Plan, topics: Topics) -> Runs:
-    """Of the last micro-batches each commit, and in it the claim of the log, which reads it."""
-    batches = plan.rows(cell)
+    """Of the last micro-batches each commit, and in it the claim of the log, which reads it; then what a new driver's takes."""
+    with topics.fresh(cell.partitions, 2**28) as topic, _query(topics, topic, cell.codec, cell.value_bytes) as query:
+        taken, log_bytes = _run_all(query, cell, plan.rows(cell), topics.folder)
+        warm = query.log.taken[-MEASURED:]
+        cold = [query.cold_read() for _ in range(COLD_READS)]
+        ids = ids_left(topics.kafka.bootstrap_servers, topic, query.ids.query_id)
+    left = Run(1, 0.0, 0.0, ids=ids, most_ids=query.workers * TRANSACTIONS, log_bytes=log_bytes)
+    measured = {COMMIT: taken[-MEASURED:], LOG_READ: warm, COLD_LOG_READ: cold}
+    return {name: [replace(left, seconds=seconds) for seconds in them] for name, them in measured.items()}
+
+
+def _run_all(query: _Query, cell: Cell, batches: int, folder: Path) -> tuple[list[float], int]:
+    """Seconds of each commit, and the largest size of the commit log."""
     taken: list[float] = []
     log_bytes = 0
-    with topics.fresh(cell.partitions, 2**28) as topic, _query(topics, topic, cell.codec, cell.value_bytes) as query:
-        for number in range(batches):
-            taken.append(query.run(number))
-            if number % _SIZE_EVERY == 0:
-                log_bytes = max(log_bytes, _log_bytes(topics.folder))
-            if (number + 1) % max(1, batches // 10) == 0:
-                _say(cell, number + 1, batches, taken, query.log.taken, log_bytes)
-        ids = ids_left(topics.kafka.bootstrap_servers, topic, query.ids.query_id)
-    left = Run(1, 0.0, 0.0, ids=ids, most_ids=TRANSACTIONS, log_bytes=max(log_bytes, _log_bytes(topics.folder)))
-    return {
-        COMMIT: [replace(left, seconds=seconds) for seconds in taken[-MEASURED:]],
-        LOG_READ: [replace(left, seconds=seconds) for seconds in query.log.taken[-MEASURED:]],
-    }
+    for number in range(batches):
+        taken.append(query.run(number))
+        if number % _SIZE_EVERY == 0 or number + 1 == batches:
+            log_bytes = max(log_bytes, _log_bytes(folder))
+        if (number + 1) % max(1, batches // WORKERS) == 0:
+            _say(cell, number + 1, batches, taken, query.log.taken, log_bytes)
+            if number + 1 < batches:
+                query.replace_worker()
+    return taken, log_bytes
 
 
 def _say(cell: Cell, number: int, batches: int, taken: Sequence[float], claims: Sequence[float], log_bytes: int) -> None:
@@ -109,9 +134,9 @@ def _query(topics: Topics, topic: str, codec: str, value_bytes: int) -> Iterator
     config = producer_config({**settings, "transaction.timeout.ms": 15 * 60 * 1000})
     columns = RecordColumns(10, value=pa.array([bytes(value_bytes)] * 10), key=pa.array([b"%d" % number for number in range(10)]))
     with Producer(config, transactional=True) as producer, ClusterClient(config) as client:
-        log = _TimedLog(client, CommitLogSettings(topic=_LOG, partitions=1))
+        log = _TimedLog(client, _LOG_SETTINGS)
         committer = Committer(log, TransactionClient(client), topic, _TIMEOUT_S)
-        yield _Query(producer, committer, log, TransactionalIds(topic, "query"), Slots(), topic, columns)
+        yield _Query(config, producer, committer, log, TransactionalIds(topic, "query"), topic, columns)
 
 
 def _log_bytes(folder: Path) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 SINK, JVM, JVM_TUNED, CONFLUENT, CEILING = "sink", "jvm", "jvm tuned", "confluent", "ceiling"
 SEND, KAFKA_PYTHON = "send", "kafka-python"
 EMBEDDED, BUSY_CONNECTION = "embedded", "connection"
-AT_LEAST_ONCE, EXACTLY_ONCE, COMMIT, LOG_READ = "at-least-once", "exactly-once", "commit", "log read"
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
+COMMIT, LOG_READ, COLD_LOG_READ = "commit", "log read", "cold log read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Run:
 
     Of a BUSY_CONNECTION there is a run for each connection, with requests for rows and the broker's memory. Cells of
     micro-batches have those for rows. ids: transactional ids that a query has left behind; most_ids: how many its workers and
-    their slots allow; log_bytes: of the commit log on disk, at its largest.
+    their slots allow, with those of workers that are gone; log_bytes: of the commit log on disk, at its largest.
     """
 
     rows: int

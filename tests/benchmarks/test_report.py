@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.report import markdown, write
-from benchmarks.results import CEILING, COMMIT, JVM, JVM_TUNED, SINK, Run
+from benchmarks.results import CEILING, COLD_LOG_READ, COMMIT, JVM, JVM_TUNED, SINK, Run
 
 RESULTS = {
     "100B-none-8": {
@@ -43,6 +43,13 @@ def test_a_goal_that_somebody_failed_to_measure_is_told() -> None:
     lines = markdown({**RESULTS, "100B-lz4-8": {JVM: [], SINK: RESULTS["100B-none-8"][SINK]}}).splitlines()
     told = next(line for line in lines if line.startswith("| 100 B, lz4, 8 partitions: rows/s against Spark's JVM sink"))
     assert told.endswith("| ≥ 1.4 | | **not measured** |")
+
+
+def test_what_has_no_goal_is_told_without_a_verdict() -> None:
+    lines = markdown({"micro_batches": {COLD_LOG_READ: [Run(1, 0.05, 0.0)]}}).splitlines()
+    assert "| - | 50.00 (50.00 - 50.00) | no goal |" in next(
+        line for line in lines if "a new driver's first claim, which" in line
+    )
 
 
 def test_table_plot_and_raw_figures_are_kept(tmp_path: Path) -> None:
