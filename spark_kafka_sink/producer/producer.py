@@ -328,6 +328,7 @@ class Producer(ProducerInside):
         self._transactions = Transactions(self, self.config, sender, self._client)
         self._records = TransactionalRecords(self._records, self._transactions)
         self._gathered.on_refused = self._transactions.refused
+        self._gathered.ends_are_awaited = True
         return sender
 
     def _scope_closed(self, scope: SendScope | None = None) -> None:

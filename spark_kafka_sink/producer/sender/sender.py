@@ -167,11 +167,11 @@ class Sender:
     def _ended(self) -> bool:
         if self._force or self.failure is not None:
             return True
-        if self._accumulator.has_incomplete() or self._records.has_rows():
+        if not self._closing and self._until_idle_ms(monotonic_ms()) > 0:
             return False
-        if self._closing:
-            return self._transactions is None or self._transactions.close(monotonic_ms())
-        return self._idle_since_ms(monotonic_ms()) is None
+        if self._records.has_rows() or self._accumulator.has_incomplete():  # in the order of _is_flushed
+            return False
+        return not self._closing or self._transactions is None or self._transactions.close(monotonic_ms())
 
     def _run_once(self, now_ms: int) -> None:
         self._delivery.expire(now_ms)
@@ -196,8 +196,12 @@ class Sender:
             self._delivery.fail_unsent(refused)
         elif transactions.is_committing:
             self._accumulator.flush(None)
-        flushed = not (self._producing or self._accumulator.has_incomplete() or self._records.has_rows())
-        return transactions.step(now_ms, flushed=flushed)
+        return transactions.step(now_ms, self._is_flushed)
+
+    def _is_flushed(self) -> bool:
+        """Whether no record waits or is on its way. Asked in the order of that way: between two looks another thread may move
+        records on, and what was looked at in their new place before they were in the old one would be seen in neither."""
+        return not (self._records.has_rows() or self._accumulator.has_incomplete() or self._producing)
 
     def _count_network(self) -> None:
         self._metrics.polled(self._client.take_counts(), monotonic_ms())

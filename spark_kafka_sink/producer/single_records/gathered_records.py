@@ -81,6 +81,7 @@ class GatheredRecords:
         self._gatherers: dict[str, RecordGatherer] = {}
         self._waiting: dict[RecordGatherer, None] = {}
         self._closed_by: KafkaSinkError | None = None
+        self.ends_are_awaited = False  # a transaction that is to end waits for the end of every append
         self.on_refused: Callable[[KafkaSinkError], None] = _no_matter  # why a record is in no batch, nor will be
 
     def gatherer(self, topic: str) -> RecordGatherer:
@@ -132,7 +133,7 @@ class GatheredRecords:
 
     def _wake_for_rest(self, gatherer: RecordGatherer) -> None:
         """The sender's thread may have found it draining, and waits for the rest, or for the end of it."""
-        if gatherer.gathered or gatherer.taken is not None or self._accumulator.closed:
+        if gatherer.gathered or gatherer.taken is not None or self._accumulator.closed or self.ends_are_awaited:
             self._wakeup()
 
     def _append(self, gatherer: RecordGatherer, gathered: Gathered, deadline: float) -> Late | None:
@@ -230,7 +231,8 @@ class GatheredRecords:
         return next_ms
 
     def has_rows(self) -> bool:
-        return not all(gatherer.is_idle() for gatherer in list(self._waiting))
+        """Of all gatherers: who adds a first row may not have come to say that it waits, and another row may be behind it."""
+        return not all(gatherer.is_idle() for gatherer in list(self._gatherers.values()))
 
     def _until_due(self, gatherer: RecordGatherer, now_ms: int) -> int:
         if gatherer.is_idle():

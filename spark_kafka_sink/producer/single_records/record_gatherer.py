@@ -95,7 +95,8 @@ class RecordGatherer:
 
     def is_idle(self) -> bool:
         """Whether no row is here or on its way from here into a batch."""
-        return not self.gathered.futures and self.taken is None and not self.draining.locked()
+        with self.lock:  # else `put_back` between two looks: the rows would be seen in neither place
+            return not self.gathered.futures and self.taken is None and not self.draining.locked()
 
     def unsent(self) -> int:
         """How many rows are in no batch."""

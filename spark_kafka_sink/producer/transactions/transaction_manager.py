@@ -209,27 +209,31 @@ class TransactionManager:
 
     # The sender's thread: what is to be asked
 
-    def next_request(self, now_ms: int, *, flushed: bool) -> TransactionRequest | None:
-        """What the state asks for. flushed: no record is waiting or on its way, so the transaction may end."""
+    def next_request(self, now_ms: int, is_flushed: Callable[[], bool]) -> TransactionRequest | None:
+        """What the state asks for. is_flushed: tells whether no record is waiting or on its way, so that the transaction may end.
+        It is asked when the transaction takes no more records, and with the lock held, so that this stays so: an answer from
+        before a commit() would know nothing of what was sent just before that."""
         with self._changed:
             adds = self._state is State.IN_TRANSACTION and self._contents.is_waiting()  # nobody waits for that but records
             if now_ms >= self._deadline_ms and not adds:
                 return None
-            if self._state in _ENDING and flushed and not self._is_at_coordinator():
+            ends = self._state in _ENDING and is_flushed()
+            if ends and not self._is_at_coordinator():
                 self._complete()
-            return self._wanted(flushed=flushed)
+                ends = False
+            return self._wanted(ends=ends)
 
     def _is_at_coordinator(self) -> bool:
         """Whether there is something to be ended there."""
         return not self._without_end and (self._contents.begun or self._contents.has_offsets())
 
-    def _wanted(self, *, flushed: bool) -> TransactionRequest | None:
+    def _wanted(self, *, ends: bool) -> TransactionRequest | None:
         identity = self.transactional_id
         if self._state is State.INITIALIZING:
             return requests.init_producer_id(identity, self._timeout_ms, self.producer)
         if self._state in _SENDING and (wanted := self._contents.wanted(self.producer, self.version)) is not None:
             return wanted
-        if self._state in _ENDING and flushed:
+        if ends:
             committed = self._state is State.COMMITTING_TRANSACTION
             return requests.end_txn(identity, self.producer, committed=committed, version=self.version)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
@@ -136,12 +137,12 @@ class TransactionSender:
 
     # Requests
 
-    def step(self, now_ms: int, *, flushed: bool) -> int:
+    def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
         """Send what is to be asked now. In how many ms there will be more, if nothing happens before.
 
-        flushed: no record waits or is on its way.
+        is_flushed: tells whether no record waits or is on its way.
         """
-        if self._next is not None and flushed:
+        if self._next is not None and is_flushed():
             self._manager, self._next = self._next, None
             self._in_flight = None
             if len(self._coordinators) >= MOST_COORDINATORS:
@@ -151,7 +152,7 @@ class TransactionSender:
             return FOREVER_MS
         if now_ms < self._not_before_ms:
             return self._not_before_ms - now_ms
-        request = self._manager.next_request(now_ms, flushed=flushed)
+        request = self._manager.next_request(now_ms, is_flushed)
         return FOREVER_MS if request is None else self._ask(self._manager, request, now_ms)
 
     def _ask(self, manager: TransactionManager, request: TransactionRequest, now_ms: int) -> int:

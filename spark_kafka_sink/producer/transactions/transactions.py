@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from contextlib import suppress
 from typing import Any, Protocol
 
 from spark_kafka_sink.config import ProducerConfig
@@ -124,11 +123,22 @@ class Transactions:
         timeout = self._max_block_s if timeout is None else timeout
         begun = time.monotonic()
         manager.start(call, monotonic_ms() + int(timeout * 1000))
-        if call is Call.COMMIT:
-            with suppress(FlushTimeoutError):  # `wait` says so
-                self._owner.flush_gathered(timeout)
+        is_late = call is Call.COMMIT and not self._flush(timeout)
         self._owner.wake_sender()
         manager.wait(call, timeout, self._owner.check_alive, begun=begun)
+        if is_late and not self._flush(0):  # though nothing is under way any more
+            raise FlushTimeoutError(
+                f"transactional id {manager.transactional_id}: the transaction is committed, but without records that another"
+                " thread sent meanwhile, which belong to the next one: call commit() when no send() is running"
+            )
+
+    def _flush(self, timeout_s: float) -> bool:
+        """Whether all single records are acked or failed within the time; if not `wait` says so."""
+        try:
+            self._owner.flush_gathered(timeout_s)
+        except FlushTimeoutError:
+            return False
+        return True
 
     def _check(self) -> None:
         self._owner.check_alive()

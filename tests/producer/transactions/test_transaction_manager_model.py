@@ -186,8 +186,7 @@ class TransactionManagerModel(RuleBasedStateMachine):
 
     @rule(fate=st.sampled_from(["answered", "answered", "answered", "answered", "answer lost", "lost"]))
     def ask(self, fate: str) -> None:
-        flushed = not (self.waiting or self.on_wire)
-        request = self.manager.next_request(0, flushed=flushed)
+        request = self.manager.next_request(0, lambda: not (self.waiting or self.on_wire))
         if request is None or fate == "lost":
             return
         body = self.coordinator.answer(request)

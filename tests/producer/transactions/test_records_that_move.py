@@ -1,0 +1,191 @@
+"""Records that another thread moves on, or sends, just while their transaction ends: they are in that one, or fail."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import FlushTimeoutError, TransactionAbortedError
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.transactions.states import State
+from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
+
+ENDING = (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
+LINGERING: dict[str, Any] = {"linger_ms": 100_000, "delivery_timeout_ms": 200_000}
+_numbers = itertools.count()
+
+
+class Gate:
+    """Holds who comes to it until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def pass_through(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(DEADLINE_S)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"moving-{os.getpid()}-{next(_numbers)}"
+
+
+def gated_partitioner(gate: Gate) -> type:
+    """Who appends is held after the rows were taken, before they are in batches: when the value is b"1"."""
+
+    class Gated:
+        def partition(self, topic: str, columns: Any, sizes: Any, cluster: Any) -> Any:
+            if b"1" in columns.value.to_pylist():
+                gate.pass_through()
+            return np.zeros(columns.num_records, np.int32)
+
+    return Gated
+
+
+def manager_of(producer: Producer) -> TransactionManager:
+    transactions = producer._transactions
+    assert transactions is not None
+    assert transactions._manager is not None
+    return transactions._manager
+
+
+def until(reached: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not reached():
+        assert time.monotonic() < end
+
+
+def between_looks(monkeypatch: pytest.MonkeyPatch, producer: Producer, happens: Callable[[], None]) -> None:
+    """`happens` runs once: in the sender's thread, after the first of its looks for records of a transaction that is to end."""
+    left, manager = [happens], manager_of(producer)
+
+    def watched(look: Callable[[], bool]) -> Callable[[], bool]:
+        def looked() -> bool:
+            seen = look()
+            if left and producer._sender.is_current_thread() and manager.state in ENDING:
+                left.pop()()
+            return seen
+
+        return looked
+
+    for owner, name in ((producer._gathered, "has_rows"), (producer._accumulator, "has_incomplete")):
+        monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not-begun"])
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
+def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch, committed: bool, begun: bool
+) -> None:
+    gate = Gate()
+
+    def moves() -> None:
+        gate.opened.set()
+        until(producer._gathered.gatherer(topic).is_idle)
+
+    with (
+        under_id(broker.bootstrap_servers, topic, partitioner_class=gated_partitioner(gate), **LINGERING) as producer,
+        ThreadPoolExecutor() as threads,
+    ):
+        producer.begin()
+        if begun:
+            producer.send(topic, b"0")
+            producer.flush(DEADLINE_S)
+        sent = producer.send(topic, b"1")
+        moving = threads.submit(producer.flush, DEADLINE_S)
+        assert gate.reached.wait(DEADLINE_S)
+        between_looks(monkeypatch, producer, moves)
+        ending = threads.submit(producer.commit if committed else producer.abort)
+        until(lambda: manager_of(producer).state in ENDING or ending.done())
+        producer.wake_sender()
+        ending.result(DEADLINE_S)
+        assert isinstance(sent.exception(0), type(None) if committed else TransactionAbortedError)
+        moving.result(DEADLINE_S)
+        producer.begin()
+        producer.send(topic, b"2")
+        producer.commit()
+    until_read(broker, topic, ([0, 1] if begun else [1]) + [2] if committed else [2])
+
+
+def before_the_next_request(monkeypatch: pytest.MonkeyPatch, producer: Producer, gate: Gate) -> None:
+    """The sender's thread comes to the gate once, about to ask what the open transaction wants."""
+    manager, left = manager_of(producer), [gate]
+    asks = manager.next_request
+
+    def gated(*asked: Any, **named: Any) -> Any:
+        if left and manager.state is State.IN_TRANSACTION:
+            left.pop().pass_through()
+        return asks(*asked, **named)
+
+    monkeypatch.setattr(manager, "next_request", gated)
+
+
+def test_what_is_sent_and_committed_behind_the_back_of_the_senders_thread_is_in_the_transaction(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked for records before there was one, and asks what is next when the commit has begun."""
+    gate = Gate()
+    with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
+        producer.partitions_for(topic)
+        before_the_next_request(monkeypatch, producer, gate)
+        producer.begin()
+        producer.wake_sender()
+        assert gate.reached.wait(DEADLINE_S)
+        sent = producer.send(topic, b"1")
+        committing = threads.submit(producer.commit)
+        until(lambda: manager_of(producer).state is State.COMMITTING_TRANSACTION)
+        gate.opened.set()
+        committing.result(DEADLINE_S)
+        assert sent.exception(0) is None
+    until_read(broker, topic, [1])
+
+
+def held_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, gate: Gate, *, before: bool) -> None:
+    """Who calls this comes to the gate before or after it is done, once."""
+    calls, left = getattr(owner, name), [gate]
+
+    def held(*given: Any) -> None:
+        mine = left.pop() if left else None
+        if mine is not None and before:
+            mine.pass_through()
+        calls(*given)
+        if mine is not None and not before:
+            mine.pass_through()
+
+    monkeypatch.setattr(owner, name, held)
+
+
+def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its send() was let in while the transaction was open, and went on when nothing kept that from its end any more."""
+    sending, flushing = Gate(), Gate()
+    with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
+        producer.begin()
+        held_at(monkeypatch, producer._records, "_check_may_send", sending, before=False)
+        held_at(monkeypatch, producer, "flush_gathered", flushing, before=True)
+        sent = threads.submit(producer.send, topic, b"1")
+        assert sending.reached.wait(DEADLINE_S)
+        committed = threads.submit(producer.commit, 0.3)
+        assert flushing.reached.wait(DEADLINE_S)
+        producer.wake_sender()
+        until(lambda: manager_of(producer).state is State.READY)
+        sending.opened.set()
+        sent.result(DEADLINE_S)
+        flushing.opened.set()
+        with pytest.raises(FlushTimeoutError, match="committed, but without records that another thread sent meanwhile"):
+            committed.result(DEADLINE_S)
+        producer.begin()
+        producer.commit()
+    until_read(broker, topic, [1])
