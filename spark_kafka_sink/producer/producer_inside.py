@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.producer.accumulator.appender import ThunkOf
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
@@ -66,13 +67,11 @@ class ProducerInside:
     def discard_scope(self, scope: SendScope) -> None:
         if process.pid != self._pid:
             return  # a fork may have copied a lock that a thread of the parent held
+        error = UsageError("the records were discarded with their send scope before they were sent")
         with scope.appending:
-            dropped = self._accumulator.discard(scope)
+            dropped = self._accumulator.discard(scope, partial(self._missed, error))
             for batch in dropped:
                 batch.memory.give_back(self._pool)
-        error = UsageError("the records were discarded with their send scope before they were sent")
-        if dropped and self._transactions is not None:
-            self._transactions.discarded(error)
         for batch in dropped:  # without the lock: an interceptor hears of it
             batch.failed(error)
 
@@ -115,6 +114,10 @@ class ProducerInside:
         self._sender.wakeup()
 
     # Inside
+
+    def _missed(self, error: KafkaSinkError) -> None:
+        if self._transactions is not None:
+            self._transactions.refused(error)
 
     @contextmanager
     def _true_cause(self) -> Iterator[None]:

@@ -31,10 +31,14 @@ class Parts:
     cluster: Cluster
     metrics: SenderMetrics
     wakeups: list[None] = field(default_factory=list)
+    losses: list[int] = field(default_factory=list)  # by discards: how many records were not finished at that moment
     passed_ms: int = 0
 
     def owner(self) -> _Owner:
         return _Owner(self)
+
+    def lost(self) -> None:
+        self.losses.append(self.accumulator.incomplete_records())
 
     def scope(self) -> SendScope:
         return SendScope(_Owner(self), lambda scope: None)
@@ -88,7 +92,7 @@ class _Owner:
         self.parts.metrics.flushed(waited_ns)
 
     def discard_scope(self, scope: SendScope) -> None:
-        for batch in self.parts.accumulator.discard(scope):
+        for batch in self.parts.accumulator.discard(scope, self.parts.lost):
             batch.memory.give_back(self.parts.pool)
 
     def check_alive(self) -> None: ...

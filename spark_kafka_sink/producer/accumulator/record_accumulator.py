@@ -161,16 +161,22 @@ class RecordAccumulator:
         self._ready.linger_no_more(batch)
         self._ready.mark(batch.queue)
 
-    def discard(self, scope: SendScope) -> list[OpenBatch]:
-        """Take out what this scope has not sent; what is in flight goes on and reports to nobody."""
+    def discard(self, scope: SendScope, on_loss: Callable[[], None]) -> list[OpenBatch]:
+        """Take out what this scope has not sent; what is in flight goes on and reports to nobody.
+
+        on_loss: called if there is something, while it is still counted as incomplete.
+        """
         dropped: list[OpenBatch] = []
         with self.lock:
-            for added, batch in [pair for pair in self._incomplete.items() if pair[1].scope is scope]:
+            for batch in [batch for batch in self._incomplete.values() if batch.scope is scope]:
                 if isinstance(batch, SealedBatch):
                     batch.scope = None
                 elif self._unqueue(batch):
-                    del self._incomplete[added]
                     dropped.append(batch)
+            if dropped:
+                on_loss()
+            for batch in dropped:
+                del self._incomplete[batch]
         return dropped
 
     # The sender's side

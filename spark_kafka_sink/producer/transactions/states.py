@@ -34,6 +34,7 @@ NEXT: Final[Mapping[State, frozenset[State]]] = {
         {S.PREPARED_TRANSACTION, S.COMMITTING_TRANSACTION, S.ABORTING_TRANSACTION, S.ABORTABLE_ERROR, S.FATAL_ERROR}
     ),
     S.PREPARED_TRANSACTION: frozenset(),
+    # ABORTABLE_ERROR for a record that is missed until EndTxn is asked for (TransactionManager.missed), then for its answer only.
     S.COMMITTING_TRANSACTION: frozenset({S.READY, S.INITIALIZING, S.ABORTABLE_ERROR, S.FATAL_ERROR}),
     S.ABORTING_TRANSACTION: frozenset({S.READY, S.INITIALIZING, S.FATAL_ERROR}),
     S.ABORTABLE_ERROR: frozenset({S.ABORTING_TRANSACTION, S.FATAL_ERROR}),

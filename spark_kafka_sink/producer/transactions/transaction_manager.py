@@ -53,6 +53,7 @@ class TransactionManager:
         self._state = State.UNINITIALIZED
         self._error: KafkaSinkError | None = None  # the first, where the state is one of an error
         self._pending: Call | None = None  # whose end nobody has seen yet
+        self._commit_is_asked = False  # EndTxn may be on its way: nothing more can keep the transaction from being committed
         self._is_committed = False  # what is called has done that, whatever comes of the epoch for the next transaction
         self._closing = False
         self._deadline_ms = 0  # when what was called is asked for no more; monotonic
@@ -83,7 +84,7 @@ class TransactionManager:
                 return
             self._check(call)
             self._move(_LEADS_TO[call])
-            self._pending, self._is_committed = call, False
+            self._pending, self._is_committed, self._commit_is_asked = call, False, False
             if call is Call.ABORT:
                 self._contents.forget_waiting()
 
@@ -234,7 +235,7 @@ class TransactionManager:
         if self._state in _SENDING and (wanted := self._contents.wanted(self.producer, self.version)) is not None:
             return wanted
         if ends:
-            committed = self._state is State.COMMITTING_TRANSACTION
+            committed = self._commit_is_asked = self._state is State.COMMITTING_TRANSACTION
             return requests.end_txn(identity, self.producer, committed=committed, version=self.version)
         return None
 
@@ -287,6 +288,17 @@ class TransactionManager:
         with self._changed:
             self._abortable(error)
             self._changed.notify_all()
+
+    def missed(self, error: KafkaSinkError) -> None:
+        """A record of the open transaction will not be sent: it can only be aborted. From any thread.
+
+        Not once the coordinator is asked to commit: that was when no record of it was waiting or on its way, so this is none of
+        its records, and what is said of it then is the coordinator's to say.
+        """
+        with self._changed:
+            if self._state in _SENDING and not self._commit_is_asked:
+                self._abortable(error)
+                self._changed.notify_all()
 
     def dropped(self) -> None:
         """A batch that has its numbers is given up by an abort: with version 1 the next transaction cannot go on from them."""

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageErro
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
-from spark_kafka_sink.producer.transactions.states import Call, State
+from spark_kafka_sink.producer.transactions.states import Call
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 # An abort that nobody waits for the outcome of: what is left open ends with transaction.timeout.ms.
 QUIET_ABORT_S = 10.0
-_TAKES_RECORDS = (State.IN_TRANSACTION, State.COMMITTING_TRANSACTION)
 
 
 class Features(Protocol):
@@ -109,14 +108,10 @@ class Transactions:
         self._manager.check_may_send()
 
     def refused(self, error: KafkaSinkError) -> None:
-        """A record of the open transaction got into no batch: without it nothing may be committed (KafkaProducer.doSend)."""
-        if self._manager is not None and self._manager.state in _TAKES_RECORDS:
-            self._manager.failed(error)
-
-    def discarded(self, error: KafkaSinkError) -> None:
-        """What a scope had not sent yet is dropped; what it had sent may not be committed without it."""
-        if self._manager is not None and self._manager.is_open:
-            self._manager.failed(error)
+        """A record of the open transaction got into no batch, or is dropped with its scope: without it nothing may be committed
+        (KafkaProducer.doSend)."""
+        if self._manager is not None:
+            self._manager.missed(error)
 
     def _call(self, call: Call, manager: TransactionManager, timeout: float | None) -> None:
         self._check()

@@ -310,6 +310,17 @@ def test_a_discarded_scope_leaves_nothing_to_send_and_detaches_what_is_in_flight
     assert partitions(parts.drain()) == [2]
 
 
+def test_a_loss_is_told_while_it_still_counts_as_not_finished() -> None:
+    """Who ends a transaction once all is finished has heard of it by then."""
+    parts = lingering()
+    scope, other = parts.scope(), parts.scope()
+    parts.append(scope, [b"x", b"y"], [0, 1])
+    scope.discard()
+    other.discard()
+    assert parts.losses == [2]
+    assert not parts.accumulator.has_incomplete()
+
+
 def test_a_batch_that_is_sealed_while_its_scope_is_discarded_is_detached_too() -> None:
     parts = make_parts(linger_ms=0)
     scope = parts.scope()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+from typing import Any
 
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.errors import TransactionAbortableError, UsageError
+from spark_kafka_sink.errors import TransactionAbortableError, TransactionTimeoutError, UsageError
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.producing import numbers
 from tests.producer.transactions.transacting import scoped, under_id, until_read
 
@@ -35,6 +37,42 @@ def test_what_a_scope_dropped_is_missed_by_the_commit(broker: EmbeddedBroker, to
         producer.send(topic, b"7")
         producer.commit()
     until_read(broker, topic, [7])
+
+
+def test_what_a_scope_dropped_while_a_commit_waited_for_it_is_missed_by_that(broker: EmbeddedBroker, topic: str) -> None:
+    one_by_one: dict[str, Any] = {"batch_size": 1, "max_in_flight_requests_per_connection": 1}
+    with under_id(broker.bootstrap_servers, topic, **one_by_one) as producer:
+        producer.begin()
+        with (
+            pytest.raises(TransactionTimeoutError),
+            broker.faults.hold(ApiKey.PRODUCE, topic=topic) as held,
+            producer.scope() as scope,
+        ):
+            scope.append(topic, numbers(range(3)))
+            held.wait()
+            producer.commit(0.1)
+        with pytest.raises(TransactionAbortableError, match="discarded with their send scope"):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"7")
+        producer.commit()
+    until_read(broker, topic, [7])
+
+
+def test_a_scope_that_has_nothing_to_drop_keeps_no_commit_from_its_end(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        with (
+            pytest.raises(TransactionTimeoutError),
+            broker.faults.hold(ApiKey.END_TXN),
+            producer.scope() as scope,
+        ):
+            scope.append(topic, numbers(range(3)))
+            scope.flush(10)
+            producer.commit(0.1)
+        producer.commit()
+    until_read(broker, topic, [0, 1, 2])
 
 
 def test_beside_the_scope_of_a_transaction_nothing_is_sent(broker: EmbeddedBroker, topic: str) -> None:

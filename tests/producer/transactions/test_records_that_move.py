@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.errors import FlushTimeoutError, TransactionAbortedError
+from spark_kafka_sink.errors import FlushTimeoutError, RecordTooLargeError, TransactionAbortedError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
 
 ENDING = (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
@@ -164,6 +165,29 @@ def held_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, gate: Gat
             mine.pass_through()
 
     monkeypatch.setattr(owner, name, held)
+
+
+def test_what_fails_when_the_commit_is_on_its_way_already_makes_nothing_of_it(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its send() was let in while the transaction was open; its failure cannot call back the commit any more."""
+    sending = Gate()
+    with under_id(broker.bootstrap_servers, topic) as producer, ThreadPoolExecutor() as threads:
+        producer.begin()
+        producer.send(topic, b"0").result(DEADLINE_S)
+        held_at(monkeypatch, producer._records, "_check_may_send", sending, before=False)
+        failed = threads.submit(producer.send, topic, b"x" * 2_000_000)
+        assert sending.reached.wait(DEADLINE_S)
+        with broker.faults.hold(ApiKey.END_TXN) as held:
+            committed = threads.submit(producer.commit)
+            held.wait()
+            sending.opened.set()
+            assert isinstance(failed.result(DEADLINE_S).exception(0), RecordTooLargeError)
+        committed.result(DEADLINE_S)
+        producer.begin()
+        producer.send(topic, b"1")
+        producer.commit()
+    until_read(broker, topic, [0, 1])
 
 
 def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(

@@ -184,6 +184,14 @@ class TransactionManagerModel(RuleBasedStateMachine):
             self.refused.add(self.sent[record])
             self.manager.failed(BrokerError("refused"))
 
+    @rule()
+    def miss(self) -> None:
+        """What waits is dropped. With nothing there it is somebody's who was too late for the transaction."""
+        if self.waiting or self.on_wire or self.manager.state in ENDING:
+            self.manager.missed(KafkaSinkError("dropped"))
+            self.refused |= {self.sent[record] for record, _ in self.waiting}
+            self.waiting.clear()
+
     @rule(fate=st.sampled_from(["answered", "answered", "answered", "answered", "answer lost", "lost"]))
     def ask(self, fate: str) -> None:
         request = self.manager.next_request(0, lambda: not (self.waiting or self.on_wire))
