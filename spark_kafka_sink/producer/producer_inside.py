@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,9 +41,7 @@ class ProducerInside:
 
     def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
         self.check_process()
-        if self._transactions is not None:
-            self._transactions.check_may_send(scope)
-        with self._true_cause():
+        with self._true_cause(), nullcontext() if self._transactions is None else self._transactions.appending(scope):
             self._columns.append(scope, topic, columns)
 
     def append_gathered(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, UsageError
+from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, SchemaError, SerializationError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets, checked_group, checked_offsets
@@ -20,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # An abort that nobody waits for the outcome of: what is left open ends with transaction.timeout.ms.
 QUIET_ABORT_S = 10.0
+# Of an append that has not taken anything.
+_WRONG_CALL = (SchemaError, SerializationError, UsageError)
 
 
 class Features(Protocol):
@@ -106,6 +110,21 @@ class Transactions:
                 " to that"
             )
         self._manager.check_may_send()
+
+    @contextmanager
+    def appending(self, scope: SendScope) -> Iterator[None]:
+        """Around an append of columns. What it raises lets nothing be committed any more, as it does of a single record; but not
+        that the call was wrong, unless rows were taken before that was seen."""
+        self.check_may_send(scope)
+        try:
+            yield
+        except KafkaSinkError as error:
+            if error.facts.get("buffered") or not isinstance(error, _WRONG_CALL):
+                self.refused(error)
+            raise
+        except BaseException as error:  # an interrupt: rows may be in batches, and nobody knows how many
+            self.refused(KafkaSinkError(f"an append of columns ended with {type(error).__name__}: {error}"))
+            raise
 
     def refused(self, error: KafkaSinkError) -> None:
         """A record of the open transaction got into no batch, or is dropped with its scope: without it nothing may be committed

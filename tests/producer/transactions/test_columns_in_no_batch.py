@@ -1,0 +1,111 @@
+"""Columns that are not, or not all, in batches take their transaction with them; a call that was wrong does not."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import (
+    BufferExhaustedError,
+    DeliveryError,
+    RecordTooLargeError,
+    SchemaError,
+    TransactionAbortableError,
+)
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.records.columns import RecordColumns
+from tests.faults.producing import failing_scope, numbers
+from tests.producer.transactions.transacting import scoped, under_id, until_read
+
+LITTLE_MEMORY: dict[str, Any] = {"max_block_ms": 1_000, "buffer_memory": 200_000}
+ROWS = 60_000
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"columns-{os.getpid()}-{next(_numbers)}"
+
+
+def append_too_much(broker: EmbeddedBroker, scope: SendScope, topic: str) -> None:
+    """More than there is memory for while the leader says nothing."""
+    scope.append(topic, numbers([0]))
+    scope.flush(20)
+    with broker.faults.hold(ApiKey.PRODUCE, topic=topic):
+        with pytest.raises(BufferExhaustedError) as refused:
+            scope.append(topic, numbers(range(1, ROWS)))
+        assert 0 < refused.value.facts["buffered"] < ROWS - 1
+
+
+def commit_next(producer: Producer, topic: str) -> None:
+    producer.abort(20)
+    producer.begin()
+    producer.send(topic, b"7")
+    producer.commit(20)
+
+
+def test_rows_that_there_was_no_memory_for_are_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic, **LITTLE_MEMORY) as producer:
+        producer.begin()
+        with failing_scope(producer) as scope:
+            append_too_much(broker, scope, topic)
+            with pytest.raises(TransactionAbortableError, match=r"buffer\.memory"):
+                producer.commit(20)
+        commit_next(producer, topic)
+    until_read(broker, topic, [7])
+
+
+def test_rows_that_there_was_no_memory_for_are_missed_by_prepare(broker: EmbeddedBroker, topic: str) -> None:
+    with scoped(broker.bootstrap_servers, **LITTLE_MEMORY) as producer, producer.transaction(topic) as scope:
+        append_too_much(broker, scope, topic)
+        with pytest.raises((DeliveryError, TransactionAbortableError), match=r"buffer\.memory"):
+            scope.prepare(20)
+    until_read(broker, topic, [])
+
+
+def test_a_row_that_is_too_large_is_missed_by_the_commit(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        with failing_scope(producer) as scope:
+            with pytest.raises(RecordTooLargeError):
+                scope.append(topic, numbers([1], width=2_000_000))
+            with pytest.raises(TransactionAbortableError, match="RECORD_TOO_LARGE"):
+                producer.commit()
+        commit_next(producer, topic)
+    until_read(broker, topic, [7])
+
+
+def test_an_append_that_is_interrupted_is_missed_by_the_commit(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        with failing_scope(producer) as scope:
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(producer._columns, "_append", interrupted)
+                scope.append(topic, numbers([1]))
+            with pytest.raises(TransactionAbortableError, match="ended with KeyboardInterrupt"):
+                producer.commit()
+        commit_next(producer, topic)
+    until_read(broker, topic, [7])
+
+
+def test_a_wrong_call_harms_nothing_that_was_sent(broker: EmbeddedBroker, topic: str) -> None:
+    with under_id(broker.bootstrap_servers, topic) as producer:
+        producer.begin()
+        with producer.scope() as scope:
+            scope.append(topic, numbers([1]))
+            with pytest.raises(SchemaError):
+                scope.append(topic, RecordColumns(1, value=pa.array([1.5])))
+        producer.commit()
+    until_read(broker, topic, [1])
