@@ -79,7 +79,7 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
     ApiKey.END_TXN: _ALL | _UNKNOWN_PRODUCER | {E.INVALID_TXN_STATE: R.FATAL},
 }
 
-# Partitions about which an answer has these codes are no worse than what another one says; AddPartitionsToTxn names by the other.
+# What was not tried because of another partition's error in the same answer: that one decides, also where it passes.
 _NO_CAUSE: Final = frozenset({E.OPERATION_NOT_ATTEMPTED})
 
 ADVICE: Final[Mapping[int, str]] = {
@@ -114,4 +114,6 @@ def reaction(api: ApiKey, code: int) -> Reaction:
 
 def gravest(api: ApiKey, codes: Mapping[str, int]) -> tuple[str, int]:
     """Of what an answer says of several things (topics, groups), by their names, the one that decides."""
-    return max(codes.items(), key=lambda of: (reaction(api, of[1]), of[1] not in _NO_CAUSE), default=("", int(E.NONE)))
+    causes = {what: code for what, code in codes.items() if code not in _NO_CAUSE}
+    deciding = causes if any(causes.values()) else codes
+    return max(deciding.items(), key=lambda of: reaction(api, of[1]), default=("", int(E.NONE)))

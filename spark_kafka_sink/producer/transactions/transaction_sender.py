@@ -199,8 +199,7 @@ class TransactionSender:
         self._in_flight = None
         manager, request = in_flight.manager, in_flight.request
         if isinstance(response.error, UnsupportedVersionError):
-            text = f"transactional id {manager.transactional_id}: {response.error.message}"
-            manager.fatal(TransactionError(text, **response.error.facts | {"transactional_id": manager.transactional_id}))
+            manager.fatal(_without_transactions(manager, response.error))
         elif response.error is not None:
             if in_flight.finds is None:
                 manager.unanswered(request)
@@ -248,6 +247,12 @@ class TransactionSender:
 def _name(request: TransactionRequest) -> str:
     """As Kafka calls it: EndTxn."""
     return request.api.request.__name__.removesuffix("Request")
+
+
+def _without_transactions(manager: TransactionManager, error: UnsupportedVersionError) -> TransactionError:
+    needed = "transactions, and so exactly-once, need brokers with transactions, Kafka 3.0 or later"
+    text = f"transactional id {manager.transactional_id}: {needed}: {error.message}"
+    return TransactionError(text, **error.facts | {"transactional_id": manager.transactional_id})
 
 
 def _error(manager: TransactionManager, request: TransactionRequest, what: str, code: int, decided: Reaction) -> TransactionError:

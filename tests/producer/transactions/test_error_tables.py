@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import time
 from collections.abc import Callable
 from enum import Enum, auto
@@ -12,6 +13,7 @@ from types import NoneType
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.handlers import add_partitions_to_txn
 from spark_kafka_sink.errors import (
     KafkaSinkError,
     ProducerFencedError,
@@ -19,8 +21,10 @@ from spark_kafka_sink.errors import (
     TransactionError,
 )
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id
 
@@ -197,3 +201,36 @@ AFTER: dict[Then, Callable[[Producer, str, KafkaSinkError | None], None]] = {
     Then.FENCED: fenced,
     Then.FATAL: fatal,
 }
+
+
+@pytest.mark.parametrize("transaction_version", [1], ids=["tv1"], indirect=True)
+@pytest.mark.parametrize("code", [E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_LOAD_IN_PROGRESS, E.TOPIC_AUTHORIZATION_FAILED])
+def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    innocent, blamed = (f"{kind}-{os.getpid()}-{next(_numbers)}" for kind in ("innocent", "blamed"))
+    with under_id(broker.bootstrap_servers, innocent, linger_ms=100_000, delivery_timeout_ms=200_000) as producer:
+        for topic in (innocent, blamed):
+            producer.partitions_for(topic)
+        left = [{(blamed, 0): code}]  # once the coordinator refuses that, and so tries nothing of the request
+        monkeypatch.setattr(add_partitions_to_txn, "_refused", lambda *_: left.pop() if left else {})
+        producer.begin()
+        for topic in (innocent, blamed):
+            producer.send(topic, b"1")
+        producer.flush(20)  # both at once
+        seen = raised_by(producer.commit)
+        assert not left
+    if code is E.TOPIC_AUTHORIZATION_FAILED:
+        assert f"topic {blamed} partition 0 refused: TOPIC_AUTHORIZATION_FAILED" in str(seen)
+    else:
+        assert seen is None
+        until_committed(broker, innocent, [b"1"])
+
+
+def test_brokers_without_transactions_are_named_as_the_cause(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    # To this client these brokers are as those of before Kafka 0.11, or a stand-in that lacks it.
+    monkeypatch.setattr(requests, "INIT_PRODUCER_ID", INIT_PRODUCER_ID.limited_to(90, 90))
+    with under_id(broker.bootstrap_servers, "without", initialized=False) as producer:
+        refused = raised_by(producer.init_transactions)
+    assert type(refused) is TransactionError
+    assert re.search(r"need brokers with transactions, Kafka 3\.0 or later: broker 1 .* INIT_PRODUCER_ID", str(refused))
