@@ -181,22 +181,25 @@ class Sender:
         timeout = self._records.drain_due(now_ms)
         timeout = min(timeout, self._send_what_is_ready(now_ms), self._until_idle_ms(now_ms))
         if self._transactions is not None:
-            timeout = min(timeout, self._transact(self._transactions, now_ms))
+            self._hurry(self._transactions)
+        if self._closing and self._ended():  # the last that it waits for may just have expired: no answer will end the poll
+            return
+        if self._transactions is not None:
+            timeout = min(timeout, self._transactions.step(now_ms, self._is_flushed))
         responses = self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms)
         self._count_network()  # before anybody is told that records are acked
         for response in responses:
             self._answered(response, monotonic_ms())
 
-    def _transact(self, transactions: TransactionSender, now_ms: int) -> int:
-        """What the transaction asks for; in how many ms there will be more. It ends when nothing of it is waiting or on its way:
-        what comes after its end would be part of the next one, or of none."""
+    def _hurry(self, transactions: TransactionSender) -> None:
+        """A transaction cannot end before nothing of it is waiting or on its way: what came after its end would be part
+        of the next one, or of none. So what waits is sent at once, or fails."""
         refused = transactions.refuses()
         if refused is not None:
             self._records.drop(refused)
             self._delivery.fail_unsent(refused)
         elif transactions.is_committing:
             self._accumulator.flush(None)
-        return transactions.step(now_ms, self._is_flushed)
 
     def _is_flushed(self) -> bool:
         """Whether no record waits or is on its way. Asked in the order of that way: between two looks another thread may move

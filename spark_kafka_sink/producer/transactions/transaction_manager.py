@@ -215,7 +215,7 @@ class TransactionManager:
         It is asked when the transaction takes no more records, and with the lock held, so that this stays so: an answer from
         before a commit() would know nothing of what was sent just before that."""
         with self._changed:
-            adds = self._state is State.IN_TRANSACTION and self._contents.is_waiting()  # nobody waits for that but records
+            adds = self._state in _SENDING and self._contents.is_waiting()  # records wait for that, whoever else does
             if now_ms >= self._deadline_ms and not adds:
                 return None
             ends = self._state in _ENDING and is_flushed()
