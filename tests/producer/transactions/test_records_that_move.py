@@ -16,6 +16,7 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import FlushTimeoutError, RecordTooLargeError, TransactionAbortedError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.single_records.record_gatherer import MAX_ROWS
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.api import ApiKey
@@ -65,6 +66,21 @@ def until(reached: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE_S
     while not reached():
         assert time.monotonic() < end
+
+
+def held_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, gate: Gate, *, before: bool) -> None:
+    """Who calls this comes to the gate before or after it is done, once."""
+    calls, left = getattr(owner, name), [gate]
+
+    def held(*given: Any) -> None:
+        mine = left.pop() if left else None
+        if mine is not None and before:
+            mine.pass_through()
+        calls(*given)
+        if mine is not None and not before:
+            mine.pass_through()
+
+    monkeypatch.setattr(owner, name, held)
 
 
 def between_looks(monkeypatch: pytest.MonkeyPatch, producer: Producer, happens: Callable[[], None]) -> None:
@@ -119,6 +135,35 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
     until_read(broker, topic, ([0, 1] if begun else [1]) + [2] if committed else [2])
 
 
+def test_an_abort_waits_for_the_end_of_an_append_and_not_longer(
+    broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows have failed by then, but the thread that appended them has not said that it is done."""
+    gate, looked = Gate(), threading.Event()
+    with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
+        producer.begin()
+        producer.send(topic, b"0")
+        producer.flush(DEADLINE_S)
+        gatherer = producer._gathered.gatherer(topic)
+        held_at(monkeypatch, gatherer, "settled", gate, before=True)
+        sending = threads.submit(lambda: [producer.send(topic, b"1") for _ in range(MAX_ROWS)])
+        assert gate.reached.wait(DEADLINE_S)
+        polls = producer._client.poll
+
+        def polled(timeout_ms: int, now_ms: int) -> Any:
+            if manager_of(producer).state is State.ABORTING_TRANSACTION and not producer._accumulator.has_incomplete():
+                looked.set()  # it has looked, and found the gatherer at work
+            return polls(timeout_ms, now_ms)
+
+        monkeypatch.setattr(producer._client, "poll", polled)
+        aborting = threads.submit(producer.abort)
+        assert looked.wait(DEADLINE_S)
+        gate.opened.set()
+        aborting.result(DEADLINE_S)
+        assert all(isinstance(sent.exception(0), TransactionAbortedError) for sent in sending.result(DEADLINE_S))
+    until_read(broker, topic, [])
+
+
 def before_the_next_request(monkeypatch: pytest.MonkeyPatch, producer: Producer, gate: Gate) -> None:
     """The sender's thread comes to the gate once, about to ask what the open transaction wants."""
     manager, left = manager_of(producer), [gate]
@@ -150,21 +195,6 @@ def test_what_is_sent_and_committed_behind_the_back_of_the_senders_thread_is_in_
         committing.result(DEADLINE_S)
         assert sent.exception(0) is None
     until_read(broker, topic, [1])
-
-
-def held_at(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, gate: Gate, *, before: bool) -> None:
-    """Who calls this comes to the gate before or after it is done, once."""
-    calls, left = getattr(owner, name), [gate]
-
-    def held(*given: Any) -> None:
-        mine = left.pop() if left else None
-        if mine is not None and before:
-            mine.pass_through()
-        calls(*given)
-        if mine is not None and not before:
-            mine.pass_through()
-
-    monkeypatch.setattr(owner, name, held)
 
 
 def test_what_fails_when_the_commit_is_on_its_way_already_makes_nothing_of_it(
