@@ -13,7 +13,7 @@ from typing import Any
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
-from spark_kafka_sink.exactly_once.rules import Write
+from spark_kafka_sink.exactly_once.rules import Write, key
 from spark_kafka_sink.exactly_once.slots import Slots
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
@@ -21,6 +21,8 @@ from spark_kafka_sink.producer.transactions.transaction_scope import Transaction
 
 VARIABLE = "SPARK_KAFKA_SINK_BROKEN"
 """Holds the name of the file with the name of the rule; the empty name breaks nothing."""
+
+FIRST_ACK_S = 30.0
 
 Method = Callable[..., Any]
 
@@ -86,15 +88,25 @@ def nothing_is_swept(original: Method) -> Method:
 
 
 def nothing_is_flushed(original: Method) -> Method:
-    """The commit message leaves before the rows are acked."""
-    return lambda self, timeout_s=None: None
+    """The commit message leaves when something is acked, not all."""
+
+    def flush(self: TransactionScope, timeout_s: float | None = None) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._report.records, FIRST_ACK_S)
+
+    return flush
 
 
 def a_run_begins_with_a_sweep(original: Method) -> Method:
     """Which ends what is prepared as well."""
+    begun = set[str]()  # by this process, which ends with the run that it commits for if that is killed
 
     def read(self: Execution) -> None:
-        self.abort(self._transactions.open_handles(self._ids, self._deadline))
+        if self._ids.query_id not in begun:
+            begun.add(self._ids.query_id)
+            own = {key(each) for each in self.view.own_handles}
+            found = self._transactions.open_handles(self._ids, self._deadline)
+            self.abort(tuple(each for each in found if key(each) not in own))
         original(self)
 
     return read
