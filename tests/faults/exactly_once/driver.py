@@ -21,10 +21,12 @@ from spark_kafka_sink.exactly_once.steps import VARIABLE
 from tests.faults.exactly_once.class_archive import class_archive
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.step_watch import Reached, StepWatch
+from tests.faults.numbered_stream import wait_until
 from tests.kafka.guardian import Guardian
 
 CHECKOUT = Path(__file__).parents[3]
 EVENT_DEADLINE_S = 150.0
+WORKERS_DEADLINE_S = 30.0
 LOCAL = "local[2,8]"  # two tasks at a time, each tried 8 times
 EXECUTORS = "local-cluster[2,1,1024]"
 
@@ -91,6 +93,7 @@ class Driver:
         self._reader = threading.Thread(target=self._read, name="driver's events", daemon=True)
         self._reader.start()
         self._jvm: psutil.Process | None = None
+        self._workers: list[psutil.Process] = []  # that have outlived the driver
 
     def __enter__(self) -> Self:
         return self
@@ -159,22 +162,38 @@ class Driver:
         return next(parent for parent in psutil.Process(worker).parents() if parent.name() == "java")
 
     def kill(self) -> None:
-        """SIGKILL to the driver's Java and Python and to executors. Python workers live on until they notice."""
-        family = self._family()
+        """SIGKILL to the driver's Java and Python, to executors, and to the daemons that have forked Python's workers.
+
+        Daemons would end the workers; so these, and the process that commits, live on until they have something to say to Java.
+        """
+        family, daemons = self._family(), self._daemons()
         self._loose = True
-        for process in family:
+        for daemon in daemons:
+            _signal(daemon, signal.SIGSTOP)  # it forks nobody from here on
+        self._workers += [worker for daemon in daemons for worker in _children(daemon)]
+        for process in (*daemons, *family):
             _signal(process, signal.SIGKILL)
         self._process.wait(30)
+        if family:
+            self._forget()
         self._let_go()
+
+    def _forget(self) -> None:
+        """What is watched is dead, and its numbers may soon be others'."""
+        self._guardian.forget_process(self._process.pid)
+        if self._jvm is not None:
+            self._guardian.forget_process(self._jvm.pid)
 
     def crash(self) -> None:
         """As when its machine goes: SIGKILL to Python workers as well."""
-        workers = self.jvm.children(recursive=True)
         self.kill()
-        for worker in workers:
+        for worker in self._workers:
             _signal(worker, signal.SIGKILL)
-        _, alive = psutil.wait_procs(workers, 30)
-        assert not alive, alive
+        self.wait_for_workers()
+
+    def wait_for_workers(self) -> None:
+        """Until those that a killed driver has left behind are gone; TimeoutError where one is not."""
+        wait_until(lambda: not any(map(_is_alive, self._workers)), f"the end of {self._workers}", WORKERS_DEADLINE_S)
 
     def pause(self) -> None:
         """SIGSTOP to Java and Python of the driver; Python workers stop when they reach a step, or wait for Java."""
@@ -186,11 +205,18 @@ class Driver:
             _signal(process, signal.SIGCONT)
 
     def _family(self) -> list[psutil.Process]:
+        if self._process.poll() is not None:
+            return []  # the number may be another's by now
         try:
             driver = psutil.Process(self._process.pid)
-            return [driver, *(child for child in driver.children(recursive=True) if child.name() in {"java", "bash"})]
         except psutil.NoSuchProcess:
             return []
+        return [driver, *(child for child in _children(driver) if _name(child) in {"java", "bash"})]
+
+    def _daemons(self) -> list[psutil.Process]:
+        """One for each kind of Python process that Java has asked for, of the driver and of executors."""
+        java = [process for process in self._family() if _name(process) == "java"]
+        return [child for each in java for child in _children(each, recursive=False) if _name(child) not in {"java", "bash"}]
 
     def _let_go(self) -> None:
         """Whoever stands at a step goes on: what a dead driver's processes still do comes beside its successor's work."""
@@ -208,7 +234,7 @@ class Driver:
 
     def stop(self) -> None:
         """Kills whatever is left; may be called again."""
-        self.kill()
+        self.crash()
         self._reader.join(10)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None and not pipe.closed:
@@ -224,6 +250,28 @@ def _said(line: str) -> Said:
         return Said(facts.pop("event"), facts)
     except ValueError:
         return Said("failed", {"text": f"this is no event: {line}"})
+
+
+def _children(process: psutil.Process, recursive: bool = True) -> list[psutil.Process]:
+    try:
+        return list(process.children(recursive))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Of one that has ended nothing is left but its number, until whoever is its parent now asks for that."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> None:

@@ -22,7 +22,6 @@ class Fleet:
         self._settings = settings
         self._numbers = count(1)
         self._idle: list[Driver] = []
-        self.started = 0
 
     def __enter__(self) -> Self:
         return self
@@ -31,13 +30,20 @@ class Fleet:
         while self._idle:
             self._idle.pop().stop()
 
+    def prepare(self, master: str = LOCAL) -> None:
+        """One will be taken soon: it starts now, beside what else is done."""
+        if all(driver.master != master for driver in self._idle):
+            self._idle.append(self._start(master))
+
     def take(self, master: str = LOCAL) -> Driver:
         """One that runs nothing, or a new one, which may not be ready yet."""
         for driver in self._idle:
             if driver.master == master:
                 self._idle.remove(driver)
                 return driver
-        self.started += 1
+        return self._start(master)
+
+    def _start(self, master: str) -> Driver:
         folder = self._folder / f"driver-{next(self._numbers)}"
         folder.mkdir()
         return Driver(folder / "log", master, self._environment, self._settings)
@@ -45,9 +51,3 @@ class Fleet:
     def give_back(self, driver: Driver) -> None:
         """It has run its query to the end."""
         self._idle.append(driver)
-
-    def replace(self, driver: Driver) -> Driver:
-        """Another of the same kind, for one that was killed."""
-        successor = self.take(driver.master)
-        driver.stop()
-        return successor

@@ -26,20 +26,22 @@ class Reached:
     def go(self) -> None:
         self._answer(GO)
 
-    def fail(self, text: str) -> None:
-        """An exception is raised there."""
-        self._answer(text)
+    def fail(self, text: str) -> bool:
+        """An exception is raised there. False where nobody is there any more."""
+        return self._answer(text)
 
     def leave(self) -> None:
         """Nobody waits for it any more: it was killed."""
         self.connection.close()
 
-    def _answer(self, text: str) -> None:
+    def _answer(self, text: str) -> bool:
         try:
             self.connection.sendall(f"{text}\n".encode())
         except OSError:
-            pass  # it was killed by someone else: Spark kills the workers of a task that it gave up
-        self.connection.close()
+            return False  # it was killed by someone else: Spark kills the workers of a task that it gave up
+        finally:
+            self.connection.close()
+        return True
 
 
 class StepWatch:

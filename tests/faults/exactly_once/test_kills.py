@@ -13,7 +13,9 @@ from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL
 from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import COMMIT_STEPS, SWEEP_STEPS, TASK_STEPS, Kill, Victim
-from tests.faults.exactly_once.siege import Siege
+from tests.faults.exactly_once.open_transactions import ongoing
+from tests.faults.exactly_once.siege import Siege, judge
+from tests.faults.exactly_once.stepping import hold, running
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import only_real_kafka
 
@@ -107,7 +109,23 @@ class TestJava:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills, master=EXECUTORS, shuffled=True)
 
     def test_drivers(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        assert_each_row_once(three_brokers, fleet, moved_rows, [Kill(DRIVER, step) for step in ALL_STEPS])
+        kills = [*(Kill(DRIVER, step) for step in ALL_STEPS), *(Kill(DRIVER, "end.after", nth=nth) for nth in (2, 3))]
+        assert_each_row_once(three_brokers, fleet, moved_rows, kills)
+
+    def test_a_commit_that_outlives_its_driver(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        """Its process goes on where it stood, and ends the transactions; the next driver finds them committed."""
+        rows, query = moved_rows(three_brokers, CALM_BATCHES)
+        with fleet.take() as dead:
+            dead.run(query)
+            held = hold(dead, "prepared.after", 1)
+            dead.kill()
+            assert len(ongoing(three_brokers, query.id)) == query.files
+            held.go()
+            dead.wait_for_workers()
+        assert not ongoing(three_brokers, query.id)
+        with running(fleet, query):
+            pass
+        judge(three_brokers, rows, query)
 
 
 class TestBrokers:
