@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest
 
 BATCHES = 3
 # Three quarters of it are a micro-batch's; the rest is waited for.
-TIMEOUT = {"kafka.transaction.timeout.ms": "12000"}
+SOON = {"kafka.transaction.timeout.ms": "12000"}
 
 
 @pytest.fixture
@@ -37,11 +38,19 @@ def run(driver: Driver, query: Query) -> Said:
     return run_to_the_end(driver)
 
 
-def be_away(driver: Driver, query: Query, brokers: Brokers, since: Step) -> None:
-    """From a step of the second batch until all that is open has timed out."""
+def end_at(driver: Driver, query: Query, step: Step, batch: int) -> None:
     driver.run(query)
-    hold(driver, since, 1).fail(ERROR_TEXT)
+    assert hold(driver, step, batch).fail(ERROR_TEXT)
     assert ERROR_TEXT in run_to_the_end(driver).facts["text"]
+
+
+def be_away(driver: Driver, query: Query, brokers: Brokers, since: Step) -> None:
+    """From a step of the second batch until all that is open has timed out.
+
+    The first one has the time it needs, for it has to start Spark's Python processes: only then transactions time out soon.
+    """
+    end_at(driver, query, "commit.end", 0)
+    end_at(driver, replace(query, options=query.options | SOON), since, 1)
     assert open_transactions(brokers, query.id)
     brokers.wait_for(lambda: not open_transactions(brokers, query.id), "transactions timed out", 40)
 
@@ -49,7 +58,7 @@ def be_away(driver: Driver, query: Query, brokers: Brokers, since: Step) -> None
 def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:
-    rows, query = moved_rows(three_brokers, BATCHES, **TIMEOUT)
+    rows, query = moved_rows(three_brokers, BATCHES)
     be_away(driver, query, three_brokers, "prepared.after")
     assert run(driver, query).event == "done"
     judge(three_brokers, rows, query)
@@ -58,7 +67,7 @@ def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
 def test_one_that_is_lost_in_part_stops_the_query_and_the_lost_rows_are_written_again_when_somebody_says_so(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:
-    rows, query = moved_rows(three_brokers, BATCHES, **TIMEOUT)
+    rows, query = moved_rows(three_brokers, BATCHES)
     be_away(driver, query, three_brokers, "end.after")
     stopped = run(driver, query)
     assert "some are not proved to be committed, and not all are proved to be aborted" in stopped.facts["text"]
