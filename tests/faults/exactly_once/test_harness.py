@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import VARIABLE, StepError, step
+from spark_kafka_sink.exactly_once.steps import VARIABLE, Step, StepError, step
+from tests.faults.exactly_once.kills import Kill, Victim
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.random_kills import random_kill
+from tests.faults.exactly_once.siege import is_of_the_commit
 from tests.faults.exactly_once.step_watch import Reached, StepWatch
 from tests.kafka.witness import Witnessed
 
@@ -66,6 +68,13 @@ def test_a_seed_draws_the_same_kills_again() -> None:
     first, again, other = ([random_kill(draw) for _ in range(50)] for draw in draws)
     assert first == again != other
     assert len({kill.victim for kill in first}) > 3
+
+
+@pytest.mark.parametrize("victim", Victim)
+@pytest.mark.parametrize(("step", "commits"), [("flush.after", False), ("end.after", True)])
+def test_a_query_may_fail_only_where_its_commit_was_killed(victim: Victim, step: Step, commits: bool) -> None:
+    its_process = victim in {Victim.PYTHON, Victim.ERROR}
+    assert is_of_the_commit(Kill(victim, step)) == (commits and its_process)
 
 
 @pytest.mark.parametrize("answer", ["go", "fail"])
