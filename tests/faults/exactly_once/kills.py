@@ -50,7 +50,7 @@ class Kill:
 
     again: in the very batch that the kill before struck, while that is made good; else in one that has begun after that was
     committed. late_ms: the process goes on, and the victim dies so many milliseconds later, somewhere between two steps.
-    broker: of the victim `broker`, its id.
+    broker: of the victim `broker`, its id; 0: the one that the step depends on (roles.py).
     """
 
     victim: Victim
@@ -58,10 +58,10 @@ class Kill:
     nth: int = 1
     again: bool = False
     late_ms: int = 0
-    broker: int = 1
+    broker: int = 0
 
     def __str__(self) -> str:
         times = f" the {self.nth}. time" if self.nth > 1 else ""
         late = f", {self.late_ms} ms later" if self.late_ms else ""
-        which = f" {self.broker}" if self.victim is Victim.BROKER else ""
+        which = f" {self.broker}" if self.broker else ""
         return f"{self.victim}{which} at {self.step}{times}{late}{' again' if self.again else ''}"

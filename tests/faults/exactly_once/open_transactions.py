@@ -34,15 +34,23 @@ def ongoing(brokers: Brokers, part: str) -> set[str]:
 
 def open_transactions(brokers: Brokers, part: str) -> dict[str, str]:
     """Transactional id -> state, of all ids with `part` in them: a query's, or a prefix."""
-    found: dict[str, str] = {}
-    for node in brokers.broker_ids:
-        host, _, port = brokers.address(node).rpartition(":")
-        with Client(int(port), host) as client:
-            answer = client.ask(ApiKey.LIST_TRANSACTIONS, 0, ListTransactionsRequest(state_filters=OPEN))
-        assert isinstance(answer, ListTransactionsResponse)
-        assert answer.error_code == 0
-        found |= {each.transactional_id: each.transaction_state for each in answer.transaction_states}
-    return {name: state for name, state in found.items() if part in name}
+    return {name: state for found in open_by_coordinator(brokers, part).values() for name, state in found.items()}
+
+
+def open_by_coordinator(brokers: Brokers, part: str) -> dict[int, dict[str, str]]:
+    """The same for each broker that coordinates one of them."""
+    listed = {node: _listed(brokers.address(node), part) for node in brokers.broker_ids}
+    return {node: found for node, found in listed.items() if found}
+
+
+def _listed(address: str, part: str) -> dict[str, str]:
+    host, _, port = address.rpartition(":")
+    with Client(int(port), host) as client:
+        answer = client.ask(ApiKey.LIST_TRANSACTIONS, 0, ListTransactionsRequest(state_filters=OPEN))
+    assert isinstance(answer, ListTransactionsResponse)
+    assert answer.error_code == 0
+    states = {each.transactional_id: each.transaction_state for each in answer.transaction_states}
+    return {name: state for name, state in states.items() if part in name}
 
 
 def held_back(kafka: Kafka, topic: str) -> dict[int, int]:

@@ -18,6 +18,7 @@ from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import TASK_STEPS, Kill, Victim
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.open_transactions import assert_nothing_open
+from tests.faults.exactly_once.roles import broker_that_matters
 from tests.faults.exactly_once.step_watch import Reached
 from tests.kafka.brokers import Brokers
 from tests.kafka.witness import read_topic
@@ -167,7 +168,7 @@ class Siege:
                 executor.kill()
             case Victim.BROKER:
                 self._brokers.heal()  # of three only one may be down
-                self._brokers.kill(kill.broker)
+                self._brokers.kill(kill.broker or broker_that_matters(self._brokers, self._query, kill.step))
             case Victim.BROKERS:
                 for broker in self._brokers.broker_ids:
                     self._brokers.kill(broker)
