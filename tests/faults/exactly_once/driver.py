@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import psutil
+from pyspark import find_spark_home
 
 from spark_kafka_sink.exactly_once.steps import VARIABLE
 from tests.faults.exactly_once.class_archive import class_archive
@@ -93,6 +95,7 @@ class Driver:
         self._reader = threading.Thread(target=self._read, name="driver's events", daemon=True)
         self._reader.start()
         self._jvm: psutil.Process | None = None
+        self._application: str | None = None
         self._workers: list[psutil.Process] = []  # that have outlived the driver
 
     def __enter__(self) -> Self:
@@ -136,6 +139,7 @@ class Driver:
             assert event.event == "ready", self.explain(f"the driver did not start: {event}")
             self._jvm = psutil.Process(event.facts["jvm"])
             self._guardian.watch_process(self._jvm.pid)
+            self._application = event.facts["application"]
         return self
 
     def run(self, query: Query) -> None:
@@ -241,6 +245,18 @@ class Driver:
                 _closed(pipe)
         self._watch.close()
         self._guardian.close()
+        self._remove_executors_folders()
+
+    def _remove_executors_folders(self) -> None:
+        """A local-cluster makes them below Spark itself: none of its settings says where."""
+        if self._application is None or not self.master.startswith("local-cluster"):
+            return
+        work = Path(find_spark_home._find_spark_home()) / "work"
+        shutil.rmtree(work / self._application, ignore_errors=True)
+        try:
+            work.rmdir()
+        except OSError:
+            pass  # there is more in it, or it is gone
 
 
 def _said(line: str) -> Said:

@@ -98,7 +98,7 @@ def main() -> None:
 
     spark = session(json.loads(sys.argv[1]))
     sks.register(spark)
-    say(out, event="ready", jvm=spark.sparkContext._gateway.proc.pid)
+    say(out, event="ready", jvm=spark.sparkContext._gateway.proc.pid, application=spark.sparkContext.applicationId)
     for line in sys.stdin:
         run(spark, Query(**json.loads(line)), out)
 
