@@ -30,7 +30,7 @@ _TO_DO: Mapping[Reason, str] = {
     " has run without exactly-once until now, or its log was deleted, set commit.log.start={batch} for this start",
     Reason.CLOSED: "{again}",
     Reason.UNRESOLVED: "run `{resolve}`, which shows what became of each, with --replay to write the lost ones again when the"
-    " query starts, or with --accept-loss to go on without them",
+    " query starts, if all of those are proved to be aborted, or with --accept-loss to go on without them",
     Reason.NOT_REPLAYED: "run `{resolve} --accept-loss` to go on without the rows that were lost",
 }
 
@@ -66,7 +66,7 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is
         resolve=_command("resolve", batch, f"--batch {last.batch if last is not None else batch.number} {options}"),
     )
     is_own = last is not None and any(each in last.handles for each in view.own_handles)
-    invisible = f" Of this run {rows_of(view.own)} are not visible;" if is_invisible and not is_own else ""
+    invisible = f" Of this run {rows_of(view.own)} are not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The log's last word is: {said}."
         f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",

@@ -65,8 +65,12 @@ J, K = handle("a", 10, "job-1"), handle("b", 20, "job-1")
         (line(State.PREPARED, {J: ONGOING}, query_id="job-1"), "recover --query job-1"),
         (line(State.PREPARED, {A: ABORTED, B: ABORTED}), "start the query again, it writes the batch again"),
         (line(State.PREPARED, {J: ABORTED}, query_id="job-1"), "run the job again"),
-        (line(State.PREPARED, {A: ABORTED, B: ONGOING}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
-        (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
+        (
+            line(State.PREPARED, {A: ABORTED, B: ONGOING}),
+            "recover --query q, before the open ones time out, and then: resolve --query q --batch 4 --replay (or --accept-loss)",
+        ),
+        (line(State.PREPARED, {A: ABORTED, B: COMMITTED}), "resolve --query q --batch 4 --replay (or --accept-loss)"),
+        (line(State.PREPARED, {A: "Empty"}), "resolve --query q --batch 4 --accept-loss"),
         (line(State.PREPARED, {J: ABORTED, K: COMMITTED}, query_id="job-1"), "resolve --query job-1 --batch 4 --accept-loss"),
         (line(None, {}, orphans=(C,)), "if it does not run: abort --query q; if it does, its next commit ends what is left over"),
         (

@@ -52,7 +52,8 @@ def test_a_prepared_batch_is_listed_with_what_became_of_each_transaction(query: 
     line = query.listed()
 
     assert (line["batch"], line["state"], line["rows"]) == (7, "prepared", 3)
-    assert line["to_do"] == f"resolve --query {query.query_id} --batch 7 --replay (or --accept-loss)"
+    in_time = f"recover --query {query.query_id}, before the open ones time out, and then: "
+    assert line["to_do"] == f"{in_time}resolve --query {query.query_id} --batch 7 --replay (or --accept-loss)"
     states = {each["transactional_id"]: (each["state"], each["rows"]) for each in line["transactions"]}
     assert states == {
         still_open.handle.transactional_id: ("prepared", 2),

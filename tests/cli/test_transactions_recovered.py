@@ -188,8 +188,12 @@ def test_of_a_job_without_a_record_it_is_said_when_that_means_that_nothing_is_vi
     other = Batch.of_new_job().query_id
     job.write(0, State.COMPLETE, [])
     refused = job.run("recover", "--query", other)
-    assert refused.exit_code == 1
+    job.query_id = other
+    job.task(0, "a")
+    still_open = job.run("recover", "--query", other)
+    assert refused.exit_code == still_open.exit_code == 1
     assert "if it failed less than 48 hours ago, nothing of it is visible: run the job again" in refused.stderr
+    assert f"visible: spark-kafka-sink transactions abort --query {other}, as it has open transactions," in still_open.stderr
 
 
 def test_a_record_that_only_another_version_reads_keeps_no_other_from_being_committed(query: LeftOver) -> None:

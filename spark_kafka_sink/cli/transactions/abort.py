@@ -20,8 +20,8 @@ from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 _WHY_NOT: Final = {
-    Refusal.PREPARED: f"it is prepared, and to be committed: {COMMAND} recover --query {{id}}",
-    Refusal.TO_BE_REPLAYED: "its lost rows are to be written again: start the query, or give them up with"
+    Refusal.PREPARED: f"nothing is aborted, as it is prepared, and to be committed: {COMMAND} recover --query {{id}}",
+    Refusal.TO_BE_REPLAYED: "nothing is aborted, as its lost rows are to be written again: start the query, or give them up with"
     f" {COMMAND} resolve --query {{id}} --batch {{batch}} --accept-loss",
     Refusal.COMPLETE: "it was committed meanwhile, by a driver that runs",
     Refusal.MOVED_ON: "the query is at another batch by now: a driver runs it",

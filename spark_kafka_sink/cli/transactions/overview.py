@@ -75,9 +75,9 @@ def written_again(query_id: str) -> str:
     return "run the job again" if is_job(query_id) else "start the query again, it writes the batch again"
 
 
-def how_to_resolve(query_id: str, batch: int) -> str:
-    """First what loses nothing."""
-    means = "--accept-loss" if is_job(query_id) else "--replay (or --accept-loss)"
+def how_to_resolve(query_id: str, batch: int, *, is_proved: bool) -> str:
+    """First what loses nothing. is_proved: all that is not committed was aborted; what is unknown is never written again."""
+    means = "--replay (or --accept-loss)" if is_proved and not is_job(query_id) else "--accept-loss"
     return f"resolve --query {query_id} --batch {batch} {means}"
 
 
@@ -146,7 +146,7 @@ def _transaction(handle: TransactionHandle, standing: Standing, described: Descr
     return TransactionLine(handle, standing, age_ms, max(0, said.timeout_ms - age_ms))
 
 
-_ORPHANS: Final = "if it does not run: abort --query {id}; if it does, its next commit ends what is left over"
+_ORPHANS: Final = "if it does not run: abort --query {id}; if it does, its {next}commit ends what is left over"
 # By the state of its last record, where nothing more is open.
 _TO_DO: Final[Mapping[State, str]] = {
     State.COMPLETE: "",
@@ -165,7 +165,7 @@ def _to_do(query_id: str, record: CommitRecord | None, standings: set[Standing])
         text = _ORPHANS
     else:
         text = _TO_DO[record.state] if record is not None else ""
-    return text.format(id=query_id, again=written_again(query_id))
+    return text.format(id=query_id, again=written_again(query_id), next="" if is_job(query_id) else "next ")
 
 
 def _of_prepared(query_id: str, batch: int, standings: set[Standing]) -> str:
@@ -173,4 +173,7 @@ def _of_prepared(query_id: str, batch: int, standings: set[Standing]) -> str:
         return "recover --query {id}" if is_job(query_id) else "start the query again, or: recover --query {id}"
     if standings == {Standing.ABORTED}:
         return "{again}"
-    return how_to_resolve(query_id, batch)
+    to_resolve = how_to_resolve(query_id, batch, is_proved=Standing.UNKNOWN not in standings)
+    if Standing.PREPARED in standings:
+        return f"recover --query {query_id}, before the open ones time out, and then: {to_resolve}"
+    return to_resolve

@@ -16,6 +16,7 @@ from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
+from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.old_jobs import COMPLETE_FOR_MS, old_jobs
 from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Means, Refusal
@@ -68,7 +69,7 @@ def _one(connection: Connection, query_id: str) -> Result:
     """Somebody asks what became of it: that is said in any case."""
     logged = connection.record(query_id)
     if logged is None:
-        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(query_id)}")
+        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(connection, query_id)}")
     record = logged.record
     if record.state is State.PREPARED:
         return _recovered(connection, record)
@@ -77,12 +78,13 @@ def _one(connection: Connection, query_id: str) -> Result:
     return Result(query_id, record.batch, True, f"nothing is prepared: {text}")
 
 
-def _unrecorded(query_id: str) -> str:
+def _unrecorded(connection: Connection, query_id: str) -> str:
     if not is_job(query_id):
         return ""
-    return (
-        f"; if it failed less than {COMPLETE_FOR_MS // 3_600_000} hours ago, nothing of it is visible: {written_again(query_id)}"
-    )
+    is_open = bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
+    first = f"{COMMAND} abort --query {query_id}, as it has open transactions, and then " if is_open else ""
+    hours = COMPLETE_FOR_MS // 3_600_000
+    return f"; if it failed less than {hours} hours ago, nothing of it is visible: {first}{written_again(query_id)}"
 
 
 def _unread(error: CommitRecordError) -> Result:
@@ -110,7 +112,8 @@ def recovery(query_id: str, batch: int, found: Resolution) -> Result:
     is_done = found.refusal in _NOTHING_TO_COMMIT
     text = found.refusal.value
     if found.refusal is Refusal.UNRESOLVED:
-        count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch)}"
+        is_proved = all(word == Outcome.ABORTED for _, word in found.lost)
+        count, to_do = len(found.lost), f"{COMMAND} {how_to_resolve(query_id, batch, is_proved=is_proved)}"
         text = f"{count} of its transactions with {found.lost_rows:,} rows are not committed: {to_do}"
     return Result(query_id, batch, is_done, text, found.lost)
 

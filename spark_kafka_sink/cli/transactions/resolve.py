@@ -67,8 +67,10 @@ def _show(query_id: str, batch: int, found: Resolution) -> None:
     """What is at stake, before anything is decided."""
     assert found.record is not None
     visible = found.record.rows - found.lost_rows
-    where = f"{query_id}, batch {batch}"
-    click.echo(f"{where}: {visible:,} rows are committed, {found.lost_rows:,} are not, in these transactions:", err=True)
+    unknown = sum(each.records for each, word in found.lost if word == Outcome.UNKNOWN)
+    counts = [f"{visible:,} rows are committed", f"{found.lost_rows - unknown:,} are lost", f"{unknown:,} are unknown"]
+    said = ", ".join(counts if unknown else counts[:2])
+    click.echo(f"{query_id}, batch {batch}: {said}, in these transactions:", err=True)
     click.echo(transactions_text(found.lost), err=True)
     if any(word == Outcome.UNKNOWN for _, word in found.lost):
         click.echo("What is `unknown` may be visible all the same: nobody can tell any more.", err=True)
