@@ -67,8 +67,8 @@ class SendScope:
         the topic; BufferExhaustedError for memory, which may come when some rows have been taken; DeliveryError when something
         that this scope sent before has failed meanwhile; UsageError when the scope or the producer is closed.
 
-        In a transaction what of this is about a row, the topic or memory lets it only be aborted, and so does anything that is
-        raised when some rows have been taken.
+        In a transaction RecordError, what is about the topic and what is about memory let it only be aborted, and so does
+        anything that is raised when some rows have been taken.
         """
         self.raise_error()
         if self.discarded or self._closed:
