@@ -60,13 +60,13 @@ def last_records_of(client: ClusterClient, topic: str, deadline: float) -> LastR
 
 
 class _Partition:
-    """By query the last record of each of its chunks; what has a key that is not ours."""
+    """By query the last record of each of its chunks; what is wrong with a key that is not ours."""
 
     def __init__(self, client: ClusterClient, topic: str, number: int) -> None:
         self._topic = topic
         self._number = number
         self._chunks: dict[str, dict[int, Record]] = {}
-        self._foreign: dict[bytes | None, CommitRecordError] = {}
+        self._foreign: CommitRecordError | None = None  # the first: a topic that is no commit log has one for each key
         self._reader = LogReader(client, topic, number, self._take, self._forget)
 
     def read(self, found: LastRecords, deadline: float) -> None:
@@ -77,13 +77,13 @@ class _Partition:
             self._reader.read_to_end(deadline)
             records, unreadable = self._decoded()
         found.records |= records
-        found.unreadable += [*unreadable, *self._foreign.values()]
+        found.unreadable += [*unreadable, *([self._foreign] if self._foreign else [])]
 
     def _take(self, record: Record) -> None:
         try:
             query_id, chunk = decode_key(record.key, self._topic)
         except CommitRecordError as error:
-            self._foreign[record.key] = error
+            self._foreign = self._foreign or error
             return
         of_query = self._chunks.setdefault(query_id, {})
         if record.value is None:
@@ -93,7 +93,7 @@ class _Partition:
 
     def _forget(self) -> None:
         self._chunks.clear()
-        self._foreign.clear()
+        self._foreign = None
 
     def _decoded(self) -> tuple[dict[str, LoggedRecord], list[CommitRecordError]]:
         records, unreadable = {}, []

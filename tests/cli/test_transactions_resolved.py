@@ -24,6 +24,8 @@ def test_a_loss_is_accepted_and_the_query_goes_on(query: LeftOver) -> None:
 
     assert done.exit_code == 0
     assert done.stderr.startswith(f"{query.query_id}, batch 0: 1 rows are committed, 2 are lost, in these transactions:\n")
+    asked = query.run("recover", "--query", query.query_id)
+    assert asked.stdout.endswith("1 rows of the batch are visible; 2 are lost, which somebody has accepted\n")
     assert done.stdout.startswith(f"{query.query_id}, batch 0: complete, without 2 rows that are lost; the query goes on")
     assert query.commit(0, query.task(0, "a"), query.task(1, "b", "c")).rows == 0
     query.commit(1, query.task(0, "d"))

@@ -67,21 +67,28 @@ def _all(connection: Connection) -> list[Result]:
 
 def _one(connection: Connection, query_id: str) -> Result:
     """Somebody asks what became of it: that is said in any case."""
+    # What is open is asked for before the log is read: what was prepared and committed between the two would be in neither.
+    is_open = bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
     logged = connection.record(query_id)
     if logged is None:
-        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(connection, query_id)}")
-    record = logged.record
-    if record.state is State.PREPARED:
-        return _recovered(connection, record)
-    again = f"; do not {written_again(query_id)}" if is_job(query_id) else ""
-    text = _OVER[record.state].format(rows=record.rows, do_not=again, again=written_again(query_id))
-    return Result(query_id, record.batch, True, f"nothing is prepared: {text}")
+        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(query_id, is_open=is_open)}")
+    if logged.record.state is State.PREPARED:
+        return _recovered(connection, logged.record)
+    return Result(query_id, logged.record.batch, True, f"nothing is prepared: {_over(logged.record)}")
 
 
-def _unrecorded(connection: Connection, query_id: str) -> str:
+def _over(record: CommitRecord) -> str:
+    lost = sum(each.records for each in record.aborted_handles)
+    if record.state is State.COMPLETE and lost:
+        return f"{record.rows - lost:,} rows of the batch are visible; {lost:,} are lost, which somebody has accepted"
+    again = written_again(record.query_id)
+    do_not = f"; do not {again}" if is_job(record.query_id) else ""
+    return _OVER[record.state].format(rows=record.rows, do_not=do_not, again=again)
+
+
+def _unrecorded(query_id: str, *, is_open: bool) -> str:
     if not is_job(query_id):
         return ""
-    is_open = bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
     first = f"{COMMAND} abort --query {query_id}, as it has open transactions, and then " if is_open else ""
     hours = COMPLETE_FOR_MS // 3_600_000
     return f"; if it failed less than {hours} hours ago, nothing of it is visible: {first}{written_again(query_id)}"
