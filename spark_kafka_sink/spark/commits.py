@@ -20,7 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError, UsageError
+from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer, Own
@@ -38,6 +38,8 @@ Messages = Sequence[WriterCommitMessage | None]
 
 # Half of the time that transactions have, which they need again when the commit is made again; no longer than people wait.
 MAX_COMMIT_S = 300.0
+# Of a driver that starts one query after the other, each with a checkpoint of its own.
+MOST_COMMITTERS = 32
 # A killed task's Python worker may go on for spark.python.task.killTimeout, 2 s, and begin a transaction meanwhile.
 KILL_TIMEOUT_S = 2.5
 
@@ -59,7 +61,7 @@ class Committers:
 
     @contextmanager
     def of(self, options: SinkOptions, batch: Batch) -> Iterator[Committer]:
-        """DeadlineError where other jobs of this process commit for as long as this one may take."""
+        """CommitTimeoutError where another one commits for as long as this may take: a job, or an earlier run of the query."""
         assert options.exactly_once is not None
         # Objects that tasks use would be others in each process, and each time.
         producer = replace(
@@ -68,16 +70,28 @@ class Committers:
         key = producer, replace(options.exactly_once, start=None, checkpoint=""), "" if batch.is_job else batch.query_id
         with self._lock:
             if key not in self._made:
+                self._close_one()
                 client = ClusterClient(producer)
                 self._made[key] = _committer(client, producer, options.exactly_once), client, Lock()
-            committer, _, lock = self._made[key]
+            entry = self._made[key] = self._made.pop(key)  # to the end: the first is the one not used for longest
+        committer, _, lock = entry
         timeout_s = _timeout_s(producer)
         if not lock.acquire(timeout=timeout_s):
-            raise DeadlineError(f"{batch}: not within {timeout_s:.0f} s, as other batch jobs of this process commit")
+            who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
+            text = f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later"
+            raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number)
         try:
             yield committer
         finally:
             lock.release()
+
+    def _close_one(self) -> None:
+        """Of queries that have ended, mostly. Whoever has found it meanwhile connects again."""
+        if len(self._made) < MOST_COMMITTERS:
+            return
+        key = next((key for key, (_, _, lock) in self._made.items() if not lock.locked()), None)
+        if key is not None:
+            self._made.pop(key)[1].close()
 
     def close(self) -> None:
         """Close the connections; the next use makes others."""

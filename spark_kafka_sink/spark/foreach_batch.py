@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_dataframe
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.task_batch import QUERY_ID
+from spark_kafka_sink.spark.task_batch import JOB_GROUP, QUERY_ID
 
 
 class ForeachBatch:
@@ -103,14 +104,15 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
         raise UsageError(
             "delivery.guarantee=exactly-once: this is not called by a streaming query's foreachBatch; use publish(df, ...)"
         )
-    return str(found), _run_of_thread(context)
+    return str(found), _run(context)
 
 
-def _run_of_thread(context: SparkContext) -> str:
-    """StreamExecution names its thread after the ids of the query and of its run. It sets the job group to that of the run, too,
-    but what is called here may have set another."""
+def _run(context: SparkContext) -> str:
+    """StreamExecution names its thread after the ids of the query and of its run. In another thread of the program's the job
+    group is the run's, too, unless somebody has set another."""
     assert context._jvm is not None
-    return str(context._jvm.java.lang.Thread.currentThread().getName())
+    named = re.search(r"runId = ([0-9a-f-]+)", context._jvm.java.lang.Thread.currentThread().getName())
+    return named[1] if named else str(context.getLocalProperty(JOB_GROUP))
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:

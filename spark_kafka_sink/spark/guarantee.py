@@ -109,7 +109,9 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
 def _location(value: object) -> str:
     """The same for what is the same place: Spark takes file:/a, file:///a/ and /a for one. Without passwords that are in it."""
     # abfss://container@account has no password there. A secret of s3a://key:secret@bucket may have slashes; a port is none.
-    return re.sub(r"//[^/@:]*:(?!\d+/)[^@]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/"))
+    return re.sub(
+        r"(?<=^s3[an]:)//[^@:]*:[^@]*@|//[^/@:]*:(?!\d+/)[^@]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/")
+    )
 
 
 def _read(value: object, name: str) -> Any:

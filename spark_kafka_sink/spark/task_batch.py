@@ -10,6 +10,8 @@ from spark_kafka_sink.exactly_once.share import Batch
 # StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+# StreamExecution sets the job group to the run's id.
+JOB_GROUP = "spark.jobGroup.id"
 
 
 def task_batch() -> Batch:

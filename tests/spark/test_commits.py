@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_kafka_sink.errors import DeadlineError, UsageError
+from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, UsageError
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
@@ -122,6 +122,23 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
         assert one is not other
     with ThreadPoolExecutor(1) as elsewhere, committers.of(options, JOB):
         waiting = elsewhere.submit(lambda: committers.of(options, Batch("job-2", 0)).__enter__())
-        with pytest.raises(DeadlineError, match="other batch jobs of this process commit"):
+        with pytest.raises(CommitTimeoutError, match="other batch jobs of this process commit: nothing of it is visible"):
             waiting.result(30)
+    committers.close()
+
+
+def test_of_many_queries_those_that_were_not_used_for_longest_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once"})
+    monkeypatch.setattr(commits, "MOST_COMMITTERS", 2)
+    committers, queries = commits.Committers(), [Batch(name, 0) for name in ("first", "second", "third")]
+
+    def of(query: Batch) -> Committer:
+        with committers.of(options, query) as found:
+            return found
+
+    with committers.of(options, queries[0]) as in_use:
+        second = of(queries[1])
+        of(queries[2])
+    assert of(queries[0]) is in_use
+    assert of(queries[1]) is not second
     committers.close()

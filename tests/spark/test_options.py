@@ -209,6 +209,7 @@ def test_a_topic_that_kafka_could_never_have_is_refused(topic: str) -> None:
         ("s3a://bucket/a", "s3a://bucket/a"),
         ("s3a://key:password@bucket/a", "s3a://bucket/a"),
         ("s3a://key:pass/word@bucket/a", "s3a://bucket/a"),
+        ("s3a://key:12/word@bucket/a", "s3a://bucket/a"),
         ("abfss://prod@account.dfs.core.windows.net/a/", "abfss://prod@account.dfs.core.windows.net/a"),
         ("hdfs://name:9000/a/b@c", "hdfs://name:9000/a/b@c"),
     ],
