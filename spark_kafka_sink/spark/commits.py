@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,6 +45,22 @@ MOST_COMMITTERS = 32
 KILL_TIMEOUT_S = 2.5
 
 
+# The cluster, the commit log, and the query; "" for all jobs.
+_Key = tuple[ProducerConfig, ExactlyOnce, str]
+
+
+@contextmanager
+def _held(lock: Lock, batch: Batch, timeout_s: float) -> Iterator[None]:
+    if not lock.acquire(timeout=timeout_s):
+        who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
+        text = f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later"
+        raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class Committers:
     """A Committer for each query that this process has met, and one for its batch jobs, with its connections: what holds one
     query back (a partition of the commit log behind a dead driver) holds no other.
@@ -57,7 +74,8 @@ class Committers:
 
     def _reset(self) -> None:
         self._lock = Lock()
-        self._made: dict[tuple[ProducerConfig, ExactlyOnce, str], tuple[Committer, ClusterClient, Lock]] = {}
+        self._made: dict[_Key, tuple[Committer, ClusterClient, Lock]] = {}
+        self._users = Counter[_Key]()
 
     @contextmanager
     def of(self, options: SinkOptions, batch: Batch) -> Iterator[Committer]:
@@ -73,25 +91,23 @@ class Committers:
                 self._close_one()
                 client = ClusterClient(producer)
                 self._made[key] = _committer(client, producer, options.exactly_once), client, Lock()
+            self._users[key] += 1
             entry = self._made[key] = self._made.pop(key)  # to the end: the first is the one not used for longest
-        committer, _, lock = entry
-        timeout_s = _timeout_s(producer)
-        if not lock.acquire(timeout=timeout_s):
-            who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
-            text = f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later"
-            raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number)
         try:
-            yield committer
+            with _held(entry[2], batch, _timeout_s(producer)):
+                yield entry[0]
         finally:
-            lock.release()
+            with self._lock:
+                self._users[key] -= 1
 
     def _close_one(self) -> None:
-        """Of queries that have ended, mostly. Whoever has found it meanwhile connects again."""
+        """Of queries that have ended, mostly; never one that somebody has or waits for."""
         if len(self._made) < MOST_COMMITTERS:
             return
-        key = next((key for key, (_, _, lock) in self._made.items() if not lock.locked()), None)
+        key = next((key for key in self._made if not self._users[key]), None)
         if key is not None:
             self._made.pop(key)[1].close()
+            del self._users[key]
 
     def close(self) -> None:
         """Close the connections; the next use makes others."""

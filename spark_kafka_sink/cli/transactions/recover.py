@@ -68,7 +68,7 @@ def _all(connection: Connection) -> list[Result]:
 def _one(connection: Connection, query_id: str) -> Result:
     """Somebody asks what became of it: that is said in any case."""
     # What is open is asked for before the log is read: what was prepared and committed between the two would be in neither.
-    is_open = bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
+    is_open = is_job(query_id) and bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
     logged = connection.record(query_id)
     if logged is None:
         raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(query_id, is_open=is_open)}")
