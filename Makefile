@@ -1,7 +1,9 @@
 # Needs Python 3.11 or newer, Java 17 or newer and make; Maven (or Docker) for real Kafka. The rest is set up here, in .venv.
 #
 #   make check   format, lint, types, layers
-#   make test    all tests on the newest pyspark, then those of spark/ on the oldest that is supported
+#   make test-quick   what needs no Java: after each edit, under 90 seconds
+#   make test         each behaviour on one kind of broker, about 60 kills; Spark's tests on the oldest pyspark too: under 20 minutes
+#   make test-all     every test on both kinds of broker, every kill, the whole model of exactly-once
 #   make demo    a streaming query into the embedded broker, read back and compared; BROKER=kafka for real Kafka
 #   make docs    docs/api.md, docs/options.md and the tables of docs/broker.md anew, from docstrings and tables of the code
 #   make chaos   500 kills at random of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
@@ -22,7 +24,7 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: setup jars check format test test-newest test-oldest demo docs chaos bench constraints clean
+.PHONY: setup jars check format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs chaos bench constraints clean
 
 setup: $(VENV)/.stamp
 
@@ -50,19 +52,37 @@ format: setup
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
+# tests/tiers.py says what each tier has. Tests that share a Spark, or what is killed, stay on one of the workers.
+WORKERS ?= 2
+PYTEST := -m pytest -n $(WORKERS) --dist loadgroup
+# Each of Spark's tests runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest.
+NEWEST := -m "chaos or not (spark and embedded)"
+OLDER := tests/spark -m "spark and not kafka"
+
+test-quick: setup
+	$(VENV)/bin/python $(PYTEST) --tier=quick $(PYTEST_ARGS)
+
 test: test-newest test-oldest
+
+test-all: test-all-newest test-all-oldest
 
 # Ahead of the tests, which would not show that something is being downloaded. Kept outside the repository, once.
 jars: setup
 	@$(VENV)/bin/python -m tests.kafka.jars $(wildcard tests/*/pom.xml)
 
-# Spark's tests run on one kind of broker with each pyspark; all others run on both kinds, also those that kill Spark.
 test-newest: jars
-	$(VENV)/bin/python -m pytest -m "chaos or not (spark and embedded)" --durations=25 $(PYTEST_ARGS)
+	$(VENV)/bin/python $(PYTEST) --tier=test $(NEWEST) --durations=25 $(PYTEST_ARGS)
 
-test-oldest: PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
+test-all-newest: jars
+	$(VENV)/bin/python $(PYTEST) --tier=all $(NEWEST) --durations=50 $(PYTEST_ARGS)
+
+test-oldest test-all-oldest: export PYSPARK_PYTHON = $(CURDIR)/$(VENV_OLDEST)/bin/python
+
 test-oldest: $(VENV_OLDEST)/.stamp
-	$(VENV_OLDEST)/bin/python -m pytest tests/spark -m "not kafka" $(PYTEST_ARGS)
+	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=test $(OLDER) $(PYTEST_ARGS)
+
+test-all-oldest: $(VENV_OLDEST)/.stamp
+	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=all tests/spark -m "not kafka" $(PYTEST_ARGS)
 
 demo: export BROKER := $(BROKER)
 demo: setup

@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.command import environment
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PLUGIN = "spark_kafka_sink.pytest_plugin"
 

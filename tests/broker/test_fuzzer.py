@@ -25,6 +25,8 @@ from tests.broker.network.servers import eventually
 from tests.broker.requests import Responses
 from tests.broker.unharmed import MEGABYTE, memory_stays, nothing_escapes, threads_stay
 
+pytestmark = pytest.mark.slow
+
 BURST = 100
 BURSTS_TO_HANDLERS, BURSTS_OVER_SOCKETS = 800, 200
 assert BURST * (BURSTS_TO_HANDLERS + BURSTS_OVER_SOCKETS) >= 100_000

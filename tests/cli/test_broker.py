@@ -19,6 +19,8 @@ from spark_kafka_sink.cli.main import main
 from tests.broker.network.client import Client
 from tests.cli.command import BrokerProcess, ended, environment
 
+pytestmark = pytest.mark.slow
+
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 200}
 
 

@@ -16,6 +16,8 @@ from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, one_by_one
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 3
 RECORDS = 120  # to each partition
 PASSING = [

@@ -17,6 +17,8 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
+pytestmark = pytest.mark.slow
+
 THREADS = 8
 PARTITIONS = 64
 ROWS = 250_000

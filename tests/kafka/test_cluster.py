@@ -20,6 +20,8 @@ from tests.kafka.kafka import Kafka
 from tests.kafka.ports import HIGHEST, LOWEST, free_ports
 from tests.kafka.witness import read_topic
 
+pytestmark = pytest.mark.slow
+
 
 def produce(bootstrap_servers: str, topic: str, values: list[bytes], **settings: object) -> None:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0, **settings})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
+from tests.tiers import HISTORIES_PROFILE
+
 # Not derandomized, as Hypothesis would by itself in CI: each run looks at other histories. `print_blob` lets one be repeated.
 HISTORIES = settings(
-    max_examples=1000,
+    settings.get_profile(HISTORIES_PROFILE),
     deadline=None,
     derandomize=False,
     print_blob=True,

@@ -12,6 +12,8 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
+pytestmark = pytest.mark.slow
+
 SENDING = """
     from spark_kafka_sink import Producer
     producer = Producer({{"bootstrap.servers": {servers!r}, "linger.ms": {linger}}})

@@ -24,6 +24,8 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
+pytestmark = pytest.mark.slow
+
 RECORDS = int(os.environ.get("STRESS_RECORDS", "400000"))
 THREADS, PARTITIONS = 8, 64
 KEYS = 50  # of each thread

@@ -11,6 +11,8 @@ from tests.protocol.kio_witness import kio_read, kio_write
 from tests.protocol.messages_strategy import SPOKEN, bodies, spoken_id
 from tests.protocol.whole import decode, encode
 
+pytestmark = pytest.mark.slow
+
 correlation_ids = st.integers(-(2**31), 2**31 - 1)
 client_ids = st.none() | st.text(max_size=20)
 

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from spark_kafka_sink.records.record_reader import Record, read_record
 from spark_kafka_sink.records.rewriting import encode_again, written_records
 from tests.records.making import columns_of
 from tests.records.tables import Table, int64s, tables
+
+pytestmark = pytest.mark.slow
 
 
 def encoded(table: Table) -> bytes:

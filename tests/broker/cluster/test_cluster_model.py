@@ -6,6 +6,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,6 +15,8 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionState
 from tests.broker.cluster.clusters import broker
+
+pytestmark = pytest.mark.slow
 
 NODES = 3
 NAMES = ("a", "b", "c")

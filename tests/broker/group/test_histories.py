@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.join_group import JoinGroupResponse
 from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
 from tests.broker.group.world import REBALANCE_MS, SESSION_MS, Joined, Synced, World
+
+pytestmark = pytest.mark.slow
 
 STEP_MS = 1000
 BEGIN_ANEW = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID}

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,6 +16,8 @@ from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from tests.broker.log.logs import COMMITTED, NOW, UNCOMMITTED, batch, open_log, stored, values
+
+pytestmark = pytest.mark.slow
 
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=60, retention_ms=-1)
 small_values = st.lists(st.binary(max_size=30), min_size=1, max_size=4)

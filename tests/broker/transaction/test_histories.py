@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -14,6 +15,8 @@ from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World
+
+pytestmark = pytest.mark.slow
 
 FINAL = frozenset(
     {

@@ -73,3 +73,24 @@ CONFIGURATIONS: Final = {
     **_BOTH_VERSIONS,
     **_VERSION_2,
 }
+
+LARGE: Final = frozenset(
+    {
+        "a job and its abort",
+        "a job and its abort, version 1",
+        "a replay and an accepted loss",
+        "three drivers",
+        "two drivers and a replay",
+        "two drivers, one crashes, lost answers",
+        "two drivers, slow markers",
+        "two drivers, time-outs",
+        "two drivers, time-outs, version 1",
+        "two drivers, two batches",
+        "two drivers, two batches, orphans, time-outs",
+        "two drivers, two batches, version 1",
+        "two streams and their abort",
+        "two streams and their abort, version 1",
+    }
+)
+"""Configurations that take over two seconds each, together two thirds of the time of all. Only `make test-all` searches them;
+each has a smaller one beside it, with fewer failures or with the other version of transactions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -65,3 +66,71 @@ class Kill:
         late = f", {self.late_ms} ms later" if self.late_ms else ""
         which = f" {self.broker}" if self.broker else ""
         return f"{self.victim}{which} at {self.step}{times}{late}{' again' if self.again else ''}"
+
+
+PYTHON, ERROR = Victim.PYTHON, Victim.ERROR
+
+# Before and after each of: the first produce, the flush, the commit message, the prepared record, an EndTxn, the complete record,
+# Spark's own commit log.
+ALL_STEPS: Sequence[Step] = (
+    "produce.before",
+    "produce.after",
+    "flush.before",
+    "flush.after",
+    "message.before",
+    "commit.start",
+    "prepared.before",
+    "prepared.after",
+    "end.before",
+    "end.after",
+    "complete.before",
+    "complete.after",
+    "commit.end",
+    "task.start",
+)
+
+# One half of the steps is for `make test`, the other for `make test-all`.
+SOONER, LATER = ALL_STEPS[::2], ALL_STEPS[1::2]
+
+# What `make test` kills: each victim, and at each step somebody.
+WORKERS = [
+    *(Kill(PYTHON, step) for step in TASK_STEPS),
+    Kill(ERROR, "produce.after"),
+    # The second attempt of a task as well.
+    Kill(PYTHON, "flush.after"),
+    Kill(PYTHON, "flush.after", again=True),
+]
+COMMITTERS = [
+    Kill(ERROR, "log.after"),
+    Kill(ERROR, "prepared.after"),
+    *(Kill(PYTHON, step) for step in COMMIT_STEPS),
+    *(Kill(PYTHON, step, again=True) for step in SWEEP_STEPS),
+]
+COMMITTERS_OF_VERSION_1 = [Kill(PYTHON, step) for step in ("flush.after", "prepared.after", "end.after", "complete.after")]
+
+# What `make test-all` kills as well.
+MORE_WORKERS = [
+    *(Kill(PYTHON, step, nth=4) for step in TASK_STEPS),
+    *(Kill(ERROR, step, nth=2) for step in TASK_STEPS),
+    Kill(PYTHON, "message.before"),
+    Kill(PYTHON, "message.before", again=True),
+]
+MORE_COMMITTERS = [
+    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3, 4)),
+    *(Kill(ERROR, step) for step in ("prepared.before", "end.after", "complete.after")),
+    # Who makes a kill good is killed as well.
+    Kill(PYTHON, "prepared.after"),
+    Kill(PYTHON, "end.after", again=True),
+    Kill(PYTHON, "complete.before", again=True),
+    Kill(PYTHON, "complete.after", again=True),
+    Kill(PYTHON, "commit.end", again=True),
+    Kill(PYTHON, "end.after", nth=2),
+    Kill(PYTHON, "flush.after", again=True),
+    Kill(PYTHON, "log.after", again=True),
+]
+MORE_OF_VERSION_1 = [
+    *(Kill(PYTHON, step) for step in TASK_STEPS[::2]),
+    *(Kill(PYTHON, step) for step in COMMIT_STEPS if Kill(PYTHON, step) not in COMMITTERS_OF_VERSION_1),
+    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3)),
+    *MORE_COMMITTERS[6:],
+]

@@ -55,6 +55,7 @@ def be_away(driver: Driver, query: Query, brokers: Brokers, since: Step) -> None
     brokers.wait_for(lambda: not open_transactions(brokers, query.id), "transactions timed out", 40)
 
 
+@pytest.mark.whole("waits for time-outs, as the test after it")
 def test_a_batch_that_was_prepared_and_is_lost_as_a_whole_is_written_again(
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:

@@ -14,11 +14,23 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.exactly_once.steps import VARIABLE, Step, StepError, step
-from tests.faults.exactly_once.kills import Kill, Victim
+from tests.faults.exactly_once.kills import (
+    ALL_STEPS,
+    COMMIT_STEPS,
+    COMMITTERS,
+    LATER,
+    SOONER,
+    SWEEP_STEPS,
+    TASK_STEPS,
+    WORKERS,
+    Kill,
+    Victim,
+)
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.random_kills import random_kill
 from tests.faults.exactly_once.siege import is_of_the_commit
 from tests.faults.exactly_once.step_watch import Reached, StepWatch
+from tests.faults.exactly_once.test_broken_rules import NOTICED
 from tests.kafka.witness import Witnessed
 
 Change = Callable[[list[Witnessed]], list[Witnessed]]
@@ -61,6 +73,17 @@ def test_all_rows_of_a_key_are_in_one_file_of_a_batch(rows: NumberedRows) -> Non
 def test_what_is_wrong_is_said(rows: NumberedRows, change: Change, complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         rows.check(change(delivered(rows)))
+
+
+def test_every_run_kills_at_each_step() -> None:
+    assert {kill.step for kill in (*WORKERS, *COMMITTERS)} == {*TASK_STEPS, *COMMIT_STEPS, *SWEEP_STEPS}
+    assert {*SOONER, *LATER} == set(ALL_STEPS)
+
+
+@pytest.mark.parametrize("rule", NOTICED)
+def test_every_run_has_the_kill_that_each_broken_rule_is_noticed_by(rule: str) -> None:
+    kill, _ = NOTICED[rule]
+    assert kill in [*WORKERS, *COMMITTERS]
 
 
 def test_a_seed_draws_the_same_kills_again() -> None:

@@ -20,6 +20,7 @@ from tests.faults.exactly_once.open_transactions import assert_nothing_open, ong
 from tests.faults.exactly_once.stepping import hold, running
 from tests.kafka.brokers import Brokers
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -46,7 +47,7 @@ ADVICE: Mapping[Step, Advice] = {
 }
 
 
-@pytest.mark.parametrize("step", ADVICE)
+@pytest.mark.parametrize("step", whole_but(ADVICE, {"prepared.after"}, "a driver's start each"))
 def test_what_a_dead_job_has_left_is_ended_as_list_says(
     step: Step, three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet
 ) -> None:
@@ -66,6 +67,7 @@ def test_what_a_dead_job_has_left_is_ended_as_list_says(
     rows.check(read_topic(three_brokers.direct_servers, job.topic, isolation_level="read_committed"))
 
 
+@pytest.mark.whole("as long as the test before it")
 def test_a_job_that_is_run_beside_what_a_dead_one_has_prepared_leaves_that_alone(
     three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet
 ) -> None:

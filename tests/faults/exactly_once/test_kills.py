@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import Step
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import EXECUTORS, LOCAL
 from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.kills import COMMIT_STEPS, SWEEP_STEPS, TASK_STEPS, Kill, Victim
+from tests.faults.exactly_once.kills import (
+    COMMITTERS,
+    COMMITTERS_OF_VERSION_1,
+    LATER,
+    MORE_COMMITTERS,
+    MORE_OF_VERSION_1,
+    MORE_WORKERS,
+    SOONER,
+    WORKERS,
+    Kill,
+    Victim,
+)
 from tests.faults.exactly_once.open_transactions import ongoing
 from tests.faults.exactly_once.siege import Siege, judge
 from tests.faults.exactly_once.stepping import hold, running
@@ -21,56 +31,14 @@ from tests.kafka.fixtures import only_real_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(900)]
 
-PYTHON, EXECUTOR, DRIVER, BROKER, BROKERS, ERROR = Victim
+EXECUTOR, DRIVER, BROKER, BROKERS = Victim.EXECUTOR, Victim.DRIVER, Victim.BROKER, Victim.BROKERS
 CALM_BATCHES = 3  # before the first kill, after the last
 
-# Before and after each of: the first produce, the flush, the commit message, the prepared record, an EndTxn, the complete record,
-# Spark's own commit log.
-ALL_STEPS: Sequence[Step] = (
-    "produce.before",
-    "produce.after",
-    "flush.before",
-    "flush.after",
-    "message.before",
-    "commit.start",
-    "prepared.before",
-    "prepared.after",
-    "end.before",
-    "end.after",
-    "complete.before",
-    "complete.after",
-    "commit.end",
-    "task.start",
-)
 
-WORKERS = [
-    *(Kill(PYTHON, step) for step in TASK_STEPS),
-    *(Kill(PYTHON, step, nth=4) for step in TASK_STEPS),
-    *(Kill(ERROR, step, nth=2) for step in TASK_STEPS),
-    # The second attempt of a task as well.
-    Kill(PYTHON, "flush.after"),
-    Kill(PYTHON, "flush.after", again=True),
-    Kill(ERROR, "produce.after"),
-    Kill(PYTHON, "message.before", again=True),
-]
-COMMITTERS = [
-    *(Kill(PYTHON, step) for step in COMMIT_STEPS),
-    *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3, 4)),
-    *(Kill(ERROR, step) for step in ("log.after", "prepared.before", "prepared.after", "end.after", "complete.after")),
-]
-# Who makes a kill good is killed as well.
-COMMITTERS_AGAIN = [
-    Kill(PYTHON, "prepared.after"),
-    Kill(PYTHON, "end.after", again=True),
-    Kill(PYTHON, "complete.before", again=True),
-    Kill(PYTHON, "complete.after", again=True),
-    Kill(PYTHON, "commit.end", again=True),
-    Kill(PYTHON, "end.after", nth=2),
-    Kill(PYTHON, "flush.after", again=True),
-    Kill(PYTHON, "log.after", again=True),
-    Kill(PYTHON, "commit.end"),
-    *(Kill(PYTHON, step, again=True) for step in SWEEP_STEPS),
-]
+def in_parts(kills: Sequence[Kill], more: Sequence[Kill]) -> pytest.MarkDecorator:
+    """Parametrizes a test with the kills of every run, and with those that only `make test-all` has time for."""
+    mark = pytest.mark.whole("each kill takes 4 to 16 s")
+    return pytest.mark.parametrize("kills", [pytest.param(kills, id="first"), pytest.param(more, id="more", marks=mark)])
 
 
 def assert_each_row_once(
@@ -89,28 +57,35 @@ class TestPython:
     """Workers, and the process that commits: Spark runs a task again, and a query is run again in the same driver."""
 
     @pytest.mark.embedded
-    def test_workers(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        assert_each_row_once(three_brokers, fleet, moved_rows, WORKERS)
+    @in_parts(WORKERS, MORE_WORKERS)
+    def test_workers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
     @only_real_kafka  # on embedded brokers: `make chaos`
-    def test_who_commits(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        assert_each_row_once(kafka3, fleet, moved_rows, [*COMMITTERS, *COMMITTERS_AGAIN])
+    @in_parts(COMMITTERS, MORE_COMMITTERS)
+    def test_who_commits(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+        assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
     @only_real_kafka  # commits on embedded brokers with version 1: tests/exactly_once/
-    def test_transactions_of_version_1(self, kafka_tv1: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        assert_each_row_once(kafka_tv1, fleet, moved_rows, [*WORKERS[:6:2], *COMMITTERS[3:12], *COMMITTERS_AGAIN])
+    @in_parts(COMMITTERS_OF_VERSION_1, MORE_OF_VERSION_1)
+    def test_transactions_of_version_1(
+        self, kills: Sequence[Kill], kafka_tv1: Brokers, fleet: Fleet, moved_rows: MovedRows
+    ) -> None:
+        assert_each_row_once(kafka_tv1, fleet, moved_rows, kills)
 
 
 @pytest.mark.embedded
 class TestJava:
     """What takes seconds to start again. Each is killed on embedded brokers only: which brokers they are is nothing to it."""
 
-    def test_executors(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        kills = [Kill(EXECUTOR, step) for step in ALL_STEPS]
+    @in_parts([Kill(EXECUTOR, step) for step in LATER], [Kill(EXECUTOR, step) for step in SOONER])
+    def test_executors(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills, master=EXECUTORS, shuffled=True)
 
-    def test_drivers(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        kills = [*(Kill(DRIVER, step) for step in ALL_STEPS), Kill(DRIVER, "end.after", nth=3)]
+    @in_parts(
+        [Kill(DRIVER, step) for step in SOONER], [*(Kill(DRIVER, step) for step in LATER), Kill(DRIVER, "end.after", nth=3)]
+    )
+    def test_drivers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
     def test_a_commit_that_outlives_its_driver(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
@@ -130,14 +105,19 @@ class TestJava:
 
 
 class TestBrokers:
-    def test_one_broker_at_a_time(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
+    @in_parts([Kill(BROKER, step) for step in LATER], [Kill(BROKER, step) for step in SOONER])
+    def test_one_broker_at_a_time(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Each time the one that the step depends on: of a partition of rows, of a transaction's end, of the commit log."""
-        assert_each_row_once(kafka3, fleet, moved_rows, [Kill(BROKER, step) for step in ALL_STEPS])
+        assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
     @pytest.mark.embedded
-    def test_all_brokers_at_once(self, three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        assert_each_row_once(three_brokers, fleet, moved_rows, [Kill(BROKERS, step) for step in ALL_STEPS])
+    @in_parts([Kill(BROKERS, step) for step in SOONER], [Kill(BROKERS, step) for step in LATER])
+    def test_all_brokers_at_once(
+        self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows
+    ) -> None:
+        assert_each_row_once(three_brokers, fleet, moved_rows, kills)
 
+    @pytest.mark.whole("the first half of a minute is the start of brokers")
     @only_real_kafka
     def test_all_brokers_at_once_on_disk(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Where what was acked has to be found again: fewer, as three of these take long to start."""

@@ -17,6 +17,7 @@ from tests.faults.exactly_once.open_transactions import ongoing
 from tests.faults.exactly_once.siege import Siege, judge
 from tests.faults.exactly_once.stepping import hold, run_to_the_end, running
 from tests.kafka.brokers import Brokers
+from tests.tiers import whole_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(300)]
 
@@ -38,7 +39,7 @@ def pair(three_brokers: Brokers, tmp_path: Path) -> tuple[Moved, Moved]:
     return first, second
 
 
-@pytest.mark.parametrize("step", ["flush.after", "prepared.after"])
+@pytest.mark.parametrize("step", whole_but(["flush.after", "prepared.after"], {"prepared.after"}, "a driver's start"))
 def test_a_query_that_is_killed_and_restarted_ends_no_transaction_of_another(
     step: Step, three_brokers: Brokers, pair: tuple[Moved, Moved], fleet: Fleet
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_query_that_is_killed_and_restarted_ends_no_transaction_of_another(
     judge(three_brokers, rows, query)
 
 
+@pytest.mark.whole("as long as the test before it")
 def test_what_a_dead_query_has_prepared_waits_for_it_while_another_is_killed_and_done(
     three_brokers: Brokers, pair: tuple[Moved, Moved], fleet: Fleet
 ) -> None:

@@ -75,6 +75,7 @@ def test_the_second_attempt_of_the_stage_wins(
     assert_all_was_written_by_a_second_attempt(events, query)
 
 
+@pytest.mark.whole("as long as the test before it")
 def test_tasks_of_both_attempts_of_the_stage_end_together(
     three_brokers: Brokers, moved_rows: MovedRows, executors: Fleet, events: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.siege import judge
 from tests.faults.exactly_once.stepping import hold, pair, replaced_while_paused, run_to_the_end
 from tests.kafka.brokers import Brokers
+from tests.tiers import whole_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(600)]
 
@@ -41,7 +42,7 @@ STOPS: Mapping[Step, str] = {
 }
 
 
-@pytest.mark.parametrize("step", STOPS)
+@pytest.mark.parametrize("step", whole_but(STOPS, {"prepared.before"}, "half a minute each"))
 def test_the_old_driver_stops_when_its_successor_has_done_all(
     step: Step, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
 ) -> None:
@@ -52,6 +53,7 @@ def test_the_old_driver_stops_when_its_successor_has_done_all(
     judge(three_brokers, rows, query)
 
 
+@pytest.mark.whole("each takes half a minute")
 @pytest.mark.parametrize(("old_at", "new_at"), [("log.after", "prepared.before"), ("prepared.before", "end.before")])
 def test_of_two_drivers_at_one_batch_one_stops(
     old_at: Step, new_at: Step, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]

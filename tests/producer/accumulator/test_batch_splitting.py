@@ -20,6 +20,8 @@ from tests.producer.parts import Parts, make_parts
 from tests.records.making import columns_of
 from tests.records.tables import any_bytes, headers
 
+pytestmark = pytest.mark.slow
+
 timestamps = st.integers(0, 1000) | st.integers(0, 2**61)  # nobody reads a delta over 64 bits
 LONGER_DELTA = 9  # bytes at most that another first timestamp adds to a record
 any_records = st.lists(

@@ -24,6 +24,8 @@ from spark_kafka_sink.producer.accumulator import buffer_pool
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk, SharedChunks
 from tests.producer.histories import HISTORIES
 
+pytestmark = pytest.mark.slow
+
 CHUNK = 8
 CAPACITY = 6
 MOST_WAITING = 6

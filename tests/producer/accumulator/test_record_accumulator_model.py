@@ -27,6 +27,8 @@ from tests.producer.histories import HISTORIES
 from tests.producer.parts import make_parts
 from tests.producer.virtual_time import VirtualClock
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 2
 SCOPES = 2
 DELIVERY_TIMEOUT_MS = 5000

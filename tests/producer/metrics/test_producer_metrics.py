@@ -19,6 +19,8 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.producer.metrics.golden_metrics import golden_names, java_producer, names
 
+pytestmark = pytest.mark.slow
+
 RECORDS = 2000
 SETTINGS: dict[str, object] = {"batch.size": 16384, "linger.ms": 100}
 

@@ -33,6 +33,8 @@ from tests.producer.sender.simulated_cluster import FATES, NODES, TOPIC, Simulat
 from tests.producer.sender.stepped_producer import CHUNK, NumbersThunk, SteppedProducer, Told
 from tests.producer.virtual_time import VirtualClock
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 2
 SCOPES = 2
 DAY_MS = 86_400_000

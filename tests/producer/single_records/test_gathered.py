@@ -19,6 +19,8 @@ from spark_kafka_sink.producer.single_records.record_future import RecordFuture,
 from spark_kafka_sink.records.columns import NO_PARTITION
 from tests.producer.told import Told, future
 
+pytestmark = pytest.mark.slow
+
 
 class Row(NamedTuple):
     value: bytes | None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -25,6 +26,8 @@ from spark_kafka_sink.producer.transactions.reactions import Reaction, gravest, 
 from spark_kafka_sink.producer.transactions.states import Call, State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from tests.producer.transactions.simulated_coordinator import SimulatedCoordinator
+
+pytestmark = pytest.mark.slow
 
 FOREVER_MS = 2**62
 

@@ -1,0 +1,63 @@
+"""Every test is run by one of the commands, and the quick commands leave out only what they say."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import COLLECTED, WHOLE, Tier, group_of, marks_of, real_twins, tiers_of, twin_name
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("marks", "has_real_twin", "tiers"),
+    [
+        ((), False, {Tier.QUICK, Tier.TEST, Tier.ALL}),
+        (("slow",), False, {Tier.TEST, Tier.ALL}),
+        (("embedded",), True, {Tier.QUICK, Tier.ALL}),
+        (("kafka",), False, {Tier.TEST, Tier.ALL}),
+        (("java",), False, {Tier.TEST, Tier.ALL}),
+        (("spark", "embedded"), True, {Tier.ALL}),
+        (("chaos", "embedded"), False, {Tier.TEST, Tier.ALL}),
+        (("whole", "kafka"), False, {Tier.ALL}),
+        (("whole",), False, {Tier.ALL}),
+    ],
+)
+def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin: bool, tiers: set[Tier]) -> None:
+    assert tiers_of(marks, has_real_twin=has_real_twin) == tiers
+
+
+@pytest.mark.parametrize(
+    ("marks", "group"), [({"spark", "chaos"}, "chaos"), ({"spark"}, "spark"), ({"kafka"}, "tests/test_x.py")]
+)
+def test_tests_that_share_something_costly_share_a_worker(marks: set[str], group: str) -> None:
+    assert group_of(marks, "tests/test_x.py") == group
+
+
+def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config) -> None:
+    """Looks at the tests of this run: all of them in `make test`."""
+    collected = pytestconfig.stash[COLLECTED]
+    twins = real_twins(collected)
+    runs = defaultdict[str, list[pytest.Item]](list)
+    for item in collected:
+        runs[item.nodeid.partition("[")[0].partition("@")[0]].append(item)
+    without = {
+        name: items
+        for name, items in runs.items()
+        if not any(Tier.TEST in tiers_of(marks_of(item), has_real_twin=twin_name(item) in twins) for item in items)
+    }
+    marks = [mark for items in without.values() for item in items for mark in item.iter_markers(WHOLE)]
+    assert len(marks) == sum(map(len, without.values()))
+    assert all(mark.args and mark.args[0] for mark in marks)
+
+
+@pytest.mark.parametrize(("target", "tier"), [("test-quick", "quick"), ("test", "test"), ("test-all", "all")])
+def test_make_has_a_target_for_each_tier(target: str, tier: str) -> None:
+    recipe = subprocess.run(
+        ["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
+    ).stdout
+    assert f"--tier={tier} " in recipe

@@ -1,0 +1,133 @@
+"""The tiers of the tests: what each of `make test-quick`, `make test` and `make test-all` runs.
+
+Every test is in `all`. `--tier` leaves out of a run what the tier does not have; without it pytest runs what it is told to.
+
+| tier | has | leaves out |
+| --- | --- | --- |
+| quick | what runs in a moment on embedded brokers | what needs Java, what is `slow` |
+| test | each behaviour on one kind of broker | what is `whole`; the embedded run of what real Kafka judges |
+| all | everything | nothing |
+
+The models of the producer go through 1,000 random histories each, and through 150 in the two smaller tiers.
+
+With pytest-xdist each group of tests stays on one worker, so that it shares one Spark, or one set of Java brokers. The groups
+that take longest start first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+import pytest
+from _pytest.mark import ParameterSet
+from hypothesis import settings
+
+
+class Tier(StrEnum):
+    """The names that `--tier` takes, the smallest first."""
+
+    QUICK = "quick"
+    TEST = "test"
+    ALL = "all"
+
+
+WHOLE: Final = "whole"
+_JAVA: Final = frozenset({"kafka", "spark", "java", "chaos"})
+_SLOW: Final = "slow"
+
+# Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
+_GROUPS: Final = ("chaos", "spark", "java", "kafka")
+_ORDER: Final = {"chaos": 0, "spark": 1}
+
+
+def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
+    """Returns the tiers that have a test.
+
+    Args:
+        marks: the names of its pytest marks.
+        has_real_twin: whether it is the embedded run of a test that real Kafka judges as well.
+    """
+    tiers = {Tier.ALL}
+    if WHOLE in marks:
+        return frozenset(tiers)
+    if not has_real_twin:
+        tiers.add(Tier.TEST)
+    if _SLOW not in marks and not _JAVA & set(marks):
+        tiers.add(Tier.QUICK)
+    return frozenset(tiers)
+
+
+def group_of(marks: Collection[str], file: str) -> str:
+    """Returns the name of the group whose tests share a worker."""
+    return next((name for name in _ORDER if name in marks), file)
+
+
+def whole_but(values: Iterable[object], kept: Collection[object], why: str) -> list[ParameterSet]:
+    """Returns the parameters of a test, of which only those in `kept` are in `make test`. why: what the others would cost."""
+    marks: Mapping[bool, Sequence[pytest.MarkDecorator]] = {True: [], False: [pytest.mark.whole(why)]}
+    return [pytest.param(value, marks=marks[value in kept]) for value in values]
+
+
+# pytest's hooks
+
+COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
+"""What pytest has found before anything was left out."""
+
+
+HISTORIES_PROFILE: Final = "histories"
+_HISTORIES: Final = {Tier.QUICK: 150, Tier.TEST: 150, Tier.ALL: 1000}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Says how many histories there are before the first module of tests asks."""
+    settings.register_profile(HISTORIES_PROFILE, max_examples=_HISTORIES[Tier(config.getoption("tier") or Tier.ALL)])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=[tier.value for tier in Tier], help="run the tests of one tier: see tests/tiers.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Names groups before pytest-xdist reads them, and leaves tests out after `-m` did, which may have taken a twin."""
+    config.stash[COLLECTED] = tuple(items)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(marks_of(item), item.nodeid.partition("::")[0])))
+    yield
+    tier = config.getoption("tier")
+    if tier is not None:
+        names = real_twins(items)
+        kept = [item for item in items if Tier(tier) in tiers_of(marks_of(item), has_real_twin=twin_name(item) in names)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+    items.sort(key=lambda item: _rank(marks_of(item)))
+
+
+def _rank(marks: Collection[str]) -> int:
+    return next((rank for rank, name in enumerate(_GROUPS) if name in marks), len(_GROUPS))
+
+
+def marks_of(item: pytest.Item) -> frozenset[str]:
+    return frozenset(mark.name for mark in item.iter_markers())
+
+
+def twin_name(item: pytest.Item) -> str | None:
+    """Returns what the embedded run of a test would have in common with the run on real Kafka; None for any other test."""
+    return _name_without(item, "embedded")
+
+
+def real_twins(items: Iterable[pytest.Item]) -> frozenset[str]:
+    """Returns the same of all runs on real Kafka that are not left out of `make test` themselves."""
+    names = (_name_without(item, "kafka") for item in items if WHOLE not in marks_of(item))
+    return frozenset(name for name in names if name is not None)
+
+
+def _name_without(item: pytest.Item, kind: str) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or callspec.params.get("broker_kind") != kind:
+        return None
+    parts = callspec.id.split("-")
+    parts.remove(kind)
+    return f"{item.nodeid.partition('[')[0]}[{'-'.join(parts)}]"
