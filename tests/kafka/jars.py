@@ -42,7 +42,7 @@ def jars(pom: Path = KAFKA_POM, *, what: str | None = None) -> Path:
     folder = cache_dir() / f"{name}-{key}"
     if not folder.is_dir():
         cache_dir().mkdir(parents=True, exist_ok=True)
-        with locked(folder.with_suffix(".lock")):
+        with locked(folder.with_name(f"{folder.name}.lock")):
             if not folder.is_dir():  # another process may have copied them while this one waited
                 _copy(pom, folder, what or _description(pom))
     return folder

@@ -30,7 +30,7 @@ def patch_of(version: str) -> str:
 
 def uses_log4j_1(version: str) -> bool:
     """Whether a broker of `version` logs through log4j 1, as all do before 4.0."""
-    return version.startswith("3.")
+    return int(version.partition(".")[0]) < 4
 
 
 def _pom(version: str) -> Path:
