@@ -81,6 +81,7 @@ class EmbeddedBroker:
                 disconnect=lambda node: self._servers[node].disconnect(),
                 reconnect=lambda node: self._servers[node].reconnect(),
                 delay_markers=partial(setattr, shared.transaction_coordinator.markers, "delay_ms"),
+                delay_verification=partial(setattr, shared.add_partitions_to_txn_manager, "delay_ms"),
             )
         )
         self._serve(shared, *self._servers.values())
