@@ -11,7 +11,7 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
 from spark_kafka_sink.broker.log.log_configs import log_config
 from spark_kafka_sink.broker.log.partition_files import finish_deletions
@@ -85,7 +85,7 @@ class LogManager:
             on_advance=lambda: self._on_advance(topic.name, index),
             disk_check=lambda size: self._check_disk(topic.name, index, size),
             producer_expiration_ms=self._config.producer_id_expiration_ms,
-            verify_transactions=True,
+            verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
         )
 
     def _folder(self, topic: str, index: int) -> Path | None:
