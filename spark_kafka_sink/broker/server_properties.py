@@ -50,6 +50,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
         (
             "default.replication.factor",
             "group.max.size",
+            "log.cleaner.backoff.ms",
             "log.retention.check.interval.ms",
             "max.connections",
             "max.connections.per.ip",
@@ -99,6 +100,7 @@ _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], 
         lambda limits: ",".join(f"{host}:{count}" for host, count in limits.items()),
     ),
     "sasl.enabled.mechanisms": ("sasl_mechanisms", _same, _same),
+    "inter.broker.protocol.version": ("inter_broker_protocol_version", lambda text: text or None, _same),
     "transaction.version": ("transaction_version", _same, lambda level: NEWEST_TRANSACTION_VERSION if level is None else level),
 }
 
