@@ -44,6 +44,9 @@ _NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
         ApiKey.OFFSET_DELETE: 0,
         ApiKey.DESCRIBE_CLUSTER: 0,
         ApiKey.DESCRIBE_PRODUCERS: 0,
+        ApiKey.DESCRIBE_LOG_DIRS: 2,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
     },
     "3.0": {
         ApiKey.LIST_OFFSETS: 7,
@@ -57,10 +60,13 @@ _NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
         ApiKey.METADATA: 12,
     },
     "3.2": {
+        ApiKey.DESCRIBE_LOG_DIRS: 3,
         ApiKey.JOIN_GROUP: 9,
         ApiKey.LEAVE_GROUP: 5,
     },
-    "3.3": {},
+    "3.3": {
+        ApiKey.DESCRIBE_LOG_DIRS: 4,
+    },
     "3.4": {},
     "3.5": {
         ApiKey.FETCH: 15,
@@ -114,11 +120,18 @@ without what only works with `unstable.api.versions.enable`."""
 _OLDEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {"4.0": {ApiKey.JOIN_GROUP: 2}}
 """Where a release refuses versions that this broker would serve. Before 4.0 Kafka served older ones than this broker does."""
 
+_NOT_YET_WITH_KRAFT: Final[Mapping[str, Collection[ApiKey]]] = dict.fromkeys(
+    ("3.3", "3.4"), (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+)
+
 
 def served(release: KafkaRelease, keys: Collection[ApiKey]) -> dict[int, AnyApi]:
     """Returns those of the APIs that the release has, by key, in the versions that both the release and this broker speak."""
     newest: dict[ApiKey, int] = {}
     for name in RELEASES[: RELEASES.index(release.name) + 1]:
         newest.update(_NEWEST_VERSIONS[name])
+    if not release.has_zookeeper:
+        for key in _NOT_YET_WITH_KRAFT.get(release.name, ()):
+            del newest[key]
     oldest = _OLDEST_VERSIONS.get(release.name, {})
     return {key: ALL_APIS[key].limited_to(oldest.get(key, 0), newest[key]) for key in sorted(keys) if key in newest}

@@ -56,7 +56,7 @@ class SharedServices:
         self.timer = SystemTimer() if timer is None else timer
         self.cluster = Cluster(config)
         self.cluster.on_change(log_changes)
-        self._credentials = Credentials(config.sasl_users)
+        self._credentials = Credentials(config.sasl_users, lambda: self.cluster.image.scram)
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
         self.logs = LogManager(
             self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced, check_disk=self.faults.storage.check_disk

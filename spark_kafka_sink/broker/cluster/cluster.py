@@ -39,6 +39,7 @@ from spark_kafka_sink.broker.cluster.new_topics import (
     checked,
     placed_replicas,
 )
+from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name, check_topic_resource
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
@@ -77,7 +78,7 @@ class Cluster:
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
         topics = (self._with_id(topic) for topic in stored.topics)
-        self.image = MetadataImage(configs=stored.configs).with_topics(*topics)
+        self.image = MetadataImage(configs=stored.configs, scram=stored.scram).with_topics(*topics)
 
     def _with_id(self, topic: TopicState) -> TopicState:
         """Topics that were made before there were ids get them now."""
@@ -189,6 +190,13 @@ class Cluster:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
+    # Users
+
+    def alter_scram(self, changes: Mapping[ScramKey, ScramCredential | None]) -> None:
+        """From now on users log in with these; None: not any more."""
+        with self._lock:
+            self._become(replace(self.image, scram={**self.image.scram, **changes}))
+
     # Brokers and leaders
 
     def brokers_up(self, *brokers: BrokerState) -> None:
@@ -279,7 +287,8 @@ class Cluster:
 
     def _store(self) -> None:
         if self.config.data_dir is not None:
-            stored = StoredCluster(self.cluster_id, tuple(self.image.topics.values()), self.image.configs, self._reserved)
+            topics = tuple(self.image.topics.values())
+            stored = StoredCluster(self.cluster_id, topics, self.image.configs, self._reserved, self.image.scram)
             cluster_store.write(self.config.data_dir, stored)
 
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 NO_LEADER = -1
@@ -65,12 +66,13 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """`configs` by broker id; those of every broker under -1."""
+    """`configs` by broker id; those of every broker under -1. `scram`: what clients have set and, as None, deleted."""
 
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     names: Mapping[uuid.UUID, str] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
 
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicState | None:
         name = self.names.get(topic_id)
