@@ -8,6 +8,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from spark_kafka_sink.protocol import add_partitions_to_txn as add_partitions
 from spark_kafka_sink.protocol import alter_configs, describe_producers, incremental_alter_configs
 from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
+from spark_kafka_sink.protocol.alter_user_scram_credentials import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from spark_kafka_sink.protocol.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -22,7 +26,12 @@ from spark_kafka_sink.protocol.delete_topics import DeletableTopicResult, Delete
 from spark_kafka_sink.protocol.describe_cluster import DescribeClusterResponse
 from spark_kafka_sink.protocol.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from spark_kafka_sink.protocol.describe_groups import DescribedGroup, DescribeGroupsResponse
+from spark_kafka_sink.protocol.describe_log_dirs import DescribeLogDirsResponse
 from spark_kafka_sink.protocol.describe_transactions import DescribeTransactionsResponse, TransactionState
+from spark_kafka_sink.protocol.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from spark_kafka_sink.protocol.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -171,6 +180,22 @@ def _describe_producers(body: Any, failure: Failure) -> Message:
 
 
 # Cluster
+
+
+def _describe_log_dirs(body: Any, failure: Failure) -> Message:
+    # Older versions have no field for it (KAFKA-12158): they are told of no folder.
+    return DescribeLogDirsResponse(error_code=failure.code)
+
+
+def _describe_user_scram_credentials(body: Any, failure: Failure) -> Message:
+    results = tuple(DescribeUserScramCredentialsResult(user.name, failure.code, failure.message) for user in body.users or ())
+    return DescribeUserScramCredentialsResponse(0, failure.code, failure.message, results)
+
+
+def _alter_user_scram_credentials(body: Any, failure: Failure) -> Message:
+    users = sorted({each.name for each in (*body.deletions, *body.upsertions)})
+    results = tuple(AlterUserScramCredentialsResult(user, failure.code, failure.message) for user in users)
+    return AlterUserScramCredentialsResponse(results=results)
 
 
 def _api_versions(body: Any, failure: Failure) -> Message:
@@ -326,6 +351,9 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.METADATA: _metadata,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,

@@ -12,6 +12,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.add_offsets_to_txn import handle_add_offsets_to_txn
 from spark_kafka_sink.broker.handlers.add_partitions_to_txn import handle_add_partitions_to_txn
 from spark_kafka_sink.broker.handlers.alter_configs import handle_alter_configs
+from spark_kafka_sink.broker.handlers.alter_user_scram_credentials import handle_alter_user_scram_credentials
 from spark_kafka_sink.broker.handlers.api_versions import api_versions_handler
 from spark_kafka_sink.broker.handlers.create_partitions import handle_create_partitions
 from spark_kafka_sink.broker.handlers.create_topics import handle_create_topics
@@ -21,8 +22,10 @@ from spark_kafka_sink.broker.handlers.delete_topics import handle_delete_topics
 from spark_kafka_sink.broker.handlers.describe_cluster import handle_describe_cluster
 from spark_kafka_sink.broker.handlers.describe_configs import handle_describe_configs
 from spark_kafka_sink.broker.handlers.describe_groups import handle_describe_groups
+from spark_kafka_sink.broker.handlers.describe_log_dirs import handle_describe_log_dirs
 from spark_kafka_sink.broker.handlers.describe_producers import handle_describe_producers
 from spark_kafka_sink.broker.handlers.describe_transactions import handle_describe_transactions
+from spark_kafka_sink.broker.handlers.describe_user_scram_credentials import handle_describe_user_scram_credentials
 from spark_kafka_sink.broker.handlers.end_txn import handle_end_txn
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch
 from spark_kafka_sink.broker.handlers.find_coordinator import handle_find_coordinator
@@ -68,6 +71,9 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: handle_incremental_alter_configs,
     ApiKey.DESCRIBE_CLUSTER: handle_describe_cluster,
     ApiKey.DELETE_RECORDS: handle_delete_records,
+    ApiKey.DESCRIBE_LOG_DIRS: handle_describe_log_dirs,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: handle_describe_user_scram_credentials,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: handle_alter_user_scram_credentials,
     ApiKey.DESCRIBE_PRODUCERS: handle_describe_producers,
     ApiKey.OFFSET_FOR_LEADER_EPOCH: handle_offset_for_leader_epoch,
     ApiKey.INIT_PRODUCER_ID: handle_init_producer_id,
@@ -111,7 +117,7 @@ class KafkaApis:
     ) -> None:
         self._services = services
         self._faults = faults
-        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.transaction_version)
+        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.release)
         self._handlers = {**handlers, ApiKey.API_VERSIONS: api_versions_handler(versions)}
         self.served: Mapping[int, AnyApi] = versions.served
 

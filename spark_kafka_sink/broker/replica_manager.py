@@ -59,6 +59,11 @@ class ReplicaManager:
         log = self._logs.get(topic, index)
         return -1 if log is None else log.log_start_offset
 
+    def log_size(self, topic: str, index: int) -> int | None:
+        """In bytes, whoever leads it; None where there is no such partition."""
+        log = self._logs.get(topic, index)
+        return None if log is None else log.size
+
     def append(
         self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
     ) -> LogAppendInfo:

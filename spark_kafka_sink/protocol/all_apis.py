@@ -8,6 +8,7 @@ from typing import Final
 from spark_kafka_sink.protocol.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from spark_kafka_sink.protocol.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from spark_kafka_sink.protocol.alter_configs import ALTER_CONFIGS
+from spark_kafka_sink.protocol.alter_user_scram_credentials import ALTER_USER_SCRAM_CREDENTIALS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS
 from spark_kafka_sink.protocol.create_partitions import CREATE_PARTITIONS
@@ -18,8 +19,10 @@ from spark_kafka_sink.protocol.delete_topics import DELETE_TOPICS
 from spark_kafka_sink.protocol.describe_cluster import DESCRIBE_CLUSTER
 from spark_kafka_sink.protocol.describe_configs import DESCRIBE_CONFIGS
 from spark_kafka_sink.protocol.describe_groups import DESCRIBE_GROUPS
+from spark_kafka_sink.protocol.describe_log_dirs import DESCRIBE_LOG_DIRS
 from spark_kafka_sink.protocol.describe_producers import DESCRIBE_PRODUCERS
 from spark_kafka_sink.protocol.describe_transactions import DESCRIBE_TRANSACTIONS
+from spark_kafka_sink.protocol.describe_user_scram_credentials import DESCRIBE_USER_SCRAM_CREDENTIALS
 from spark_kafka_sink.protocol.end_txn import END_TXN
 from spark_kafka_sink.protocol.fetch import FETCH
 from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR
@@ -76,6 +79,9 @@ ALL_APIS: Final[Mapping[int, AnyApi]] = {
         DELETE_GROUPS,
         INCREMENTAL_ALTER_CONFIGS,
         OFFSET_DELETE,
+        DESCRIBE_LOG_DIRS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ALTER_USER_SCRAM_CREDENTIALS,
         DESCRIBE_CLUSTER,
         DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS,

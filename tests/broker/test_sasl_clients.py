@@ -5,11 +5,18 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
@@ -29,6 +36,7 @@ with warnings.catch_warnings():
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORD = "secret-word"
 TIMEOUT_S = 20.0
+SCRAM_SHA_256 = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +152,42 @@ def test_a_token_is_taken_as_it_is() -> None:
 
     assert isinstance(decoded.body, SaslAuthenticateRequest)
     assert (decoded.body.auth_bytes, decoded.version) == (b"\x00\x24", 0)
+
+
+def test_a_user_whose_password_was_changed_logs_in_with_the_new_one(tmp_path: Path) -> None:
+    """Set by a client, kept over a restart, and deleted; the password in the broker's settings stays PLAIN's."""
+    config = BrokerConfig(sasl_users={"alice": PASSWORD}, data_dir=tmp_path, connection_failed_authentication_delay_ms=10)
+    with EmbeddedBroker(config=config) as broker:
+        broker.create_topic("t")
+        change_scram(broker, UserScramCredentialUpsertion("alice", SCRAM_SHA_256, b"new-word"))
+        assert described_scram(broker) == {"alice": [4096, 8192]}
+    with EmbeddedBroker(config=config) as broker:
+        assert [logs_in(broker, "SCRAM-SHA-256", word) for word in (PASSWORD, "new-word")] == [False, True]
+        assert [logs_in(broker, mechanism, PASSWORD) for mechanism in ("PLAIN", "SCRAM-SHA-512")] == [True, True]
+        change_scram(broker, UserScramCredentialDeletion("alice", ScramMechanism.SCRAM_SHA_256))
+        assert not logs_in(broker, "SCRAM-SHA-256", "new-word")
+    with EmbeddedBroker(config=config) as broker:
+        assert described_scram(broker) == {"alice": [4096]}
+
+
+def change_scram(broker: EmbeddedBroker, change: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> None:
+    admin = AdminClient(settings(broker, "PLAIN", PASSWORD))
+    for changed in admin.alter_user_scram_credentials([change]).values():
+        changed.result(TIMEOUT_S)
+
+
+def described_scram(broker: EmbeddedBroker) -> dict[str, list[int]]:
+    """The iterations of each user's credentials, sorted."""
+    admin = AdminClient(settings(broker, "PLAIN", PASSWORD))
+    asked: Any = admin.describe_user_scram_credentials()
+    found = asked.result(TIMEOUT_S)
+    return {user: sorted(info.iterations for info in described.scram_credential_infos) for user, described in found.items()}
+
+
+def logs_in(broker: EmbeddedBroker, mechanism: str, password: str) -> bool:
+    client = AdminClient(settings(broker, mechanism, password) | {"retries": 0})
+    try:
+        client.list_topics(timeout=3.0)
+    except KafkaException:
+        return False
+    return True

@@ -46,6 +46,11 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
         if before.configs.get(node, {}) != configs:
             whose = "every broker" if node < 0 else f"broker {node}"
             yield Event(f"Changed settings of {whose}: {', '.join(configs) or 'none'}", {"broker": node})
+    for key, credential in after.scram.items():
+        if key not in before.scram or before.scram[key] is not credential:
+            mechanism, user = key
+            what = "Deleted" if credential is None else "Changed"
+            yield Event(f"{what} the credentials of user {user} for {mechanism}", {"user": user, "mechanism": mechanism})
 
 
 def _broker(broker: BrokerState) -> Event:

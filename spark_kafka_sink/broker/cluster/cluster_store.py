@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, PartitionState, TopicState
+from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
 
 FILE = "cluster.json"
 FORMAT = 1
@@ -24,6 +25,7 @@ class StoredCluster:
     topics: tuple[TopicState, ...] = ()
     configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
 
 
 def write(folder: Path, stored: StoredCluster) -> None:
@@ -49,6 +51,7 @@ def read(folder: Path) -> StoredCluster | None:
         tuple(_topic(name, topic) for name, topic in plain["topics"].items()),
         {int(node): configs for node, configs in plain["configs"].items()},
         plain["next_producer_id"],
+        {(each["mechanism"], each["user"]): _scram(each) for each in plain.get("scram", ())},
     )
 
 
@@ -68,7 +71,29 @@ def _plain(stored: StoredCluster) -> dict[str, Any]:
             }
             for topic in stored.topics
         },
+        "scram": [
+            {"mechanism": mechanism, "user": user, **_plain_scram(credential)}
+            for (mechanism, user), credential in stored.scram.items()
+        ],
     }
+
+
+def _plain_scram(credential: ScramCredential | None) -> dict[str, Any]:
+    if credential is None:
+        return {"iterations": 0}
+    return {
+        "salt": credential.salt.hex(),
+        "stored_key": credential.stored_key.hex(),
+        "server_key": credential.server_key.hex(),
+        "iterations": credential.iterations,
+    }
+
+
+def _scram(plain: Mapping[str, Any]) -> ScramCredential | None:
+    if not plain["iterations"]:
+        return None
+    salt, stored_key, server_key = (bytes.fromhex(plain[name]) for name in ("salt", "stored_key", "server_key"))
+    return ScramCredential(salt, stored_key, server_key, plain["iterations"])
 
 
 def _topic(name: str, plain: Mapping[str, Any]) -> TopicState:

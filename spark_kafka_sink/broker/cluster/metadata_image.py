@@ -6,6 +6,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
 NO_LEADER = -1
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
@@ -63,12 +66,13 @@ class BrokerState:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """`configs` by broker id; those of every broker under -1."""
+    """`configs` by broker id; those of every broker under -1. `scram`: what clients have set and, as None, deleted."""
 
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     names: Mapping[uuid.UUID, str] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
 
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicState | None:
         name = self.names.get(topic_id)
@@ -84,14 +88,19 @@ class MetadataImage:
 
     def with_topics(self, *changed: TopicState) -> MetadataImage:
         topics = {**self.topics, **{topic.name: topic for topic in changed}}
-        return replace(self, topics=topics, names={topic.topic_id: name for name, topic in topics.items()})
+        return replace(self, topics=topics, names=_names(topics))
 
     def without_topic(self, name: str) -> MetadataImage:
         topics = {known: topic for known, topic in self.topics.items() if known != name}
-        return replace(self, topics=topics, names={topic.topic_id: known for known, topic in topics.items()})
+        return replace(self, topics=topics, names=_names(topics))
 
     def with_broker(self, broker: BrokerState) -> MetadataImage:
         return replace(self, brokers={**self.brokers, broker.node_id: broker})
 
     def partitions(self) -> Iterator[tuple[TopicState, PartitionState]]:
         return ((topic, partition) for topic in self.topics.values() for partition in topic.partitions)
+
+
+def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
+    """Without topics of a cluster that has no topic ids."""
+    return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}

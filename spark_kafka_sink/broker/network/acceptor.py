@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from selectors import EVENT_READ, DefaultSelector
 from typing import Final
 
+from spark_kafka_sink.broker.network.bad_connections import BadConnections
 from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor
@@ -29,10 +30,17 @@ _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 class Acceptor:
     """Kafka's Acceptor. Its thread owns the listening socket once it runs; `begin_shutdown` and `close` come from others."""
 
-    def __init__(self, listener: Listener, processors: Sequence[Processor], quotas: ConnectionQuotas) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        processors: Sequence[Processor],
+        quotas: ConnectionQuotas,
+        bad_connections: BadConnections,
+    ) -> None:
         self.listener = listener
         self.processors = processors
         self._quotas = quotas
+        self._bad_connections = bad_connections
         self._next_processor = 0
         self._stopped = threading.Event()
         self._server = _bound(listener)
@@ -93,6 +101,8 @@ class Acceptor:
                 # A defect, of which the next connection is not to know.
                 logger.exception("%s: uncaught exception", self.thread.name)
                 sock.close()
+            if (pause_s := self._bad_connections.pause_s()) > 0:
+                self._stopped.wait(pause_s)
 
     def _take(self, sock: socket.socket, host: str, port: int) -> None:
         try:

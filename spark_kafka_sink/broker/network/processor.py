@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.broker.network.bad_connections import BadConnections
 from spark_kafka_sink.broker.network.connection import Connection, MutedBy
 from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
 from spark_kafka_sink.broker.network.idle_meter import IdleMeter
@@ -49,6 +50,7 @@ class ProcessorParts:
     node_id: int
     channel: RequestChannel
     quotas: ConnectionQuotas
+    bad_connections: BadConnections
     metrics: RequestMetrics
     served: Mapping[int, AnyApi]
     max_frame_size: int
@@ -147,6 +149,7 @@ class Processor:
         self._process_completed_sends(result.sent)
         self._process_disconnected(result.disconnected)
         self._end_throttling()
+        self._parts.bad_connections.summarize()
         self._measure_idle()
 
     def _poll_timeout_ms(self) -> int:
@@ -230,7 +233,8 @@ class Processor:
 
     def _refuse(self, connection: Connection, error: Exception) -> None:
         if isinstance(error, PeerError):
-            logger.warning("%s: the connection from %s is closed: %s", self.thread.name, connection.peer, error.message)
+            text = f"{self.thread.name}: the connection from {connection.peer} is closed: {error.message}"
+            self._parts.bad_connections.report(text)
         else:
             logger.exception("%s: a request from %s could not be read", self.thread.name, connection.peer)
         self._close(connection)
@@ -262,8 +266,10 @@ class Processor:
 
     def _process_disconnected(self, disconnected: list[Disconnected]) -> None:
         for lost in disconnected:
-            level = logging.WARNING if isinstance(lost.error, ProtocolError) else logging.DEBUG
-            logger.log(level, "%s: %s", self.thread.name, lost.error.message)
+            if isinstance(lost.error, ProtocolError):
+                self._parts.bad_connections.report(f"{self.thread.name}: {lost.error.message}")
+            else:
+                logger.debug("%s: %s", self.thread.name, lost.error.message)
             connection = self._connections.get(lost.connection_id)
             if connection is not None:
                 self._forget(connection)

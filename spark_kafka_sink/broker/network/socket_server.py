@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.network.acceptor import Acceptor
+from spark_kafka_sink.broker.network.bad_connections import BadConnections
 from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor, ProcessorParts
@@ -22,9 +23,11 @@ JOIN_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class NetworkSnapshot:
-    """`requests` by API name. `processors_idle_ratio`: NetworkProcessorAvgIdlePercent, 0 to 1."""
+    """`bad_connections`: how many were closed so far for what they sent. `requests` by API name. `processors_idle_ratio`:
+    NetworkProcessorAvgIdlePercent, 0 to 1."""
 
     connections: int
+    bad_connections: int
     request_queue_size: int
     response_queue_size: int
     processors_idle_ratio: float
@@ -53,10 +56,12 @@ class SocketServer:
             overrides=config.max_connections_per_ip_overrides,
         )
         self._metrics = RequestMetrics()
+        self._bad_connections = BadConnections()
         self._parts = ProcessorParts(
             node_id=node_id,
             channel=self.request_channel,
             quotas=self.connection_quotas,
+            bad_connections=self._bad_connections,
             metrics=self._metrics,
             served=served,
             max_frame_size=config.socket_request_max_bytes,
@@ -78,7 +83,7 @@ class SocketServer:
             self._processors.append(processor)
             self.request_channel.add_processor(processor.id, processor)
             added.append(processor)
-        self._acceptors.append(Acceptor(listener, added, self.connection_quotas))
+        self._acceptors.append(Acceptor(listener, added, self.connection_quotas, self._bad_connections))
 
     def bound_port(self, listener_name: str | None = None) -> int:
         """The port of a listener, of the first if no name is given; from before `start` on."""
@@ -108,6 +113,7 @@ class SocketServer:
             # Of a listener that did not come about, too.
             ended.append(processor.close(timeout_s))
             self.request_channel.remove_processor(processor.id)
+        self._bad_connections.summarize(at_once=True)
         if not all(ended):
             logger.error("Network threads did not end within %s s", timeout_s)
         return all(ended)
@@ -115,6 +121,7 @@ class SocketServer:
     def snapshot(self) -> NetworkSnapshot:
         idle = [processor.idle.ratio() for processor in self._processors]
         return NetworkSnapshot(
+            bad_connections=self._bad_connections.total,
             connections=sum(processor.connection_count() for processor in self._processors),
             request_queue_size=self.request_channel.request_queue_size(),
             response_queue_size=self.request_channel.response_queue_size(),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
+from confluent_kafka.admin import ScramMechanism
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.compat import confluent
@@ -188,3 +190,25 @@ def test_kafka_broker_api_versions_and_kafka_cluster(broker: EmbeddedBroker, ser
     assert not any("UNKNOWN" in line for line in lines)
     printed = java.run("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", servers, timeout_s=60)
     assert printed.split() == ["Cluster", "ID:", broker.cluster.cluster_id]
+
+
+def test_kafka_log_dirs(broker: EmbeddedBroker, servers: str, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    confluent.write(servers, topic, "value", "value")
+    printed = tool("LogDirsCommand", servers, "--describe", "--topic-list", topic)
+    ((folder,),) = [each["logDirs"] for each in json.loads(printed[-1])["brokers"]]
+    assert folder["logDir"] == str(broker.cluster.config.data_dir)
+    sizes = {each["partition"]: (each["size"] > 0, each["offsetLag"]) for each in folder["partitions"]}
+    assert sizes == {f"{topic}-{index}": (True, 0) for index in range(2)}
+
+
+def test_kafka_configs_of_users(servers: str, name: str) -> None:
+    """It changes them. To describe them it asks for client quotas as well, which are not there."""
+    entity = ("--entity-type", "users", "--entity-name", name)
+    for added in ("SCRAM-SHA-256=[iterations=8192,password=secret-word]", "SCRAM-SHA-512=[password=secret-word]"):
+        tool("kafka.admin.ConfigCommand", servers, "--alter", *entity, "--add-config", added)
+    tool("kafka.admin.ConfigCommand", servers, "--alter", *entity, "--delete-config", "SCRAM-SHA-512")
+    admin = confluent.admin(servers)
+    described: Any = admin.describe_user_scram_credentials([name])
+    infos = described[name].result(confluent.TIMEOUT_S).scram_credential_infos
+    assert [(info.mechanism, info.iterations) for info in infos] == [(ScramMechanism.SCRAM_SHA_256, 8192)]

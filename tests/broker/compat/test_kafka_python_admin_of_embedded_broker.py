@@ -118,3 +118,11 @@ def test_features_are_those_of_kafka_4_1(admin: Any) -> None:
     found = admin.describe_features()
     assert found["transaction.version"]["finalized"] == (2, 2)
     assert found["metadata.version"]["supported"] == (7, 27)
+
+
+def test_folders_are_described(admin: Any, places: list[Any]) -> None:
+    (found,) = admin.describe_log_dirs(None)  # of all topics
+    (folder,) = found["log_dirs"]
+    partitions = {topic["name"]: topic["partitions"] for topic in folder["topics"]}[places[0].topic]
+    assert [(each["partition_index"], each["partition_size"] > 0) for each in partitions] == [(0, True), (1, True)]
+    assert 0 < folder["usable_bytes"] <= folder["total_bytes"]

@@ -1,0 +1,43 @@
+"""What a broker keeps of a password, so that users can log in with SCRAM (RFC 5802). Nothing of it shows in a repr."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+ITERATIONS: Final = 4096
+"""Kafka's least, and what its tools take (ScramMechanism)."""
+_SALT_BYTES: Final = 16
+
+SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The mechanism's hash."""
+
+ScramKey: TypeAlias = tuple[str, str]
+"""A mechanism and a user."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """Enough to check a client, not enough to be one."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int = ITERATIONS
+
+
+def scram_credential(hash_name: str, password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> ScramCredential:
+    """Returns what is kept of a password; without a salt with one of its own."""
+    salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
+    return of_salted_password(hash_name, hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations), salt, iterations)
+
+
+def of_salted_password(hash_name: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """Returns what is kept of a password that a client has salted (KIP-554)."""
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    server_key = hmac.digest(salted, b"Server Key", hash_name)
+    return ScramCredential(salt, hashlib.new(hash_name, client_key).digest(), server_key, iterations)

@@ -1,0 +1,59 @@
+"""DescribeLogDirs (35): the folders of a broker, and how large the partitions in them are (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
+
+
+@message
+class DescribableLogDirTopic(Message):
+    topic: str = wire(STRING)
+    partitions: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class DescribeLogDirsRequest(Message):
+    """`topics` is None for all partitions of the broker."""
+
+    topics: Sequence[DescribableLogDirTopic] | None = wire(ArrayOf(DescribableLogDirTopic), nullable_since=0, default=())
+
+
+@message
+class DescribeLogDirsPartition(Message):
+    """`partition_size` in bytes. `offset_lag`: how far the log's end is from the high watermark."""
+
+    partition_index: int = wire(INT32)
+    partition_size: int = wire(INT64)
+    offset_lag: int = wire(INT64)
+    is_future_key: bool = wire(BOOLEAN, default=False)
+
+
+@message
+class DescribeLogDirsTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[DescribeLogDirsPartition] = wire(ArrayOf(DescribeLogDirsPartition), default=())
+
+
+@message
+class DescribeLogDirsResult(Message):
+    """`total_bytes` and `usable_bytes` are the volume's; -1 where unknown."""
+
+    error_code: int = wire(INT16)
+    log_dir: str = wire(STRING)
+    topics: Sequence[DescribeLogDirsTopic] = wire(ArrayOf(DescribeLogDirsTopic), default=())
+    total_bytes: int = wire(INT64, since=4, default=-1, ignorable=True)
+    usable_bytes: int = wire(INT64, since=4, default=-1, ignorable=True)
+
+
+@message
+class DescribeLogDirsResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, since=3, default=0, ignorable=True)
+    results: Sequence[DescribeLogDirsResult] = wire(ArrayOf(DescribeLogDirsResult), default=())
+
+
+DESCRIBE_LOG_DIRS = Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2, DescribeLogDirsRequest, DescribeLogDirsResponse)
