@@ -57,7 +57,7 @@ class CommitLog:
         """
         self.ensure(deadline)
         try:
-            version = self._transactions.end_txn_version(deadline)
+            version = self._transactions.transaction_version(deadline)
             timeout_ms = self._settings.transaction_timeout_ms
             producer_id, epoch = self._transactions.init_producer_id(ids.commit_log, timeout_ms, deadline)
         except OptionError as error:

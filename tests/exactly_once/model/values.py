@@ -55,7 +55,7 @@ def _number(values: list[T], key: Hashable, make: Callable[[int], T]) -> int:
 @cache
 def transaction(slot: int, epoch: int, batch: int, spark_partition: int, rows: tuple[int, ...], version: int) -> int:
     label = (("topic", f"batch {batch}, partition {spark_partition}, rows {rows}"),)
-    handle = TransactionHandle(f"slot-{slot}", PRODUCER_ID + epoch // EPOCHS, epoch, 5 if version == 2 else 4, len(rows), label)
+    handle = TransactionHandle(f"slot-{slot}", PRODUCER_ID + epoch // EPOCHS, epoch, version, len(rows), label)
     prepared = PreparedTransaction(handle, spark_partition, hash(rows))
     return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared))
 

@@ -89,7 +89,8 @@ def end_txn(
     """EndTxn for a transaction, by a sender that is at `batch`. has_markers: they are written at another time."""
     target = TRANSACTIONS[transaction]
     before = world.slots[target.slot]
-    version = 2 if (target.handle.end_txn_version == 5) is not other_version else 1
+    version = target.handle.transaction_version
+    version = 3 - version if other_version else version
     answer, after = coordinator.end_txn(before, target.handle.epoch, is_commit, version)
     if after == before:
         return answer, world

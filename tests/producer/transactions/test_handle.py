@@ -30,6 +30,6 @@ def test_ranges_name_exactly_what_was_written(written: list[tuple[str, int]]) ->
 
 
 def test_a_handle_travels() -> None:
-    handle = TransactionHandle("id", 7, 3, 5, 100, (("a", "0-2"),))
+    handle = TransactionHandle("id", 7, 3, 2, 100, (("a", "0-2"),))
     assert pickle.loads(pickle.dumps(handle)) == handle
     assert str(handle) == "id (producer id 7, epoch 3)"
