@@ -35,6 +35,19 @@ def partition_ranges(partitions: Iterable[tuple[str, int]]) -> tuple[tuple[str, 
     return tuple((topic, ",".join(_ranges([number for _, number in group]))) for topic, group in by_topic)
 
 
+def covers(partitions: tuple[tuple[str, str], ...], others: tuple[tuple[str, str], ...]) -> bool:
+    """Whether all of `others` are among `partitions`; both as `partition_ranges` makes them."""
+    if partitions == others:
+        return True
+    known = {topic: _numbers(text) for topic, text in partitions}
+    return all(_numbers(text) <= known.get(topic, frozenset()) for topic, text in others)
+
+
+def _numbers(text: str) -> frozenset[int]:
+    ends = (run.partition("-") for run in text.split(","))
+    return frozenset(number for first, _, last in ends for number in range(int(first), int(last or first) + 1))
+
+
 def _ranges(numbers: list[int]) -> list[str]:
     runs = groupby(enumerate(numbers), key=lambda each: each[1] - each[0])
     return [_range([number for _, number in run]) for _, run in runs]
