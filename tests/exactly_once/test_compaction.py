@@ -54,7 +54,7 @@ def write_and_read_when_compacted(kafka: Kafka) -> None:
 
 @pytest.mark.embedded
 def test_what_an_embedded_broker_compacts_is_read_as_before() -> None:
-    with EmbeddedBroker(config=BrokerConfig(log_retention_check_interval_ms=100)) as broker:
+    with EmbeddedBroker(config=BrokerConfig(log_cleaner_backoff_ms=100)) as broker:
         write_and_read_when_compacted(Kafka(broker.bootstrap_servers))
 
 
