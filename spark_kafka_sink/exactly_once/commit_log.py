@@ -64,7 +64,7 @@ class CommitLog:
             text = f"the brokers' transaction.max.timeout.ms is below {timeout_ms:,} ms, which the commit log needs: raise it"
             raise OptionError(text, **error.facts) from error
         except UnsupportedVersionError as error:
-            text = f"exactly-once needs brokers with transactions, Kafka 3.0 or later: {error.message}"
+            text = f"exactly-once needs Kafka 3.8 or newer: {error.message}"
             raise UnsupportedVersionError(text, **error.facts) from error
         number = self.partition_of(ids.query_id)
         partition = self._read(number, deadline)

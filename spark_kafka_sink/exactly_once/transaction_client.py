@@ -11,11 +11,13 @@ from spark_kafka_sink.client.coordinators import refused
 from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, OptionError
+from spark_kafka_sink.exactly_once.broker_check import check_brokers
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
+from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.protocol.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
@@ -33,7 +35,6 @@ from spark_kafka_sink.protocol.list_transactions import (
 )
 
 ONGOING: Final = "Ongoing"
-TRANSACTION_VERSION: Final = "transaction.version"
 _DESCRIBED_AT_ONCE: Final = 1000
 
 # With v5 a coordinator takes a transaction for one of version 2; v4 came with Kafka 3.8, and is v3 with one more error code.
@@ -91,7 +92,11 @@ class TransactionClient:
 
     def transaction_version(self, deadline: float) -> int:
         """The version of transactions that begin now: 2 where the cluster has finalized it, else 1."""
-        return 2 if self._client.finalized_feature(TRANSACTION_VERSION, deadline) >= 2 else 1
+        return 2 if self._client.finalized_feature(FEATURE, deadline) >= 2 else 1
+
+    def check_brokers(self, deadline: float) -> None:
+        """Raises UnsupportedVersionError where exactly-once does not work with one of the brokers."""
+        check_brokers(self._client, deadline)
 
     # Described and listed
 

@@ -18,9 +18,9 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, opened, soon, writer
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
+from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
 from tests.kafka.kafka import Kafka
-from tests.kafka.older import KAFKA_3_7, older_kafka
 from tests.kafka.witness import read_topic
 
 
@@ -268,7 +268,7 @@ def test_what_is_not_allowed_names_the_id_and_the_acl(kafka_with_acls: KafkaWith
 @pytest.mark.embedded
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_transaction_is_ended_at_a_coordinator_that_speaks_no_later_end_txn_than_v3(commits: bool) -> None:
-    with older_kafka(KAFKA_3_7) as kafka, client_of(kafka) as client:
+    with EmbeddedKafka(in_memory=True, like="3.7") as kafka, client_of(kafka) as client:
         kafka.create_topic("events")
         handle = opened(client, "events", "row")
         (ended,) = TransactionClient(client).end([handle], commits, soon()).values()
