@@ -266,7 +266,7 @@ def _name(request: TransactionRequest) -> str:
 
 
 def _without_transactions(manager: TransactionManager, error: UnsupportedVersionError) -> TransactionError:
-    needed = "transactions need brokers that have them, and exactly-once needs Kafka 3.8 or newer"
+    needed = "transactions need Kafka 3.0 or newer, exactly-once 3.8 or newer"
     text = f"transactional id {manager.transactional_id}: {needed}: {error.message}"
     return TransactionError(text, **error.facts | {"transactional_id": manager.transactional_id})
 
