@@ -22,7 +22,7 @@ BATCHES = 12
 
 
 def record(ids: TransactionalIds, batch: int, transactions: int) -> CommitRecord:
-    handles = [TransactionHandle(ids.for_slot("a", n), n, 0, 5, 1, ((LARGE, "0"),)) for n in range(transactions)]
+    handles = [TransactionHandle(ids.for_slot("a", n), n, 0, 2, 1, ((LARGE, "0"),)) for n in range(transactions)]
     prepared = tuple(PreparedTransaction(handle, n, 7) for n, handle in enumerate(handles))
     return CommitRecord(ids.query_id, batch, State.COMPLETE, new_id("record"), transactions, prepared)
 
