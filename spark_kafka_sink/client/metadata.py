@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from spark_kafka_sink.protocol.metadata import (
 )
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
+log = logging.getLogger(__name__)
 
 # KAFKA-9212: brokers that speak less may tell a leader epoch that was never one of the partition's.
 FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
@@ -46,8 +49,8 @@ class Metadata:
         self._changed = threading.Condition(threading.RLock())
         self._cluster = Cluster()
         self._seen: dict[str, TopicMetadata] = {}  # each topic's last partitions and newest epochs, kept through errors
-        # Ids under which a topic was deleted. A broker that has not heard of that yet would bring the dead topic back (Java takes
-        # whichever id came last): epochs do not tell, as each topic counts its own.
+        # Ids under which a topic of this cluster was deleted. A broker that has not heard of that yet would bring the dead topic
+        # back (Java takes whichever id came last): epochs do not tell, as each topic counts its own.
         self._gone_ids: dict[str, set[uuid.UUID | None]] = {}
         self._max_age_ms = config.metadata_max_age_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -182,6 +185,7 @@ class Metadata:
         """Java's Metadata.rebootstrap, which forgets the topics as well: every append would wait for one of them again."""
         with self._changed:
             self._cluster = replace(self._cluster, nodes={})
+            self._forget_past()
             self.request_update()
 
     # Inside (the lock is held).
@@ -198,8 +202,22 @@ class Metadata:
         self._not_before_ms = now_ms + self._backoff.backoff_ms(0)
         self._unchanged += 1
 
+    def _forget_past(self) -> None:
+        """Forgets what answers are held against: ids and epochs of one cluster say nothing of another's."""
+        self._seen.clear()
+        self._gone_ids.clear()
+
+    def _is_another_cluster(self, cluster_id: str | None) -> bool:
+        return None not in (cluster_id, self._cluster.cluster_id) and cluster_id != self._cluster.cluster_id
+
     def _take(self, response: MetadataResponse, partial: bool, node_label: str, now_ms: int) -> None:
         """Make the next Cluster: the answer's topics and, after a partial answer, the others that were there."""
+        if self._is_another_cluster(response.cluster_id):
+            # The address leads to another cluster now: a fail-over, or the way back from one.
+            log.warning("%s belongs to cluster %s; before, it was %s", node_label, response.cluster_id, self._cluster.cluster_id)
+            self._forget_past()
+            if partial:
+                self.request_update()
         answers = {topic.name: topic for topic in response.topics if topic.name is not None}
         others = {name: known for name, known in self._cluster.topics.items() if partial and name not in answers}
         topics = {name: known for name, known in others.items() if self._retains(name, now_ms)}
@@ -207,7 +225,7 @@ class Metadata:
             if self._retains(name, now_ms):
                 topics[name] = self._merge(name, answer)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        self._cluster = Cluster(nodes, topics, response.cluster_id)
+        self._cluster = Cluster(nodes, topics, response.cluster_id or self._cluster.cluster_id)
         self._answers.answered(node_label, {name: _trouble(known) for name, known in topics.items() if name in answers})
         self._answered_topics(answers)
         for name in [name for name in self._seen if not self._retains(name, now_ms)]:
