@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import APIS
 from spark_kafka_sink.protocol.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -126,6 +127,7 @@ class MockCluster:
         self.described_as: dict[str, tuple[list[int], list[int]]] = {}  # leaders and epochs that Metadata tells instead
         self.hidden: set[int] = set()  # nodes that Metadata does not tell of
         self.on_request: dict[int, Callable[[], object]] = {}  # by API key: called before the answer is made
+        self.unknown_apis: set[int] = set()  # keys that ApiVersions does not tell of
         self.answers: deque[Say] = deque()
         self.init_answers: deque[int] = deque()  # error codes of the next InitProducerId answers
         self.producer_ids = 0
@@ -296,7 +298,7 @@ class MockCluster:
             line.connection.reset() if reset else line.connection.close()
 
     def _versions(self, line: _Line, body: Any) -> Message:
-        return versions()
+        return versions({key: (api.min_version, api.max_version) for key, api in APIS.items() if key not in self.unknown_apis})
 
     def _init_producer_id(self, line: _Line, body: Any) -> Message:
         code = self.init_answers.popleft() if self.init_answers else 0
