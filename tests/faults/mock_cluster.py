@@ -18,7 +18,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import APIS
+from spark_kafka_sink.protocol.messages import APIS, decode_request
 from spark_kafka_sink.protocol.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -40,6 +40,7 @@ from tests.faults.stored_log import StoredLog
 
 DEADLINE_S = 10.0
 PRODUCER_ID = 4000
+FRAME_PREFIX = 4  # bytes, for the frame's size
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class MockCluster:
         self.logs: dict[tuple[str, int], StoredLog] = defaultdict(StoredLog)
         self.received: list[Received] = []
         self.requests: list[tuple[int, int]] = []  # (node, API key)
+        self.produced: list[tuple[int, int]] = []  # of each Produce request: its bytes, and how many batches are in it
         self.script: Script | None = None
         self.max_message_bytes = 2**31 - 1  # of every topic
         self.too_large: list[Received] = []  # what was refused for its size
@@ -273,11 +275,14 @@ class MockCluster:
 
     def _serve(self, line: _Line) -> None:
         try:
-            header, body = line.connection.receive()
+            frame = line.connection.receive_frame()
+            header, body = decode_request(frame)
         except (EOFError, ConnectionError):
             self._forget(line)
             return
         self.requests.append((line.node, header.api_key))
+        if isinstance(body, ProduceRequest):
+            self.produced.append((len(frame) + FRAME_PREFIX, sum(len(topic.partition_data) for topic in body.topic_data)))
         self.on_request.get(header.api_key, lambda: None)()
         answer = self._answers[header.api_key](self, line, body)
         if answer is None:

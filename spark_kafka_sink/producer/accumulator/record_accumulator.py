@@ -248,6 +248,17 @@ class RecordAccumulator:
             self._ready.linger_no_more(first)
         return queue.batches.popleft()
 
+    def put_back(self, batches: Iterable[Batch]) -> None:
+        """Of one drain, what does not go after all: each is the next of its queue again."""
+        with self.lock:
+            for batch in batches:
+                queue = batch.queue
+                if isinstance(batch, OpenBatch):
+                    queue.batches.appendleft(batch)
+                else:
+                    queue.add_retry(batch)
+                self._ready.mark(queue)
+
     def sealed(self, batch: OpenBatch, sealed: SealedBatch) -> None:
         """The drained batch goes on as another object, of the same age."""
         with self.lock:

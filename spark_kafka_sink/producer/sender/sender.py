@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +15,9 @@ from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.compression_ratios import CompressionRatios
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.request_size import batch_overhead, request_overhead
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
@@ -34,6 +35,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of
 
 if TYPE_CHECKING:
@@ -248,10 +250,11 @@ class Sender:
 
     def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> bool:
         """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
-        drained = self._accumulator.drain(node, self._config.max_request_size, self._ratios.size)
-        if not drained:
+        transactional_id = None if self._transactions is None else self._transactions.transactional_id
+        room = self._config.max_request_size - request_overhead(self._config.client_id, transactional_id)
+        batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size), identity, room)
+        if not batches:
             return False
-        batches = [self._sealed(batch, identity) for batch in drained]
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
@@ -259,7 +262,7 @@ class Sender:
             self._mark_sent(batch, node, now_ms)
         self._metrics.sending(batches, now_ms)
         request = ProduceRequest(
-            transactional_id=None if self._transactions is None else self._transactions.transactional_id,
+            transactional_id=transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
@@ -276,12 +279,32 @@ class Sender:
         self._client.send(node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=max_version)
         return True
 
-    def _sealed(self, batch: Batch, identity: ProducerIdAndEpoch) -> SealedBatch:
-        """A batch ready for the wire: compressed and numbered, the first time; a retry is so already."""
-        if isinstance(batch, SealedBatch):
-            return batch
-        sealed = SealedBatch(batch, self._codec, self._level)
-        self._ratios.sealed(sealed)
+    def _fitting(self, drained: Sequence[Batch], identity: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
+        """Batches ready for the wire, of `room` bytes in all, or one that is larger.
+
+        How large they are is known only once they are compressed. What does not fit is put back, and goes with the next request.
+        """
+        batches: list[SealedBatch] = []
+        for place, batch in enumerate(drained):
+            sealed = batch if isinstance(batch, SealedBatch) else self._compressed(batch)
+            room -= sealed.size - HEADER_SIZE + batch_overhead(batch.queue.topic)
+            if room < 0 and batches:
+                self._accumulator.put_back(drained[place:])
+                break
+            if isinstance(batch, OpenBatch):
+                self._number(batch, sealed, identity)
+            batches.append(sealed)
+        return batches
+
+    def _compressed(self, batch: OpenBatch) -> SealedBatch:
+        if batch.sealed is None:
+            batch.sealed = SealedBatch(batch, self._codec, self._level)
+            self._ratios.sealed(batch.sealed)
+        return batch.sealed
+
+    def _number(self, batch: OpenBatch, sealed: SealedBatch, identity: ProducerIdAndEpoch) -> None:
+        """It goes, for the first time."""
+        batch.sealed = None
         queue = batch.queue
         if identity == NO_PRODUCER:
             sealed.number(NO_PRODUCER, 0)
@@ -291,7 +314,6 @@ class Sender:
             queue.sequences.assign(sealed)
         self._accumulator.sealed(batch, sealed)
         sealed.free_raw(self._pool)
-        return sealed
 
     def _mark_sent(self, batch: SealedBatch, node: int, now_ms: int) -> None:
         batch.attempts += 1
