@@ -273,6 +273,23 @@ def test_after_a_rebootstrap_any_topic_id_is_believed() -> None:
     assert (of.fetch().topic_id("orders"), of.fetch().leader_epoch("orders", 0)) == (ID, 5)
 
 
+def test_that_a_topic_was_made_again_is_certain_once_a_second_broker_says_so() -> None:
+    of, again = metadata(), uuid.UUID(int=2)
+    answer(of, topic("orders", (2, 6), (2, 6)))
+    assert of.made_again_with("orders") is None
+    answer(of, topic("orders", (1, 0), topic_id=again))
+    answer(of, topic("orders", (1, 0), topic_id=again))
+    assert of.made_again_with("orders") is None
+    answer(of, topic("orders", (1, 0), topic_id=again), broker="broker 2 (two:9092)")
+    assert of.made_again_with("orders") == 1
+    answer(of, topic("orders", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert of.made_again_with("orders") is None
+
+
+def test_nothing_is_certain_of_a_topic_that_is_not_known() -> None:
+    assert metadata().made_again_with("orders") is None
+
+
 def test_an_answer_without_a_topic_id_says_nothing_of_a_deletion() -> None:
     """A broker before Kafka 2.8 among newer ones."""
     of = metadata()
