@@ -127,6 +127,7 @@ class MockCluster:
         self.rejects: Callable[[bytes | None], str | None] = lambda value: None  # why every topic refuses a record
         self.rejected: list[Received] = []  # what was refused because of that
         self.described_as: dict[str, tuple[list[int], list[int]]] = {}  # leaders and epochs that Metadata tells instead
+        self.unreachable: dict[int, tuple[str, int]] = {}  # nodes that are gone, and of which Metadata tells
         self.hidden: set[int] = set()  # nodes that Metadata does not tell of
         self.on_request: dict[int, Callable[[], object]] = {}  # by API key: called before the answer is made
         self.unknown_apis: set[int] = set()  # keys that ApiVersions does not tell of
@@ -179,6 +180,12 @@ class MockCluster:
             self.nodes.pop(node).close()
             for line in [line for line in self._lines.values() if line.node == node]:
                 self._forget(line, reset=True)
+
+    def refuse(self, node: int) -> None:
+        """As `stop`, but Metadata answers go on to tell of it."""
+        with self.changed:
+            self.unreachable[node] = self.nodes[node].getsockname()
+            self.stop(node)
 
     def topic(self, name: str = "t", leaders: Sequence[int] = (0,)) -> str:
         """Make a topic, or make it anew."""
@@ -316,7 +323,8 @@ class MockCluster:
     def _metadata(self, line: _Line, body: Any) -> Message:
         names = list(self.topics) if body.topics is None else [topic.name for topic in body.topics]
         addresses = {node: listener.getsockname() for node, listener in self.nodes.items() if node not in self.hidden}
-        brokers = [MetadataResponseBroker(node_id=node, host=host, port=port) for node, (host, port) in addresses.items()]
+        told = self.unreachable | addresses
+        brokers = [MetadataResponseBroker(node_id=node, host=host, port=port) for node, (host, port) in told.items()]
         return MetadataResponse(brokers=brokers, cluster_id="mock", controller_id=0, topics=list(map(self._describe, names)))
 
     def _describe(self, name: str) -> MetadataResponseTopic:
@@ -369,7 +377,7 @@ class MockCluster:
             code = code or ErrorCode.INVALID_RECORD
             self.rejected.append(received)
         topic = self.topics.get(received.topic)
-        if not code and topic is None:
+        if not code and (topic is None or received.partition >= len(topic.leaders)):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif not code and topic is not None and topic.leaders[received.partition] != received.node:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER

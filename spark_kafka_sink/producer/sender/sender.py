@@ -15,6 +15,7 @@ from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.compression_ratios import CompressionRatios
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import batch_overhead, request_overhead
@@ -23,6 +24,7 @@ from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.producer.sender.error_policy import Action
+from spark_kafka_sink.producer.sender.outage_log import OutageLog
 from spark_kafka_sink.producer.sender.produce_answers import answers, leader_hints
 from spark_kafka_sink.producer.sender.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.sender.refusal_log import RefusalLog
@@ -100,6 +102,7 @@ class Sender:
         if transactions is not None:
             accumulator.admits = transactions.admits
         self._refusals = RefusalLog()
+        self._outages = OutageLog(accumulator, client, metadata, self._why_not_sent_to)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._ratios = CompressionRatios()
@@ -188,6 +191,7 @@ class Sender:
             return
         if self._transactions is not None:
             timeout = min(timeout, self._transactions.step(now_ms, self._is_flushed))
+        timeout = min(timeout, self._outages.look(now_ms))
         responses = self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms)
         self._count_network()  # before anybody is told that records are acked
         for response in responses:
@@ -211,9 +215,10 @@ class Sender:
     def _count_network(self) -> None:
         self._metrics.polled(self._client.take_counts(), monotonic_ms())
 
-    def _why_unsent(self, node: int | None) -> str:
-        if node is None:
-            return "the partition has no leader"
+    def _why_unsent(self, queue: PartitionQueue) -> str:
+        return self._metadata.why_no_leader(queue.topic) if queue.leader is None else self._why_not_sent_to(queue.leader)
+
+    def _why_not_sent_to(self, node: int) -> str:
         if self._transactions is not None and self._transactions.identity is None:
             return self._transactions.why
         if self._transactions is None and self._identity.current is None:
@@ -231,6 +236,8 @@ class Sender:
         if check.unknown_leader_topics:
             for topic in check.unknown_leader_topics:
                 self._metadata.add(topic, now_ms)
+                if partitions := self._metadata.made_again_with(topic):
+                    self._delivery.fail_beyond(topic, partitions)
             self._metadata.request_update()
         if self._transactions is not None:
             identity = self._transactions.identity
@@ -327,6 +334,8 @@ class Sender:
     # Answers
 
     def _answered(self, response: ClientResponse, now_ms: int) -> None:
+        if response.error is None:
+            self._outages.heard(response.node_id)
         if response.tag is self._identity:
             self.failure = self.failure or self._identity.answered(response, now_ms)
             return

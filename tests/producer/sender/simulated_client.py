@@ -80,6 +80,9 @@ class SimulatedClient:
     def poll_delay_ms(self, node: int, now_ms: int) -> int:
         return max(self.not_before_ms[node] - now_ms, 0) or FOREVER_MS
 
+    def in_flight_count(self, node: int) -> int:
+        return len(self.in_flight[node])
+
     def least_loaded_node(self, now_ms: int) -> int | None:
         may = [node for node in self.cluster.up if now_ms >= self.not_before_ms[node] and len(self.in_flight[node]) < self.limit]
         return min(may, key=lambda node: (len(self.in_flight[node]), node), default=None)
