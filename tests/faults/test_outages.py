@@ -10,7 +10,8 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError
 from spark_kafka_sink.producer.sender import outage_log, silence_watch
-from tests.faults.mock_cluster import MockCluster
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.faults.mock_cluster import MockCluster, Say
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, send
 from tests.kafka.ports import free_ports
@@ -101,6 +102,13 @@ def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
     assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable on the brokers")
 
 
+def test_nothing_is_told_of_a_broker_that_throttles(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
+    cluster.answers.append(Say(throttle_ms=800))
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        assert send(producer, numbers([0])) == send(producer, numbers([1])) == 1
+    assert told.messages == []
+
+
 def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
@@ -125,6 +133,15 @@ def test_a_topic_that_is_deleted_under_a_task_is_told_of_and_the_error_says_what
             scope.flush(10)
     assert warnings(told)[0].startswith("topic t: 3 records have waited 0 s for a leader; broker 0 ")
     assert "; create the topic, or set auto.create.topics.enable on the brokers" in warnings(told)[0]
+
+
+def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is_gone(cluster: MockCluster) -> None:
+    cluster.answers.append(Say(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    settings = {"enable_idempotence": False, "retries": 0}
+    with one_by_one(cluster.bootstrap_servers, **settings) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        with pytest.raises(DeliveryError, match="UNKNOWN_TOPIC_OR_PARTITION; create the topic, or set auto"):
+            scope.flush(10)
 
 
 def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_the_others_are_stored(cluster: MockCluster) -> None:

@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, Op
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.sender.rejected_records import others, rejected
@@ -190,7 +191,8 @@ class Delivery:
             return
         if not again:
             late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
-            error = self._failure(batch, answer, batch.record_count, late)
+            unknown = f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else ""
+            error = self._failure(batch, answer, batch.record_count, unknown + late)
             if action is Action.FATAL and self._transactions is not None:  # first, as more than the batch has failed
                 self._transactions.refused_for_good(error)
             self._drop(batch, error)

@@ -106,7 +106,6 @@ WITHOUT_IDEMPOTENCE = (
 
 # What a user can do about an error that fails a batch, where the name does not say it.
 ADVICE: dict[int, str] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create the topic again, or set auto.create.topics.enable on the brokers",
     ErrorCode.MESSAGE_TOO_LARGE: "one record alone is over the topic's max.message.bytes: raise that, or send less in a record",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic's name is not a legal one",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is over the broker's segment size: set batch.size below it",

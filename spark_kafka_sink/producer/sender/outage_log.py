@@ -44,6 +44,9 @@ class OutageLog:
             return FOREVER_MS
         self._look_ms = now_ms + LOOK_EVERY_MS
         records = self._accumulator.held_up()
+        for subject in records:
+            if isinstance(subject, int) and self._client.is_throttled(subject, now_ms):
+                self._watch.heard(subject)  # it has asked for this silence
         for subject, news, ms in self._watch.look(records.keys() | appends, now_ms):
             if news is News.WAITING:
                 log.warning("%s", self._waiting(subject, records.get(subject, 0), ms // 1000))

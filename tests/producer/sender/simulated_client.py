@@ -77,6 +77,9 @@ class SimulatedClient:
     def why_not_ready(self, node: int) -> str | None:
         return None if node in self.cluster.up else "it is down"
 
+    def is_throttled(self, node: int, now_ms: int) -> bool:
+        return False
+
     def poll_delay_ms(self, node: int, now_ms: int) -> int:
         return max(self.not_before_ms[node] - now_ms, 0) or FOREVER_MS
 
