@@ -8,13 +8,14 @@ import time
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError
+from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, TransactionAbortableError
 from spark_kafka_sink.producer.sender import outage_log, silence_watch
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.mock_cluster import MockCluster, Say
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import failing_scope, numbers, one_by_one, send
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on, send
 from tests.kafka.ports import free_ports
+from tests.kafka.witness import read_topic
 
 SHORT = {"request_timeout_ms": 900, "delivery_timeout_ms": 900}
 
@@ -164,7 +165,7 @@ def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_th
     assert cluster.values("t", 0) == [1, 4]
 
 
-def test_with_two_brokers_too(told: pytest.LogCaptureFixture) -> None:
+def test_of_two_brokers_both_are_asked_before_anything_fails_for_it() -> None:
     with EmbeddedBroker(2) as brokers, one_by_one(brokers.bootstrap_servers) as producer:
         brokers.create_topic("t", 4)
         send(producer, numbers([0], 3))
@@ -174,3 +175,24 @@ def test_with_two_brokers_too(told: pytest.LogCaptureFixture) -> None:
             scope.append("t", numbers([1], 3))
             with pytest.raises(DeliveryError, match=r"partition 3: .* created again with 2 partitions"):
                 scope.flush(30)
+
+
+def test_a_transaction_with_records_for_such_a_partition_can_only_be_aborted() -> None:
+    with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, transactional_id="its-own") as producer:
+        broker.create_topic("t", 4)
+        producer.init_transactions()
+        producer.partitions_for("t")
+        broker.cluster.delete_topic("t")
+        broker.create_topic("t", 1)
+        producer.begin()
+        future = producer.send("t", b"1", partition=3)
+        with pytest.raises(BrokerError, match="created again with 1 partition; "):
+            future.result(30)
+        with pytest.raises(TransactionAbortableError):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send("t", b"2", partition=0)
+        producer.commit()
+        values = [record.value for record in read_topic(broker.direct_servers, "t", isolation_level="read_committed")]
+    assert values == [b"2"]
