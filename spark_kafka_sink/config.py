@@ -91,8 +91,8 @@ class ProducerConfig:
         "max.request.size",
         integer(0),
         1024 * 1024,
-        "Bytes a record, and a Produce request, may have at most. A batch that is still to be compressed counts by the size"
-        " that is expected of it.",
+        "Bytes that a record, before compression, and a Produce request may have at most. A batch that is larger even when it is"
+        " compressed goes in a request of its own.",
     )
     max_block_ms: int = _option(
         "max.block.ms", MILLISECONDS, 60_000, "How long an append may wait for metadata and for memory, in ms."

@@ -120,6 +120,10 @@ class ClusterConnectionStates:
 
     # What can be asked
 
+    def is_throttled(self, node_id: int, now_ms: int) -> bool:
+        node = self._nodes.get(node_id)
+        return node is not None and node.throttled_until_ms > now_ms
+
     def state(self, node_id: int) -> ConnectionState | None:
         node = self._nodes.get(node_id)
         return node.state if node else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -13,6 +13,7 @@ from spark_kafka_sink.client.broker_answers import BrokerAnswers
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicMetadata
 from spark_kafka_sink.client.leader_epochs import is_newer, merge_partitions, with_leader
 from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
+from spark_kafka_sink.client.topic_ids import TopicIds
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.metadata import (
@@ -23,6 +24,8 @@ from spark_kafka_sink.protocol.metadata import (
 )
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
+log = logging.getLogger(__name__)
 
 # KAFKA-9212: brokers that speak less may tell a leader epoch that was never one of the partition's.
 FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
@@ -46,9 +49,7 @@ class Metadata:
         self._changed = threading.Condition(threading.RLock())
         self._cluster = Cluster()
         self._seen: dict[str, TopicMetadata] = {}  # each topic's last partitions and newest epochs, kept through errors
-        # Ids under which a topic was deleted. A broker that has not heard of that yet would bring the dead topic back (Java takes
-        # whichever id came last): epochs do not tell, as each topic counts its own.
-        self._gone_ids: dict[str, set[uuid.UUID | None]] = {}
+        self._ids: dict[str, TopicIds] = {}
         self._max_age_ms = config.metadata_max_age_ms
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._version = self._full_version = 1  # nothing is known yet: an update is wanted
@@ -98,6 +99,14 @@ class Metadata:
             self._unchanged = 0
             self._not_before_ms = self._unchanged_until_ms = -(2**63)
             return self._version
+
+    def made_again_with(self, topic: str) -> int | None:
+        """How many partitions a topic has that was deleted and made again while it was in use; None where that is not certain."""
+        with self._changed:
+            ids = self._ids.get(topic)
+            if ids is None or not ids.is_made_again(len(self._cluster.nodes)):
+                return None
+            return self._cluster.partition_count(topic)
 
     def update_leaders(
         self, leaders: Mapping[tuple[str, int], LeaderIdAndEpoch], endpoints: Sequence[NodeEndpoint]
@@ -182,6 +191,7 @@ class Metadata:
         """Java's Metadata.rebootstrap, which forgets the topics as well: every append would wait for one of them again."""
         with self._changed:
             self._cluster = replace(self._cluster, nodes={})
+            self._forget_past()
             self.request_update()
 
     # Inside (the lock is held).
@@ -198,24 +208,38 @@ class Metadata:
         self._not_before_ms = now_ms + self._backoff.backoff_ms(0)
         self._unchanged += 1
 
+    def _forget_past(self) -> None:
+        """Forgets what answers are held against: ids and epochs of one cluster say nothing of another's."""
+        self._seen.clear()
+        self._ids.clear()
+
+    def _is_another_cluster(self, cluster_id: str | None) -> bool:
+        return None not in (cluster_id, self._cluster.cluster_id) and cluster_id != self._cluster.cluster_id
+
     def _take(self, response: MetadataResponse, partial: bool, node_label: str, now_ms: int) -> None:
         """Make the next Cluster: the answer's topics and, after a partial answer, the others that were there."""
+        if self._is_another_cluster(response.cluster_id):
+            # The address leads to another cluster now: a fail-over, or the way back from one.
+            log.warning("%s belongs to cluster %s; before, it was %s", node_label, response.cluster_id, self._cluster.cluster_id)
+            self._forget_past()
+            if partial:
+                self.request_update()
         answers = {topic.name: topic for topic in response.topics if topic.name is not None}
         others = {name: known for name, known in self._cluster.topics.items() if partial and name not in answers}
         topics = {name: known for name, known in others.items() if self._retains(name, now_ms)}
         for name, answer in answers.items():
             if self._retains(name, now_ms):
-                topics[name] = self._merge(name, answer)
+                topics[name] = self._merge(name, answer, node_label, now_ms)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         controller_id = response.controller_id if response.controller_id in nodes else None
-        self._cluster = Cluster(nodes, topics, response.cluster_id, controller_id)
+        self._cluster = Cluster(nodes, topics, response.cluster_id or self._cluster.cluster_id, controller_id)
         self._answers.answered(node_label, {name: _trouble(known) for name, known in topics.items() if name in answers})
         self._answered_topics(answers)
         for name in [name for name in self._seen if not self._retains(name, now_ms)]:
             del self._seen[name]
-            self._gone_ids.pop(name, None)
+            self._ids.pop(name, None)
 
-    def _merge(self, name: str, answer: MetadataResponseTopic) -> TopicMetadata:
+    def _merge(self, name: str, answer: MetadataResponseTopic, node_label: str, now_ms: int) -> TopicMetadata:
         topic_id = None if answer.topic_id == ZERO_UUID else answer.topic_id
         errors = {answer.error_code, *(partition.error_code for partition in answer.partitions)}
         if any(error_facts(code).refreshes_metadata for code in errors):
@@ -223,10 +247,9 @@ class Metadata:
         seen = self._seen.get(name)
         if answer.error_code:
             return TopicMetadata(topic_id, answer.error_code)
-        if seen is not None and topic_id in self._gone_ids.get(name, ()):
+        ids = self._ids.setdefault(name, TopicIds())
+        if not ids.take(topic_id, node_label, now_ms) and seen is not None:
             return seen
-        if seen is not None and topic_id is not None and seen.topic_id not in (None, topic_id):
-            self._gone_ids.setdefault(name, set()).add(seen.topic_id)
         reliable = self._spoken_version >= FIRST_VERSION_WITH_RELIABLE_EPOCHS
         merged = merge_partitions(answer.partitions, topic_id, seen, reliable_epochs=reliable)
         if merged != seen:

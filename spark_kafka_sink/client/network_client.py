@@ -94,6 +94,10 @@ class NetworkClient:
         """Whether its connection failed and has not been begun again."""
         return self._connections.states.is_disconnected(node_id)
 
+    def is_throttled(self, node_id: int, now_ms: int) -> bool:
+        """Whether it has asked for a pause that is not over: a quota."""
+        return self._connections.states.is_throttled(node_id, now_ms)
+
     def has_ready_nodes(self, now_ms: int) -> bool:
         return self._connections.states.has_ready_nodes(now_ms)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from spark_kafka_sink.client.cluster import Cluster
@@ -23,6 +24,9 @@ FATAL_TOPIC_ERRORS = {
 }
 
 
+CREATE_IT = "create the topic, or set auto.create.topics.enable on the brokers"
+
+
 class ProducerMetadata(Metadata):
     """Metadata of the topics that were `add`ed, each until metadata.max.idle.ms after it last was.
 
@@ -38,6 +42,7 @@ class ProducerMetadata(Metadata):
         self._max_idle_ms = config.metadata_max_idle_ms
         self._expiry_ms: dict[str, int] = {}
         self._new_topics: set[str] = set()  # added, but in no answer yet
+        self._waiting: Counter[str] = Counter()  # threads that wait for an answer about a topic
 
     def add(self, topic: str, now_ms: int) -> None:
         """The topic is in use now; a new one is asked for at once. RecordError for what is no topic's name."""
@@ -52,6 +57,20 @@ class ProducerMetadata(Metadata):
         """Ask about one topic (with the others, unless it is new); returns the version that the answer will serve."""
         with self._changed:
             return self.request_update_for_new_topics() if topic in self._new_topics else self.request_update()
+
+    def waiting_topics(self) -> set[str]:
+        """The topics whose metadata somebody waits for."""
+        with self._changed:
+            return set(self._waiting)
+
+    def why_no_leader(self, topic: str) -> str:
+        """Why nothing can be sent to a topic, or to some of its partitions, and what to do."""
+        with self._changed:
+            code = self._cluster.topic_error(topic)
+            if self._cluster.partition_count(topic) is not None:
+                return "the partition has no leader"
+            advice = CREATE_IT if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ""
+            return "; ".join(filter(None, [self._answers.about(topic, 0) or "no broker was asked yet", advice]))
 
     def wait_on(self, topic: str, partition: int, deadline: float, wakeup: Callable[[], None]) -> Cluster:
         """A cluster in which the topic has partitions, among them `partition` (NO_PARTITION: any) if asking once more makes it
@@ -89,16 +108,20 @@ class ProducerMetadata(Metadata):
 
     def _ask(self, topic: str, begun: float, mark: int, deadline: float, wakeup: Callable[[], None]) -> None:
         """Request an update and wait for its answer, whatever that says of the topic unless it is final."""
-        version = self.request_update_for_topic(topic)
-        wakeup()
+        with self._changed:
+            version = self.request_update_for_topic(topic)
+            self._waiting[topic] += 1
         waiting_ns = time.monotonic_ns()
         try:
+            wakeup()
             with self._changed:
                 if not self._wait_for_version(version, deadline):
                     raise self._timeout(topic, begun, mark)
                 self._check_open(topic)
                 self._check_topic(topic)
         finally:
+            with self._changed:
+                self._waiting -= Counter((topic,))
             self._on_wait(time.monotonic_ns() - waiting_ns)
 
     def _wait_for_version(self, version: int, deadline: float) -> bool:
@@ -134,7 +157,7 @@ class ProducerMetadata(Metadata):
 
     def _advice(self, code: int) -> str:
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return "Create the topic, or set auto.create.topics.enable on the brokers"
+            return CREATE_IT.capitalize()
         if code:
             return "See to the brokers' health, or raise max.block.ms"
         if self._cluster.nodes and not self._recovers:

@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.headers import RequestHeader, ResponseHeader
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.metadata import METADATA
-from spark_kafka_sink.protocol.parts import check_end, read_part, write_parts
+from spark_kafka_sink.protocol.parts import read_part, write_parts
 from spark_kafka_sink.protocol.produce import PRODUCE
 from spark_kafka_sink.protocol.values import Codec
 from spark_kafka_sink.protocol.wire_types import Buffer
@@ -51,16 +51,16 @@ def encode_response(api: Api[RequestT, ResponseT], version: int, correlation_id:
 
 
 def decode_response(api: Api[RequestT, ResponseT], version: int, data: Buffer) -> tuple[int, ResponseT]:
-    """The correlation id and the body. Raises ProtocolError on anything but exactly one whole message.
+    """Reads the correlation id and the body. Raises ProtocolError on anything that does not begin with a whole message.
 
+    Bytes behind the message are passed over, as Java's client does: a newer broker or a gateway may send some.
     A body of ApiVersions with error_code UNSUPPORTED_VERSION is read as v0, whatever `version` was asked in.
     """
     view = memoryview(data)
     what = f"{api.name} v{version} response"
     header, offset = read_part(_response_header_codec(api.has_flexible_response_header(version)), view, 0, what)
     codec = _body_codec(api, api.response, _response_body_version(api, version, view, offset))
-    body, offset = read_part(codec, view, offset, what)
-    check_end(view, offset, what)
+    body, _ = read_part(codec, view, offset, what)
     return header.correlation_id, body
 
 

@@ -20,6 +20,7 @@ from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.process_log import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.task_batch import task_batch
@@ -57,6 +58,7 @@ class KafkaSinkDataSource(DataSource):
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
+        log_in_sparks_process()
         options = sink_options(dict(self.options))
         with looked_at(options.producer) as serializers:
             return sink_schema(schema, options.topic, serializers), options
@@ -109,6 +111,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
             self._feed.committed(commit_job(self._options, self._job, messages))
 
     def _check_complete(self, messages: Messages) -> None:
+        log_in_sparks_process()
         try:
             check_complete(messages)
         except UsageError:
@@ -116,6 +119,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
             raise
 
     def abort(self, messages: Messages) -> None:
+        log_in_sparks_process()
         if self._options.exactly_once is not None:
             from spark_kafka_sink.spark.commits import abort_job
 
@@ -145,6 +149,7 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
             self._feed.committed(commit_micro_batch(self._options, batchId, messages))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]
+        log_in_sparks_process()
         if self._options.exactly_once is None:
             super().abort(messages)
         else:

@@ -14,6 +14,7 @@ from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.gathering import Gatherer
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.process_log import log_in_sparks_process
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.report_text import errors_text
 from spark_kafka_sink.spark.schema import SinkSchema
@@ -32,6 +33,7 @@ def write_task(batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Fe
 
     All that was acked is acked when this returns: Spark kills workers without `finally` and `atexit`, so later is too late.
     """
+    log_in_sparks_process()
     iterator = iter(batches)
     first = next(iterator, None)
     # Many tasks of a small DataFrame have no rows: they need no connection.

@@ -15,6 +15,7 @@ from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.process_log import log_in_sparks_process
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.report_text import errors_text
 from spark_kafka_sink.spark.task_writer import SchemaAndBatch, append_all, spark_partition
@@ -28,7 +29,7 @@ def write_share(
     It never asks what became of the batch before: only a commit decides. A task that fails has aborted its transaction.
     BatchAbortedError: it is a job's that has taken too long to be committed.
     """
-    assert options.exactly_once is not None
+    log_in_sparks_process()
     step("task.start", batch.number)
     iterator = iter(_in_time(batches, options, batch))
     first = next(iterator, None)

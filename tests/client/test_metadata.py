@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -48,9 +49,9 @@ def topic(
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, partitions=partitions)
 
 
-def response(*topics: MetadataResponseTopic, nodes: Sequence[int] = (1, 2)) -> MetadataResponse:
+def response(*topics: MetadataResponseTopic, nodes: Sequence[int] = (1, 2), cluster_id: str | None = "c") -> MetadataResponse:
     brokers = [MetadataResponseBroker(node_id=n, host=f"host{n}", port=9092) for n in nodes]
-    return MetadataResponse(brokers=brokers, topics=topics, cluster_id="c")
+    return MetadataResponse(brokers=brokers, topics=topics, cluster_id=cluster_id)
 
 
 def ask(of: Metadata, now_ms: int = START, version: int = 12) -> MetadataRequestAndVersion:
@@ -59,8 +60,15 @@ def ask(of: Metadata, now_ms: int = START, version: int = 12) -> MetadataRequest
     return request
 
 
-def answer(of: Metadata, *topics: MetadataResponseTopic, now_ms: int = START, version: int = 12) -> None:
-    of.update(ask(of, now_ms, version), response(*topics), BROKER, now_ms)
+def answer(
+    of: Metadata,
+    *topics: MetadataResponseTopic,
+    now_ms: int = START,
+    version: int = 12,
+    cluster_id: str | None = "c",
+    broker: str = BROKER,
+) -> None:
+    of.update(ask(of, now_ms, version), response(*topics, cluster_id=cluster_id), broker, now_ms)
 
 
 def test_it_is_what_a_network_client_needs() -> None:
@@ -216,7 +224,70 @@ def test_with_a_topic_that_is_not_used_any_more_its_past_is_forgotten() -> None:
     answer(of, topic("orders", (2, 6)))
     answer(of, topic("orders", (2, 7)))
     assert of.fetch().leader_epoch("orders", 0) == 7
-    assert of._gone_ids == {}
+
+
+def test_another_cluster_and_then_the_first_again_are_each_believed() -> None:
+    """A fail-over and back: there is one address for both, and each has a topic of this name with an id of its own."""
+    of = metadata()
+    other = uuid.UUID(int=2)
+    answer(of, topic("orders", (2, 6), (2, 6)), cluster_id="a")
+    answer(of, topic("orders", (1, 0), topic_id=other), cluster_id="b")
+    assert (of.fetch().topic_id("orders"), of.fetch().partition_count("orders")) == (other, 1)
+    answer(of, topic("orders", (2, 6), (1, 7)), cluster_id="a")
+    cluster = of.fetch()
+    assert (cluster.topic_id("orders"), cluster.partition_count("orders"), cluster.leader("orders", 1)) == (ID, 2, 1)
+
+
+def test_leader_epochs_of_another_cluster_do_not_count_where_topics_have_no_ids() -> None:
+    of = metadata()
+    answer(of, topic("orders", (2, 6), topic_id=ZERO_UUID), version=9, cluster_id="a")
+    answer(of, topic("orders", (1, 0), topic_id=ZERO_UUID), version=9, cluster_id="b")
+    assert (of.fetch().leader("orders", 0), of.fetch().leader_epoch("orders", 0)) == (1, 0)
+
+
+def test_an_answer_that_names_no_cluster_is_not_another_clusters() -> None:
+    of = metadata()
+    answer(of, topic("orders", (2, 6)))
+    answer(of, topic("orders", (1, 5)), cluster_id=None)
+    answer(of, topic("orders", (1, 5)))
+    assert of.fetch().leader_epoch("orders", 0) == 6
+
+
+def test_after_another_clusters_answer_about_some_topics_the_others_are_asked_about_again() -> None:
+    of = metadata()
+    answer(of, topic("orders", (2, 6)), cluster_id="a")
+    of.request_update_for_new_topics()
+    request = replace(ask(of), partial=True)
+    of.update(request, response(topic("new", (1, 0)), cluster_id="b"), BROKER, START)
+    assert of.time_to_next_update_ms(START) == BACKOFF
+    assert not of.next_request(START + BACKOFF).partial
+
+
+def test_after_a_rebootstrap_any_topic_id_is_believed() -> None:
+    """The cluster may have been restored from a copy, with its own id and the topic of before."""
+    of = metadata()
+    answer(of, topic("orders", (2, 6)))
+    answer(of, topic("orders", (1, 0), topic_id=uuid.UUID(int=2)))
+    of.rebootstrap()
+    answer(of, topic("orders", (2, 5)))
+    assert (of.fetch().topic_id("orders"), of.fetch().leader_epoch("orders", 0)) == (ID, 5)
+
+
+def test_that_a_topic_was_made_again_is_certain_once_a_second_broker_says_so() -> None:
+    of, again = metadata(), uuid.UUID(int=2)
+    answer(of, topic("orders", (2, 6), (2, 6)))
+    assert of.made_again_with("orders") is None
+    answer(of, topic("orders", (1, 0), topic_id=again))
+    answer(of, topic("orders", (1, 0), topic_id=again))
+    assert of.made_again_with("orders") is None
+    answer(of, topic("orders", (1, 0), topic_id=again), broker="broker 2 (two:9092)")
+    assert of.made_again_with("orders") == 1
+    answer(of, topic("orders", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert of.made_again_with("orders") is None
+
+
+def test_nothing_is_certain_of_a_topic_that_is_not_known() -> None:
+    assert metadata().made_again_with("orders") is None
 
 
 def test_an_answer_without_a_topic_id_says_nothing_of_a_deletion() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 
@@ -19,7 +20,7 @@ from spark_kafka_sink.protocol.produce import (
 )
 from tests.client.exchange import REQUEST_TIMEOUT_MS, answer, errors, send, sent
 from tests.client.rig import Rig
-from tests.client.scripted_broker import ScriptedBroker
+from tests.client.scripted_broker import ScriptedBroker, answer_bytes
 
 
 def test_answers_come_with_the_tag_and_the_time_of_their_request() -> None:
@@ -34,6 +35,18 @@ def test_answers_come_with_the_tag_and_the_time_of_their_request() -> None:
         assert response.body.producer_id == 42
         assert (response.node_id, response.api, response.version) == (1, INIT_PRODUCER_ID, INIT_PRODUCER_ID.max_version)
         assert (response.tag, response.error, response.sent_ms, response.latency_ms) == ("mine", None, sent_ms, 7)
+
+
+def test_bytes_behind_an_answer_are_passed_over() -> None:
+    with ScriptedBroker() as broker, Rig(broker) as rig:
+        connection = rig.connected(broker)
+        sent(rig, 2)
+        header, _ = rig.receive(connection)
+        (size,) = struct.unpack_from(">i", padded := answer_bytes(header, InitProducerIdResponse(producer_id=42)))
+        connection.send_bytes(struct.pack(">i", size + 7) + padded[4:] + b"padding")
+        answer(connection, 43)
+        bodies = [response.body for response in rig.responses(2)]
+        assert [body.producer_id for body in bodies if isinstance(body, InitProducerIdResponse)] == [42, 43]
 
 
 def test_up_to_the_limit_requests_are_in_flight_and_answered_in_order() -> None:

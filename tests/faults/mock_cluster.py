@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import APIS, decode_request
 from spark_kafka_sink.protocol.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -39,6 +40,7 @@ from tests.faults.stored_log import StoredLog
 
 DEADLINE_S = 10.0
 PRODUCER_ID = 4000
+FRAME_PREFIX = 4  # bytes, for the frame's size
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +120,17 @@ class MockCluster:
         self.logs: dict[tuple[str, int], StoredLog] = defaultdict(StoredLog)
         self.received: list[Received] = []
         self.requests: list[tuple[int, int]] = []  # (node, API key)
+        self.produced: list[tuple[int, int]] = []  # of each Produce request: its bytes, and how many batches are in it
         self.script: Script | None = None
         self.max_message_bytes = 2**31 - 1  # of every topic
         self.too_large: list[Received] = []  # what was refused for its size
         self.rejects: Callable[[bytes | None], str | None] = lambda value: None  # why every topic refuses a record
         self.rejected: list[Received] = []  # what was refused because of that
         self.described_as: dict[str, tuple[list[int], list[int]]] = {}  # leaders and epochs that Metadata tells instead
+        self.unreachable: dict[int, tuple[str, int]] = {}  # nodes that are gone, and of which Metadata tells
         self.hidden: set[int] = set()  # nodes that Metadata does not tell of
         self.on_request: dict[int, Callable[[], object]] = {}  # by API key: called before the answer is made
+        self.unknown_apis: set[int] = set()  # keys that ApiVersions does not tell of
         self.answers: deque[Say] = deque()
         self.init_answers: deque[int] = deque()  # error codes of the next InitProducerId answers
         self.producer_ids = 0
@@ -175,6 +180,12 @@ class MockCluster:
             self.nodes.pop(node).close()
             for line in [line for line in self._lines.values() if line.node == node]:
                 self._forget(line, reset=True)
+
+    def refuse(self, node: int) -> None:
+        """As `stop`, but Metadata answers go on to tell of it."""
+        with self.changed:
+            self.unreachable[node] = self.nodes[node].getsockname()
+            self.stop(node)
 
     def topic(self, name: str = "t", leaders: Sequence[int] = (0,)) -> str:
         """Make a topic, or make it anew."""
@@ -271,11 +282,14 @@ class MockCluster:
 
     def _serve(self, line: _Line) -> None:
         try:
-            header, body = line.connection.receive()
+            frame = line.connection.receive_frame()
+            header, body = decode_request(frame)
         except (EOFError, ConnectionError):
             self._forget(line)
             return
         self.requests.append((line.node, header.api_key))
+        if isinstance(body, ProduceRequest):
+            self.produced.append((len(frame) + FRAME_PREFIX, sum(len(topic.partition_data) for topic in body.topic_data)))
         self.on_request.get(header.api_key, lambda: None)()
         answer = self._answers[header.api_key](self, line, body)
         if answer is None:
@@ -296,7 +310,7 @@ class MockCluster:
             line.connection.reset() if reset else line.connection.close()
 
     def _versions(self, line: _Line, body: Any) -> Message:
-        return versions()
+        return versions({key: (api.min_version, api.max_version) for key, api in APIS.items() if key not in self.unknown_apis})
 
     def _init_producer_id(self, line: _Line, body: Any) -> Message:
         code = self.init_answers.popleft() if self.init_answers else 0
@@ -309,7 +323,8 @@ class MockCluster:
     def _metadata(self, line: _Line, body: Any) -> Message:
         names = list(self.topics) if body.topics is None else [topic.name for topic in body.topics]
         addresses = {node: listener.getsockname() for node, listener in self.nodes.items() if node not in self.hidden}
-        brokers = [MetadataResponseBroker(node_id=node, host=host, port=port) for node, (host, port) in addresses.items()]
+        told = self.unreachable | addresses
+        brokers = [MetadataResponseBroker(node_id=node, host=host, port=port) for node, (host, port) in told.items()]
         return MetadataResponse(brokers=brokers, cluster_id="mock", controller_id=0, topics=list(map(self._describe, names)))
 
     def _describe(self, name: str) -> MetadataResponseTopic:
@@ -362,7 +377,7 @@ class MockCluster:
             code = code or ErrorCode.INVALID_RECORD
             self.rejected.append(received)
         topic = self.topics.get(received.topic)
-        if not code and topic is None:
+        if not code and (topic is None or received.partition >= len(topic.leaders)):
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         elif not code and topic is not None and topic.leaders[received.partition] != received.node:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from spark_kafka_sink.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say, Script
 from tests.faults.producing import failing_scope, numbers, one_by_one
@@ -229,9 +230,31 @@ def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: Mo
 
 def test_a_producer_id_that_is_refused_says_what_to_grant(cluster: MockCluster) -> None:
     cluster.init_answers += [E.CLUSTER_AUTHORIZATION_FAILED]
-    with pytest.raises(KafkaSinkError, match=r"CLUSTER_AUTHORIZATION_FAILED; grant this client IdempotentWrite"):
+    wanted = r"CLUSTER_AUTHORIZATION_FAILED; grant this client IdempotentWrite .*kafka\.enable\.idempotence=false"
+    with pytest.raises(KafkaSinkError, match=wanted):
         send(cluster, [0])
     assert cluster.received == []
+
+
+def test_a_broker_that_gives_no_producer_ids_ends_the_producer_at_once_and_the_error_names_the_way_out(
+    cluster: MockCluster,
+) -> None:
+    """Some gateways that speak Kafka's protocol have no InitProducerId."""
+    cluster.unknown_apis.add(ApiKey.INIT_PRODUCER_ID)
+    wanted = r"does not know INIT_PRODUCER_ID: .*kafka\.enable\.idempotence=false"
+    with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([1]))
+        with pytest.raises(DeliveryError, match=wanted) as caught:
+            scope.flush(10)
+        assert isinstance(caught.value.__cause__, UnsupportedVersionError)
+        with pytest.raises(UnsupportedVersionError, match=wanted):
+            producer.scope()
+
+
+def test_without_idempotence_no_producer_id_is_needed(cluster: MockCluster) -> None:
+    cluster.unknown_apis.add(ApiKey.INIT_PRODUCER_ID)
+    assert send(cluster, [1], enable_idempotence=False).records == 1
+    assert cluster.values() == [1]
 
 
 @pytest.mark.parametrize("code", [E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT])

@@ -13,6 +13,7 @@ import pytest
 
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
+from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.protocol.metadata import (
     MetadataResponse,
@@ -23,7 +24,7 @@ from spark_kafka_sink.protocol.metadata import (
 
 BROKER = "broker 1 (one:9092)"
 BACKOFF, MAX_IDLE = 100, 5000
-START = 1_000_000
+START = monotonic_ms()  # as the code under test reads it: a fixed number is in the future of a machine that has just started
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk,
 from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.callbacks import NO_WAIT
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
@@ -64,7 +65,7 @@ class Appender:
     ) -> None:
         # An append never asks for more than half of the memory at once, so that two can always make progress in turn.
         self._max_chunks = max(pool.capacity // 2, 1)
-        self._batch_size = min(config.batch_size, config.max_request_size - HEADER_SIZE, self._max_chunks * pool.chunk_size)
+        self._batch_size = min(batch_limit(config), self._max_chunks * pool.chunk_size)
         # Room for two batches at least, so that there is always a next one.
         self._kept_from_blocks = max(pool.capacity // KEPT_FROM_BLOCKS, 2 * pool.chunks_for(self._batch_size))
         self._planner = Planner(accumulator, self._batch_size, pool.chunk_size)

@@ -38,6 +38,7 @@ class OpenBatch:
         "record_count",
         "result",
         "scope",
+        "sealed",
         "size",
         "writing",
     )
@@ -55,6 +56,8 @@ class OpenBatch:
         self.queued = False
         self.writing = False
         self.result: ProduceResult | None = None  # where somebody wants to know of single records
+        # Compressed, but not numbered: it was drained and found no room in a request. No more records come to it then.
+        self.sealed: SealedBatch | None = None
 
     def attach(self, thunk: Thunk, first: int) -> None:
         """Tell `thunk`, whose records begin at record `first`, what becomes of the batch."""

@@ -248,6 +248,17 @@ class RecordAccumulator:
             self._ready.linger_no_more(first)
         return queue.batches.popleft()
 
+    def put_back(self, batches: Iterable[Batch]) -> None:
+        """Of one drain, what does not go after all: each is the next of its queue again."""
+        with self.lock:
+            for batch in batches:
+                queue = batch.queue
+                if isinstance(batch, OpenBatch):
+                    queue.batches.appendleft(batch)
+                else:
+                    queue.add_retry(batch)
+                self._ready.mark(queue)
+
     def sealed(self, batch: OpenBatch, sealed: SealedBatch) -> None:
         """The drained batch goes on as another object, of the same age."""
         with self.lock:
@@ -333,6 +344,13 @@ class RecordAccumulator:
             batches = [batch for batch in self._incomplete.values() if isinstance(batch, OpenBatch) or not batch.on_wire]
             return [batch for batch in batches if self._take_out(batch)]
 
+    def beyond(self, topic: str, partitions: int) -> list[Batch]:
+        """Batches of a topic's partitions from number `partitions` on, as `unsent`."""
+        with self.lock:
+            gone = [b for b in self._incomplete.values() if b.queue.topic == topic and b.queue.partition >= partitions]
+            batches = [batch for batch in gone if isinstance(batch, OpenBatch) or not batch.on_wire]
+            return [batch for batch in batches if self._take_out(batch)]
+
     def _take_out(self, batch: Batch) -> bool:
         """Out of its queue; False where an append writes to it."""
         if isinstance(batch, OpenBatch):
@@ -356,6 +374,20 @@ class RecordAccumulator:
 
     def has_incomplete(self) -> bool:
         return bool(self._incomplete)
+
+    def held_up(self) -> dict[int | str, int]:
+        """How many records wait, by the broker that they are for or, where there is no leader, by topic. Those of batches that
+        may still grow are left out."""
+        waiting: dict[int | str, int] = {}
+        with self.lock:
+            for batch in self._incomplete.values():
+                if isinstance(batch, OpenBatch) and (batch.writing or batch is batch.queue.open):
+                    continue
+                on_wire = isinstance(batch, SealedBatch) and batch.on_wire
+                leader = batch.sent_to if isinstance(batch, SealedBatch) and on_wire else batch.queue.leader
+                subject = batch.queue.topic if leader is None else leader
+                waiting[subject] = waiting.get(subject, 0) + batch.record_count
+        return waiting
 
     def incomplete_records(self) -> int:
         with self.lock:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
+from spark_kafka_sink.producer.accumulator.request_size import batch_limit
 from spark_kafka_sink.producer.partitioners.built_in import BuiltInPartitioner, Queues
 from spark_kafka_sink.producer.partitioners.by_key import (
     ByKey,
@@ -24,7 +25,6 @@ from spark_kafka_sink.producer.partitioners.new_batches import NewBatches
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, PartitionColumnFirst, Partitioner
 from spark_kafka_sink.producer.partitioners.spreading import RandomPartitioner, RoundRobinPartitioner
 from spark_kafka_sink.producer.partitioners.sticky import UniformStickyPartitioner
-from spark_kafka_sink.records.batch_header import HEADER_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Parts:
     @property
     def batch_size(self) -> int:
         """Bytes that a batch has at most, about."""
-        return min(self.config.batch_size, max(self.config.max_request_size - HEADER_SIZE, 0))
+        return batch_limit(self.config)
 
     def built_in(self) -> BuiltInPartitioner:
         adaptive = self.config.partitioner_adaptive

@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, Op
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
 from spark_kafka_sink.producer.sender.rejected_records import others, rejected
@@ -39,11 +40,11 @@ class Delivery:
         config: ProducerConfig,
         accumulator: RecordAccumulator,
         pool: BufferPool,
-        why_unsent: Callable[[int | None], str],
+        why_unsent: Callable[[PartitionQueue], str],
         metrics: SenderMetrics,
         transactions: TransactionSender | None = None,
     ) -> None:
-        """`why_unsent`: what keeps a node (None: no leader) from taking requests, for error texts."""
+        """`why_unsent`: what keeps a partition's batches from being sent, for error texts."""
         self._transactions = transactions
         self._why_unsent = why_unsent
         self._config = config
@@ -88,16 +89,25 @@ class Delivery:
         """Fail what is older than delivery.timeout.ms, sent or not."""
         for batch in self._accumulator.expired(now_ms):
             self._accumulator.remove(batch)
-            error = self._timeout_error(batch, now_ms)
-            if isinstance(batch, OpenBatch):
-                self._report_failure(batch, error)
-                batch.memory.give_back(self._pool)
-            elif batch.on_wire:
-                self._report_failure(batch, error)
-                batch.done = True
-            else:
-                self._drop(batch, error)
-            self._settled(batch.queue)
+            self._fail(batch, self._timeout_error(batch, now_ms))
+
+    def fail_beyond(self, topic: str, partitions: int) -> None:
+        """The topic was made again with so many partitions: what waits for others will never be sent."""
+        for batch in self._accumulator.beyond(topic, partitions):
+            self._accumulator.remove(batch)
+            self._fail(batch, self._partition_gone(batch, partitions))
+
+    def _fail(self, batch: Batch, error: KafkaSinkError) -> None:
+        """A batch that was taken out of its queue, sent or not."""
+        if isinstance(batch, OpenBatch):
+            self._report_failure(batch, error)
+            batch.memory.give_back(self._pool)
+        elif batch.on_wire:
+            self._report_failure(batch, error)
+            batch.done = True
+        else:
+            self._drop(batch, error)
+        self._settled(batch.queue)
 
     def fail_unsent(self, error: KafkaSinkError) -> None:
         """Fail all that is not on the wire: its transaction is aborted, or can only be."""
@@ -181,7 +191,8 @@ class Delivery:
             return
         if not again:
             late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
-            error = self._failure(batch, answer, batch.record_count, late)
+            unknown = f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else ""
+            error = self._failure(batch, answer, batch.record_count, unknown + late)
             if action is Action.FATAL and self._transactions is not None:  # first, as more than the batch has failed
                 self._transactions.refused_for_good(error)
             self._drop(batch, error)
@@ -305,14 +316,26 @@ class Delivery:
             partition=queue.partition,
         )
 
+    def _partition_gone(self, batch: Batch, partitions: int) -> BrokerError:
+        queue, code = batch.queue, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        sent = isinstance(batch, SealedBatch) and batch.attempts > 0
+        count = f"{partitions} partition{'' if partitions == 1 else 's'}"
+        text = (
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed: the topic was deleted, and"
+            f" created again with {count}; send them again, or add partitions to the topic first"
+            f"{'. They may have been stored in the deleted topic' if sent else ''}"
+        )
+        return BrokerError(text, topic=queue.topic, partition=queue.partition, error_code=int(code), error=code.name)
+
     def _what_was_tried(self, batch: Batch) -> str:
         if isinstance(batch, OpenBatch) or not batch.attempts:
             never = "never sent"
             if isinstance(batch, SealedBatch) and batch.last_error:
                 never = f"split after {batch.last_error} and not sent since"
-            return f"{never}: {self._why_unsent(batch.queue.leader)}"
+            return f"{never}: {self._why_unsent(batch.queue)}"
         last = batch.last_error or "no answer yet"
-        return f"sent {batch.attempts} times, it may have been stored; last error: {last}"
+        why = f"; {self._why_unsent(batch.queue)}" if batch.queue.leader is None else ""
+        return f"sent {batch.attempts} times, it may have been stored; last error: {last}{why}"
 
 
 def in_transaction(action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:

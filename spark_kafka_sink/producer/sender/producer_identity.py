@@ -6,9 +6,9 @@ import logging
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.sender.error_policy import ADVICE, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 
@@ -21,7 +21,8 @@ class ProducerIdentity:
     """Who this producer is to the brokers. Used by the sender's thread only.
 
     Without idempotence it is NO_PRODUCER from the start. Passing errors are asked again after retry.backoff.ms, for as long
-    as there are records that need it: they end with delivery.timeout.ms. Those that last are warned of.
+    as there are records that need it: they end with delivery.timeout.ms. Those that last are warned of. A broker that does not
+    have the API ends the producer at once.
     """
 
     def __init__(self, config: ProducerConfig, client: NetworkClient) -> None:
@@ -60,6 +61,10 @@ class ProducerIdentity:
         """Take the answer; an error is returned when the producer cannot go on."""
         self._asked = False
         self._not_before_ms = now_ms + self._back_off_ms
+        if isinstance(response.error, UnsupportedVersionError):
+            # Time does not change that. As Java's producer, which ends with it (TxnRequestHandler.onComplete).
+            text = f"{response.error.message}: it gives out no producer ids, which idempotence needs; {WITHOUT_IDEMPOTENCE}"
+            return UnsupportedVersionError(text, **response.error.facts)
         if response.error is not None:
             self._ask_again(response, str(response.error), now_ms)
             return None
@@ -73,7 +78,7 @@ class ProducerIdentity:
         if action_for(body.error_code, idempotent=True) is Action.RETRY:
             self._ask_again(response, name, now_ms)
             return None
-        advice = ADVICE.get(body.error_code, "set enable.idempotence=false to do without")
+        advice = ADVICE.get(body.error_code, WITHOUT_IDEMPOTENCE)
         return BrokerError(f"InitProducerId refused: {name}; {advice}", error_code=body.error_code, error=name)
 
     def _ask_again(self, response: ClientResponse, error: str, now_ms: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,13 +15,16 @@ from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.compression_ratios import CompressionRatios
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.request_size import batch_overhead, request_overhead
 from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.producer.sender.error_policy import Action
+from spark_kafka_sink.producer.sender.outage_log import OutageLog
 from spark_kafka_sink.producer.sender.produce_answers import answers, leader_hints
 from spark_kafka_sink.producer.sender.producer_identity import ProducerIdentity
 from spark_kafka_sink.producer.sender.refusal_log import RefusalLog
@@ -34,6 +37,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of
 
 if TYPE_CHECKING:
@@ -98,6 +102,7 @@ class Sender:
         if transactions is not None:
             accumulator.admits = transactions.admits
         self._refusals = RefusalLog()
+        self._outages = OutageLog(accumulator, client, metadata, self._why_not_sent_to)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._ratios = CompressionRatios()
@@ -186,6 +191,7 @@ class Sender:
             return
         if self._transactions is not None:
             timeout = min(timeout, self._transactions.step(now_ms, self._is_flushed))
+        timeout = min(timeout, self._outages.look(now_ms))
         responses = self._client.poll(max(0, min(timeout, MAX_POLL_MS)), now_ms)
         self._count_network()  # before anybody is told that records are acked
         for response in responses:
@@ -209,9 +215,10 @@ class Sender:
     def _count_network(self) -> None:
         self._metrics.polled(self._client.take_counts(), monotonic_ms())
 
-    def _why_unsent(self, node: int | None) -> str:
-        if node is None:
-            return "the partition has no leader"
+    def _why_unsent(self, queue: PartitionQueue) -> str:
+        return self._metadata.why_no_leader(queue.topic) if queue.leader is None else self._why_not_sent_to(queue.leader)
+
+    def _why_not_sent_to(self, node: int) -> str:
         if self._transactions is not None and self._transactions.identity is None:
             return self._transactions.why
         if self._transactions is None and self._identity.current is None:
@@ -229,6 +236,8 @@ class Sender:
         if check.unknown_leader_topics:
             for topic in check.unknown_leader_topics:
                 self._metadata.add(topic, now_ms)
+                if partitions := self._metadata.made_again_with(topic):
+                    self._delivery.fail_beyond(topic, partitions)
             self._metadata.request_update()
         if self._transactions is not None:
             identity = self._transactions.identity
@@ -250,10 +259,11 @@ class Sender:
 
     def _send(self, node: int, identity: ProducerIdAndEpoch, now_ms: int) -> bool:
         """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
-        drained = self._accumulator.drain(node, self._config.max_request_size, self._ratios.size)
-        if not drained:
+        transactional_id = None if self._transactions is None else self._transactions.transactional_id
+        room = self._config.max_request_size - request_overhead(self._config.client_id, transactional_id)
+        batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size), identity, room)
+        if not batches:
             return False
-        batches = [self._sealed(batch, identity) for batch in drained]
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
@@ -261,7 +271,7 @@ class Sender:
             self._mark_sent(batch, node, now_ms)
         self._metrics.sending(batches, now_ms)
         request = ProduceRequest(
-            transactional_id=None if self._transactions is None else self._transactions.transactional_id,
+            transactional_id=transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
@@ -278,12 +288,32 @@ class Sender:
         self._client.send(node, PRODUCE, request, now_ms, expects_answer=expects_answer, tag=batches, max_version=max_version)
         return True
 
-    def _sealed(self, batch: Batch, identity: ProducerIdAndEpoch) -> SealedBatch:
-        """A batch ready for the wire: compressed and numbered, the first time; a retry is so already."""
-        if isinstance(batch, SealedBatch):
-            return batch
-        sealed = SealedBatch(batch, self._codec, self._level)
-        self._ratios.sealed(sealed)
+    def _fitting(self, drained: Sequence[Batch], identity: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
+        """Batches ready for the wire, of `room` bytes in all, or one that is larger.
+
+        How large they are is known only once they are compressed. What does not fit is put back, and goes with the next request.
+        """
+        batches: list[SealedBatch] = []
+        for place, batch in enumerate(drained):
+            sealed = batch if isinstance(batch, SealedBatch) else self._compressed(batch)
+            room -= sealed.size - HEADER_SIZE + batch_overhead(batch.queue.topic)
+            if room < 0 and batches:
+                self._accumulator.put_back(drained[place:])
+                break
+            if isinstance(batch, OpenBatch):
+                self._number(batch, sealed, identity)
+            batches.append(sealed)
+        return batches
+
+    def _compressed(self, batch: OpenBatch) -> SealedBatch:
+        if batch.sealed is None:
+            batch.sealed = SealedBatch(batch, self._codec, self._level)
+            self._ratios.sealed(batch.sealed)
+        return batch.sealed
+
+    def _number(self, batch: OpenBatch, sealed: SealedBatch, identity: ProducerIdAndEpoch) -> None:
+        """It goes, for the first time."""
+        batch.sealed = None
         queue = batch.queue
         if identity == NO_PRODUCER:
             sealed.number(NO_PRODUCER, 0)
@@ -293,7 +323,6 @@ class Sender:
             queue.sequences.assign(sealed)
         self._accumulator.sealed(batch, sealed)
         sealed.free_raw(self._pool)
-        return sealed
 
     def _mark_sent(self, batch: SealedBatch, node: int, now_ms: int) -> None:
         batch.attempts += 1
@@ -307,6 +336,8 @@ class Sender:
     # Answers
 
     def _answered(self, response: ClientResponse, now_ms: int) -> None:
+        if response.error is None:
+            self._outages.heard(response.node_id)
         if response.tag is self._identity:
             self.failure = self.failure or self._identity.answered(response, now_ms)
             return

@@ -149,6 +149,21 @@ def test_a_batch_over_the_request_size_goes_alone() -> None:
     assert partitions(parts.drain(max_size=100)) == [0]
 
 
+def test_what_is_put_back_is_the_next_of_its_queue_again() -> None:
+    parts = make_parts(batch_size=1)
+    parts.append(parts.scope(), [b"0", b"1"], [0, 1])
+    parts.append(parts.scope(), [b"behind 0", b"behind 1"], [0, 1])
+    parts.accumulator.flush(None)
+    first, other = parts.drain()
+    retry = sealed(parts, other)
+    parts.accumulator.put_back([first, retry])
+    assert set(parts.drain()) == {first, retry}
+    behind = parts.drain()
+    assert partitions(behind) == [0, 1]
+    assert not {first, retry, other} & set(behind)
+    assert parts.drain() == []
+
+
 def test_a_batch_that_is_being_written_to_is_not_taken_until_the_append_ends() -> None:
     parts = make_parts(linger_ms=0)
     scope = parts.scope()

@@ -66,6 +66,6 @@ def test_a_known_name_is_enough(name: str) -> None:
 
 
 def test_runs_are_no_longer_than_a_request_allows() -> None:
-    by = partitioner_of(config(batch_size=10_000, max_request_size=1061, partitioner_ignore_keys="true"))
+    by = partitioner_of(config(batch_size=10_000, max_request_size=1378, partitioner_ignore_keys="true"))
     assert len(set(ask(by, 10, available(2)))) == 1
     assert len(set(ask(by, 1, available(2))) | set(ask(by, 10, available(2)))) == 2

@@ -11,12 +11,15 @@ from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.network.network_counts import NetworkCounts
+from spark_kafka_sink.producer.sender.sender import MAX_PRODUCE_VERSION
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.metadata import METADATA
-from spark_kafka_sink.protocol.produce import ProduceRequest
+from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
+from tests.faults.mock_cluster import FRAME_PREFIX
 from tests.producer.sender.simulated_cluster import NODES, SimulatedCluster
 from tests.producer.virtual_time import VirtualClock
 
@@ -51,6 +54,7 @@ class SimulatedClient:
         self.cluster, self.clock, self.metadata = cluster, clock, metadata
         self.limit = config.max_in_flight
         self.request_timeout_ms = config.request_timeout_ms
+        self.max_request_size, self.client_id = config.max_request_size, config.client_id
         self.in_flight: dict[int, deque[Request]] = {node: deque() for node in NODES}
         self.late: list[tuple[int, Data]] = []  # of a connection that ended, still in its broker's queue
         self.responses: list[ClientResponse] = []
@@ -73,8 +77,14 @@ class SimulatedClient:
     def why_not_ready(self, node: int) -> str | None:
         return None if node in self.cluster.up else "it is down"
 
+    def is_throttled(self, node: int, now_ms: int) -> bool:
+        return False
+
     def poll_delay_ms(self, node: int, now_ms: int) -> int:
         return max(self.not_before_ms[node] - now_ms, 0) or FOREVER_MS
+
+    def in_flight_count(self, node: int) -> int:
+        return len(self.in_flight[node])
 
     def least_loaded_node(self, now_ms: int) -> int | None:
         may = [node for node in self.cluster.up if now_ms >= self.not_before_ms[node] and len(self.in_flight[node]) < self.limit]
@@ -92,6 +102,8 @@ class SimulatedClient:
         max_version: int | None = None,
     ) -> None:
         assert self.ready(node, now_ms)
+        if isinstance(body, ProduceRequest):
+            self._check_size(body)
         request = Request(node, api, body, tag, now_ms)
         if expects_answer:
             self.in_flight[node].append(request)
@@ -117,6 +129,11 @@ class SimulatedClient:
 
     def close(self) -> None:
         self.closed = True
+
+    def _check_size(self, body: ProduceRequest) -> None:
+        """Over max.request.size is at most a batch that is alone."""
+        size = FRAME_PREFIX + sum(map(len, encode_request(PRODUCE, MAX_PRODUCE_VERSION, 0, self.client_id, body)))
+        assert size <= self.max_request_size or sum(len(topic.partition_data) for topic in body.topic_data) == 1
 
     # What happens on the way
 

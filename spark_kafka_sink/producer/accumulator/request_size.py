@@ -1,0 +1,40 @@
+"""How much of max.request.size is left for records: what a Produce request has besides them, as upper bounds in bytes."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
+
+# The frame's size 4; API key 2, version 2, correlation id 4, length of client.id 2, tagged fields 1; length of the transactional
+# id 3, acks 2, timeout 4, count of topics 5, tagged fields 1: 30 in all.
+_REQUEST = 32
+# Of a topic: length of its name 3, count of partitions 5, tagged fields 1. Of a partition: number 4, length of its records 5,
+# tagged fields 1. 19 in all, and the batch's own header.
+_BATCH = 20 + HEADER_SIZE
+_LONGEST_TOPIC = 249
+# As a part of batch.size, how much smaller a batch may become so that one more of them fits into a request.
+_SHRINKS_BY = 64
+
+
+def request_overhead(client_id: str, transactional_id: str | None) -> int:
+    """Bytes of a request without batches."""
+    return _REQUEST + len(client_id.encode()) + len((transactional_id or "").encode())
+
+
+def batch_overhead(topic: str) -> int:
+    """Bytes that a batch takes besides its records, as if it were the only one of its topic. Topic names are ASCII."""
+    return _BATCH + len(topic)
+
+
+def batch_limit(config: ProducerConfig) -> int:
+    """Bytes of records at which a batch is full: batch.size, or what a request has room for.
+
+    Where a request would take n batches of batch.size but for what is not records, each becomes that much smaller: with the
+    defaults two of 512 KiB go in a request of 1 MiB.
+    """
+    overhead = request_overhead(config.client_id, config.transactional_id)
+    most = max(config.max_request_size // max(config.batch_size, 1), 1)
+    share = max((config.max_request_size - overhead) // most - batch_overhead("") - _LONGEST_TOPIC, 0)
+    if most == 1 or share >= config.batch_size - config.batch_size // _SHRINKS_BY:
+        return min(config.batch_size, share)
+    return config.batch_size

@@ -1,0 +1,71 @@
+"""Tells the log of brokers that do not answer and of topics without leaders, while records wait for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from spark_kafka_sink.client.network_client import NetworkClient
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.sender.silence_watch import News, SilenceWatch, Subject
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_MS = 1000
+FOREVER_MS = 2**62
+
+
+class OutageLog:
+    """Used by the sender's thread only. Costs a look at each unfinished batch once a second."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        client: NetworkClient,
+        metadata: ProducerMetadata,
+        why_unsent: Callable[[int], str],
+    ) -> None:
+        """why_unsent: what keeps a broker from taking requests."""
+        self._accumulator = accumulator
+        self._client = client
+        self._metadata = metadata
+        self._why_unsent = why_unsent
+        self._watch = SilenceWatch()
+        self._look_ms = -(2**63)
+        self.heard = self._watch.heard
+
+    def look(self, now_ms: int) -> int:
+        """Tells what is to be told now. Returns in how many ms to look again."""
+        if now_ms < self._look_ms:
+            return self._look_ms - now_ms
+        appends = self._metadata.waiting_topics()
+        if not (appends or self._accumulator.has_incomplete()) and self._watch.is_quiet:
+            return FOREVER_MS
+        self._look_ms = now_ms + LOOK_EVERY_MS
+        records = self._accumulator.held_up()
+        for subject in records:
+            if isinstance(subject, int) and self._client.is_throttled(subject, now_ms):
+                self._watch.heard(subject)  # it has asked for this silence
+        for subject, news, ms in self._watch.look(records.keys() | appends, now_ms):
+            if news is News.WAITING:
+                log.warning("%s", self._waiting(subject, records.get(subject, 0), ms // 1000))
+            elif news is News.OVER:
+                log.info("%s answers again, after %d s", self._name(subject), ms // 1000)
+            else:
+                log.info("%s: nothing waits for it any more, after %d s", self._name(subject), ms // 1000)
+        return LOOK_EVERY_MS
+
+    def _waiting(self, subject: Subject, records: int, seconds: int) -> str:
+        name = self._name(subject)
+        if isinstance(subject, str):
+            who = f"{records:,} records have waited {seconds} s for a leader" if records else f"an append has waited {seconds} s"
+            return f"{name}: {who}; {self._metadata.why_no_leader(subject)}"
+        unanswered = self._client.in_flight_count(subject)
+        why = f"{unanswered} requests to it are unanswered" if unanswered else self._why_unsent(subject)
+        return f"{name} has not answered for {seconds} s, and {records:,} records wait for it; {why}"
+
+    def _name(self, subject: Subject) -> str:
+        if isinstance(subject, str):
+            return f"topic {subject}"
+        return str(self._metadata.fetch().nodes.get(subject) or f"broker {subject}")

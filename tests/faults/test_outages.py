@@ -1,0 +1,198 @@
+"""Brokers that fall silent, topics that go away: what the log tells meanwhile, and what the errors say in the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, TransactionAbortableError
+from spark_kafka_sink.producer.sender import outage_log, silence_watch
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.faults.mock_cluster import MockCluster, Say
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on, send
+from tests.kafka.ports import free_ports
+from tests.kafka.witness import read_topic
+
+SHORT = {"request_timeout_ms": 900, "delivery_timeout_ms": 900}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told after 5 s is told after 0.2."""
+    monkeypatch.setattr(silence_watch, "WARN_AFTER_MS", 200)
+    monkeypatch.setattr(outage_log, "LOOK_EVERY_MS", 50)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, logger=outage_log.__name__)
+    return caplog
+
+
+def lines(told: pytest.LogCaptureFixture, level: int) -> list[str]:
+    own = (record for record in told.records if record.name == outage_log.__name__ and record.levelno == level)
+    return [record.getMessage() for record in own]
+
+
+def warnings(told: pytest.LogCaptureFixture) -> list[str]:
+    return lines(told, logging.WARNING)
+
+
+def test_a_broker_that_does_not_answer_is_told_of_once_whatever_waits_for_it(
+    cluster: MockCluster, told: pytest.LogCaptureFixture
+) -> None:
+    cluster.topic("t", leaders=[0] * 8)
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        send(producer, numbers([0], 0))
+        cluster.stop_reading()
+        for partition in range(8):
+            scope.append("t", numbers(range(10), partition))
+        wait_until(lambda: len(warnings(told)) > 0, "a warning", 10)
+        cluster.go_on_reading()
+        scope.flush(10)
+        wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
+    (warning,) = warnings(told)
+    address = cluster.address(0)
+    assert warning.startswith(f"broker 0 ({address}) has not answered for 0 s, and 80 records wait for it; ")
+    assert warning.endswith("requests to it are unanswered")
+    (over,) = lines(told, logging.INFO)
+    assert over.startswith(f"broker 0 ({address}) answers again, after ")
+
+
+def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
+    cluster.start(1)
+    cluster.topic("t", leaders=[1])
+    with one_by_one(cluster.bootstrap_servers, **SHORT) as producer, failing_scope(producer) as scope:
+        send(producer, numbers([0]))
+        address = cluster.address(1)
+        cluster.refuse(1)
+        scope.append("t", numbers([1, 2]))
+        with pytest.raises(DeliveryError):
+            scope.flush(10)
+    assert warnings(told)[0].startswith(f"broker 1 ({address}) has not answered for 0 s, and 2 records wait for it; broker 1 ")
+    assert "refused" in warnings(told)[0]
+
+
+def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:
+    (port,) = free_ports(1)
+    with (
+        one_by_one(f"127.0.0.1:{port}", max_block_ms=1500) as producer,
+        producer.scope() as scope,
+        pytest.raises(MetadataTimeoutError),
+    ):
+        scope.append("t", numbers([1]))
+    assert warnings(told)[0].startswith(f"topic t: an append has waited 0 s; bootstrap server 127.0.0.1:{port}: ")
+    assert "refused" in warnings(told)[0]
+
+
+def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
+    cluster: MockCluster, told: pytest.LogCaptureFixture
+) -> None:
+    with (
+        one_by_one(cluster.bootstrap_servers, max_block_ms=1500) as producer,
+        producer.scope() as scope,
+        pytest.raises(MetadataTimeoutError),
+    ):
+        scope.append("absent", numbers([1]))
+    assert warnings(told)[0].startswith("topic absent: an append has waited 0 s; ")
+    assert f"broker 0 ({cluster.address(0)}): UNKNOWN_TOPIC_OR_PARTITION" in warnings(told)[0]
+    assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable on the brokers")
+
+
+def test_nothing_is_told_of_a_broker_that_throttles(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
+    cluster.answers.append(Say(throttle_ms=800))
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        assert send(producer, numbers([0])) == send(producer, numbers([1])) == 1
+    assert told.messages == []
+
+
+def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
+    with one_by_one(cluster.bootstrap_servers) as producer:
+        send(producer, numbers([0]))
+        cluster.stop_reading()
+        time.sleep(0.5)
+        cluster.go_on_reading()
+    assert told.messages == []
+
+
+# Topics that are deleted
+
+
+def test_a_topic_that_is_deleted_under_a_task_is_told_of_and_the_error_says_what_to_do(
+    cluster: MockCluster, told: pytest.LogCaptureFixture
+) -> None:
+    with one_by_one(cluster.bootstrap_servers, **SHORT) as producer, failing_scope(producer) as scope:
+        send(producer, numbers([0]))
+        with cluster.changed:
+            del cluster.topics["t"]
+        scope.append("t", numbers([1, 2, 3]))
+        with pytest.raises(DeliveryError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*create the topic, or set auto\.create\.topics"):
+            scope.flush(10)
+    assert warnings(told)[0].startswith("topic t: 3 records have waited 0 s for a leader; broker 0 ")
+    assert "; create the topic, or set auto.create.topics.enable on the brokers" in warnings(told)[0]
+
+
+def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is_gone(cluster: MockCluster) -> None:
+    cluster.answers.append(Say(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    settings = {"enable_idempotence": False, "retries": 0}
+    with one_by_one(cluster.bootstrap_servers, **settings) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        with pytest.raises(DeliveryError, match="UNKNOWN_TOPIC_OR_PARTITION; create the topic, or set auto"):
+            scope.flush(10)
+
+
+def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_the_others_are_stored(cluster: MockCluster) -> None:
+    cluster.topic("t", leaders=[0] * 4)
+    with one_by_one(cluster.bootstrap_servers, delivery_timeout_ms=60_000, request_timeout_ms=9_000) as producer:
+        send(producer, numbers([0], 3))
+        with failing_scope(producer) as kept, failing_scope(producer) as lost:
+            cluster.topic("t", leaders=[0])
+            kept.append("t", numbers([1], 0))
+            lost.append("t", numbers([2, 3], 3))
+            begun = time.monotonic()
+            wanted = "topic t partition 3: 1 records failed: the topic was deleted, and created again with 1 partition; "
+            with pytest.raises(DeliveryError, match=wanted) as caught:
+                lost.flush(30)
+            assert time.monotonic() - begun < 20
+            kept.flush(20)
+        assert isinstance(caught.value.__cause__, BrokerError)
+        assert caught.value.__cause__.facts["error"] == "UNKNOWN_TOPIC_OR_PARTITION"
+        send(producer, numbers([4], 0))
+    assert cluster.values("t", 0) == [1, 4]
+
+
+def test_of_two_brokers_both_are_asked_before_anything_fails_for_it() -> None:
+    with EmbeddedBroker(2) as brokers, one_by_one(brokers.bootstrap_servers) as producer:
+        brokers.create_topic("t", 4)
+        send(producer, numbers([0], 3))
+        with failing_scope(producer) as scope:
+            brokers.cluster.delete_topic("t")
+            brokers.create_topic("t", 2)
+            scope.append("t", numbers([1], 3))
+            with pytest.raises(DeliveryError, match=r"partition 3: .* created again with 2 partitions"):
+                scope.flush(30)
+
+
+def test_a_transaction_with_records_for_such_a_partition_can_only_be_aborted() -> None:
+    with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, transactional_id="its-own") as producer:
+        broker.create_topic("t", 4)
+        producer.init_transactions()
+        producer.partitions_for("t")
+        broker.cluster.delete_topic("t")
+        broker.create_topic("t", 1)
+        producer.begin()
+        future = producer.send("t", b"1", partition=3)
+        with pytest.raises(BrokerError, match="created again with 1 partition; "):
+            future.result(30)
+        with pytest.raises(TransactionAbortableError):
+            producer.commit()
+        producer.abort()
+        producer.begin()
+        producer.send("t", b"2", partition=0)
+        producer.commit()
+        values = [record.value for record in read_topic(broker.direct_servers, "t", isolation_level="read_committed")]
+    assert values == [b"2"]

@@ -1,0 +1,52 @@
+"""How large batches may be so that requests keep to max.request.size, and hold as many batches as they can."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.producer.accumulator.request_size import batch_limit, batch_overhead, request_overhead
+from spark_kafka_sink.protocol.messages import encode_request
+from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
+
+FRAME_PREFIX = 4
+
+
+def limit(**settings: object) -> int:
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    return batch_limit(producer_config({"bootstrap.servers": "a:1", **options}))
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+@pytest.mark.parametrize("transactional_id", [None, "id" * 200])
+@pytest.mark.parametrize("topic", ["t", "t" * 249])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_the_overhead_is_never_less_than_what_goes_over_the_wire(
+    version: int, transactional_id: str | None, topic: str, batches: int
+) -> None:
+    records = bytes(HEADER_SIZE + 20_000)
+    data = [PartitionProduceData(index=partition, records=[records]) for partition in range(batches)]
+    request = ProduceRequest(transactional_id, -1, 30_000, [TopicProduceData(name=topic, partition_data=data)])
+    size = FRAME_PREFIX + sum(map(len, encode_request(PRODUCE, version, 1, "clïent", request)))
+    bound = request_overhead("clïent", transactional_id) + batches * (20_000 + batch_overhead(topic))
+    assert size <= bound <= size + batches * 2 * (249 + 40)
+
+
+def test_by_default_two_batches_fit_into_a_request() -> None:
+    room = (1 << 20) - request_overhead("spark-kafka-sink", None)
+    assert limit() > 0.99 * (512 << 10)
+    assert 2 * (limit() + batch_overhead("t" * 249)) <= room
+
+
+def test_small_batches_are_as_large_as_they_are_said_to_be() -> None:
+    assert limit(batch_size=16_384) == 16_384
+    assert limit(batch_size=0) == 0
+    assert limit(batch_size=1) == 1
+
+
+def test_a_batch_is_no_larger_than_a_request_has_room_for() -> None:
+    most = limit(batch_size=2_000_000)
+    assert most < 1 << 20
+    assert limit(batch_size=(1 << 20) - 1) == most
+    assert limit(batch_size=2_000_000, max_request_size=10) == 0
