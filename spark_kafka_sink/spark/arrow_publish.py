@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions
@@ -47,11 +49,14 @@ class ArrowTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((self.schema, batch) for batch in batches)
         if self.batch is None:
-            report, text = write_task(rows, self.options, self.feed), None
+            report, share = write_task(rows, self.options, self.feed), None
         else:
             report, share = write_share(rows, self.options, self.feed, self.batch)
-            text = share_to_json(share)
-        columns = [pa.array([spark_partition()], pa.int32()), pa.array([report_to_json(report)]), pa.array([text], pa.string())]
+        texts = (report_to_json(report).encode(), None if share is None else share_to_json(share).encode())
+        columns = [
+            array_of_numbers(np.array([spark_partition()], np.int32)),
+            *(array_of_bytes([each], pa.string()) for each in texts),
+        ]
         yield pa.record_batch(columns, names=["spark_partition", "report", "share"])
 
 

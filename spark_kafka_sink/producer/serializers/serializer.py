@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes
 from spark_kafka_sink.records.views import holds_bytes
 
 
@@ -50,7 +51,10 @@ class Serializer:
         topic: of all of them.
         """
         rows = [self._row(topic, row, value) for row, value in enumerate(column.to_pylist())]
-        return pa.array(rows, pa.binary())
+        try:
+            return array_of_bytes(rows)
+        except TypeError:
+            return pa.array(rows, pa.binary())  # takes text too, and names the class of what it does not take
 
     def close(self) -> None:
         """The producer is closed. Called once."""
