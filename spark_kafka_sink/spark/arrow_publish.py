@@ -16,14 +16,14 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbe
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.report_json import report_from_json, report_to_json
+from spark_kafka_sink.spark.report_bytes import report_from_bytes, report_to_bytes
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
 from spark_kafka_sink.spark.transactional_task import write_share
 
-_RESULT_DDL = "spark_partition int, report string, share string"
+_RESULT_DDL = "spark_partition int, report binary, share string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,14 @@ class ArrowTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((self.schema, batch) for batch in batches)
         if self.batch is None:
-            report, share = write_task(rows, self.options, self.feed), None
+            report, text = write_task(rows, self.options, self.feed), None
         else:
             report, share = write_share(rows, self.options, self.feed, self.batch)
-        texts = (report_to_json(report).encode(), None if share is None else share_to_json(share).encode())
+            text = share_to_json(share).encode()
         columns = [
             array_of_numbers(np.array([spark_partition()], np.int32)),
-            *(array_of_bytes([each], pa.string()) for each in texts),
+            array_of_bytes([report_to_bytes(report)]),
+            array_of_bytes([text], pa.string()),
         ]
         yield pa.record_batch(columns, names=["spark_partition", "report", "share"])
 
@@ -96,7 +97,7 @@ def _task(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, 
 
 def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
-    reports = sorted((TaskReport(row[0], report_from_json(row[1])) for row in rows), key=lambda one: one.spark_partition)
+    reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
     if task.batch is not None:
         shares = [share_from_json(row[2], task.batch) for row in rows]

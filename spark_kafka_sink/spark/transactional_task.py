@@ -16,7 +16,7 @@ from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.report_text import errors_text
-from spark_kafka_sink.spark.task_writer import SchemaAndBatch, append_all, spark_partition
+from spark_kafka_sink.spark.task_writer import SchemaAndBatch, append_all, report_of_task, spark_partition
 
 
 def write_share(
@@ -53,7 +53,7 @@ def _write(
             error.add_note(_what_is_known(scope.report()))
             raise
         transaction = None if handle is None else PreparedTransaction(handle, spark_partition(), checksum.value)
-        return scope.report(), transaction
+        return report_of_task(scope), transaction
 
 
 def _stepping(batches: Iterable[SchemaAndBatch], batch: Batch) -> Iterator[SchemaAndBatch]:
