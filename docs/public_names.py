@@ -34,7 +34,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "DeliveryMetrics": ("add_committed", "feed"),
     "DeliveryReport": ("summed",),
     "PartitionReports": ("count", "from_bytes", "summed", "to_bytes"),
-    "Producer": ("transaction",),
+    "Producer": ("close_when_idle", "transaction"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": (
