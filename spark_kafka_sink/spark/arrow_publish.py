@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +64,7 @@ class ArrowTask:
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
     job = None if options.exactly_once is None else Batch.of_new_job()
-    task = _task(df, options, metrics, job)
+    df, task = _planned(df, options, metrics, job)
     if job is not None:
         check_job(options, job)
     try:
@@ -83,16 +83,27 @@ def publish_dataframe(
     batch: what the rows are a part of, under exactly-once: they are committed as such. Where an earlier attempt's rows are the
     ones that are visible there are no reports: these are aborted.
     """
-    return _run(df, _task(df, options, metrics, batch), metrics)
+    return _run(*_planned(df, options, metrics, batch), metrics)
 
 
-def _task(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None) -> ArrowTask:
-    """Raises for what cannot be written, before there is anything to abort."""
+def _planned(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None
+) -> tuple[DataFrame, ArrowTask]:
+    """The record's columns alone, and the task for them. Raises for what cannot be written, before there is anything to abort."""
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers)
-    return ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=_is_case_sensitive(df))
+    found = asdict(schema)
+    used = [name for name, index in found.items() if index is not None]
+    # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.
+    selected = df.select(*(df.columns[found[name]] for name in used))
+    schema = SinkSchema(**{name: place for place, name in enumerate(used)})
+    return selected, ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+
+
+def _is_case_sensitive(df: DataFrame) -> bool:
+    return str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:

@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.task_batch import task_batch
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
@@ -58,6 +58,7 @@ class KafkaSinkDataSource(DataSource):
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
         options = sink_options(dict(self.options))
+        check_arrow(schema)
         with looked_at(options.producer) as serializers:
             return sink_schema(schema, options.topic, serializers), options
 
