@@ -21,7 +21,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "In transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
     "Plugged in": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
-    "Reports": ("DeliveryReport", "PartitionReport"),
+    "Reports": ("DeliveryReport", "PartitionReport", "PartitionReports"),
     "Settings": ("producer_config", "ProducerConfig"),
 }
 # What `spark_kafka_sink.broker` exports, but for enumerations of Kafka's numbers.
@@ -32,7 +32,9 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "Fault": ("forget", "hit", "undo"),
     "FaultInjection": ("attach", "detach", "of_broker", "storage"),
     "DeliveryMetrics": ("add_committed", "feed"),
-    "Producer": ("transaction",),
+    "DeliveryReport": ("summed",),
+    "PartitionReports": ("count", "from_bytes", "summed", "to_bytes"),
+    "Producer": ("close_when_idle", "transaction"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
     "SendScope": (
@@ -41,7 +43,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     ),
 }
 # Programs are given these, and do not make them.
-GIVEN = ("Cluster", "DeliveryMetrics", "Fault", "FaultInjection", "RecordFuture", "SendScope")
+GIVEN = ("Cluster", "DeliveryMetrics", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
 # docs/options.md and docs/broker.md tell of their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from spark_kafka_sink.errors import KafkaSinkError
     from spark_kafka_sink.producer.accumulator.send_scope import SendScope
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
+    from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
     from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
-    from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
+    from spark_kafka_sink.producer.report import DeliveryReport
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -41,6 +42,7 @@ __all__ = [
     "OffsetAndMetadata",
     "PartitionInfo",
     "PartitionReport",
+    "PartitionReports",
     "Partitioner",
     "Producer",
     "ProducerConfig",
@@ -71,7 +73,8 @@ _HOME = {
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
     "PartitionInfo": "producer.producer_record",
-    "PartitionReport": "producer.report",
+    "PartitionReport": "producer.partition_reports",
+    "PartitionReports": "producer.partition_reports",
     "Partitioner": "producer.partitioners.partitioner",
     "Producer": "producer.producer",
     "ProducerConfig": "config",

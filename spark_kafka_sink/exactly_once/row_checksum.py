@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
+from spark_kafka_sink.records.arrow_arrays import filled_numbers, scalar_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.views import byte_lengths, holds_bytes, offsets_of
 
@@ -61,9 +62,7 @@ class RowChecksum:
         if lengths.longest <= 0:
             return
         # A null may have bytes behind it, which are nobody's.
-        filled = (
-            column.fill_null(pa.scalar(b"" if pa.types.is_binary(column.type) else "", column.type)) if _has(column) else column
-        )
+        filled = column.fill_null(scalar_of_bytes(b"", column.type)) if column.null_count else column
         offsets = offsets_of(filled)
         data = filled.buffers()[2]
         self._bytes((*path, "data"), data[int(offsets[0]) : int(offsets[-1])])
@@ -72,7 +71,7 @@ class RowChecksum:
         if pa.types.is_map(column.type):
             entries = pa.field("entries", pa.struct([column.type.key_field, column.type.item_field]), nullable=False)
             column = column.view(pa.list_(entries))
-        self._lengths(path, _filled(pc.list_value_length(column).cast(pa.int32()), _NULL))
+        self._lengths(path, filled_numbers(pc.list_value_length(column).cast(pa.int32()), np.int32, _NULL))
         self._column((*path, "elements"), column.flatten())
 
     def _fixed_column(self, path: tuple[str, ...], column: pa.Array) -> None:
@@ -94,13 +93,5 @@ class RowChecksum:
             self._streams[path] = crc32c(data, self._streams.get(path, 0))
 
 
-def _has(column: pa.Array) -> bool:
-    return bool(column.null_count)
-
-
 def _validity(column: pa.Array) -> Any:
-    return np.ascontiguousarray(column.is_valid().to_numpy(zero_copy_only=False), np.int32) + _NULL
-
-
-def _filled(column: pa.Array, null: int) -> Any:
-    return (column.fill_null(null) if column.null_count else column).to_numpy()
+    return validity(column).astype(np.int32) + _NULL

@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeVar
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 from spark_kafka_sink.producer.plugins import plugin
 from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.report import NO_OFFSET
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 

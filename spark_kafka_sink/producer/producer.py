@@ -284,6 +284,11 @@ class Producer(ProducerInside):
         if unfinished:
             raise FlushTimeoutError(f"close: {unfinished} records were not acked within {timeout} s; they failed")
 
+    def close_when_idle(self) -> None:
+        """Close itself as soon as it has no open scope and nothing to send, without being waited for."""
+        self._idle_close_ms = 0
+        self._sender.wakeup()
+
     def unfinished(self) -> int:
         """How many records are neither acked nor failed."""
         if process.pid != self._pid:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from spark_kafka_sink.producer.partition_reports import PartitionReports
 
 # Bucket i of a latency histogram counts batches acked in less than 2**i ms and not less than 2**(i-1); the last is open.
 LATENCY_BUCKETS = 24
-
-NO_OFFSET = -1  # acks=0, or a duplicate that the broker acked without saying where it stands
 
 # The counts of a DeliveryReport that come from commits, not from tasks.
 COMMIT_COUNTS = ("commits", "transactions_committed", "transactions_aborted", "prepare_to_visible_ms", "commit_ms")
@@ -19,29 +19,6 @@ def latency_bucket(milliseconds: float) -> int:
 
 
 @dataclass(slots=True)
-class PartitionReport:
-    """One topic-partition's share of a report.
-
-    records, bytes: acked; bytes are those of the encoded records before compression.
-    first_offset, last_offset: the lowest and the highest that are known; NO_OFFSET (-1) until one is.
-    """
-
-    records: int = 0
-    bytes: int = 0
-    first_offset: int = NO_OFFSET
-    last_offset: int = NO_OFFSET
-
-    def add(self, other: PartitionReport) -> None:
-        """Merge the report `other` of the same partition into this one."""
-        self.records += other.records
-        self.bytes += other.bytes
-        if other.first_offset != NO_OFFSET:
-            known = self.first_offset != NO_OFFSET
-            self.first_offset = min(self.first_offset, other.first_offset) if known else other.first_offset
-        self.last_offset = max(self.last_offset, other.last_offset)
-
-
-@dataclass(slots=True)
 class DeliveryReport:
     """Counts of acked records, and of what it took to deliver them.
 
@@ -49,7 +26,7 @@ class DeliveryReport:
         they went out, their headers included, each batch counted once however often it was sent.
     batches: acked; requests: Produce requests that carried at least one of them; retries: batches sent again.
     errors: batches that a broker or the network refused, by Kafka's error name, passing ones included.
-    partitions: (topic, partition) to its report.
+    partitions: (topic, partition) to its report; (topic, -1) to a topic's sum, where a task wrote to more than 1,000 partitions.
     ack_latency: topic to 24 counts of batches, by the time from first send to ack: count i is of those that took less than
         2 to the power of i ms, and not less than half of that; the last has all that took longer.
 
@@ -65,13 +42,18 @@ class DeliveryReport:
     requests: int = 0
     retries: int = 0
     errors: dict[str, int] = field(default_factory=dict)
-    partitions: dict[tuple[str, int], PartitionReport] = field(default_factory=dict)
+    partitions: PartitionReports = field(default_factory=PartitionReports)
     ack_latency: dict[str, list[int]] = field(default_factory=dict)
     commits: int = 0
     transactions_committed: int = 0
     transactions_aborted: int = 0
     prepare_to_visible_ms: int = 0
     commit_ms: int = 0
+
+    def summed(self, most: int) -> DeliveryReport:
+        """The same with at most `most` entries of `partitions`, as far as there are no more topics: those with the most
+        partitions become one sum each."""
+        return replace(self, partitions=self.partitions.summed(most))
 
     def add(self, other: DeliveryReport) -> None:
         """Merge the report `other` into this one; adding is commutative and associative."""
@@ -85,8 +67,7 @@ class DeliveryReport:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name, count in other.errors.items():
             self.errors[name] = self.errors.get(name, 0) + count
-        for partition, report in other.partitions.items():
-            self.partitions.setdefault(partition, PartitionReport()).add(report)
+        self.partitions.add(other.partitions)
         for topic, counts in other.ack_latency.items():
             mine = self.ack_latency.setdefault(topic, [0] * LATENCY_BUCKETS)
             self.ack_latency[topic] = [a + b for a, b in zip(mine, counts, strict=True)]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_kafka_sink.records.arrow_arrays import array_of_numbers
 from spark_kafka_sink.records.views import ByteLengths, byte_lengths
 
 NO_TIMESTAMP = -1  # the time of append is used; Kafka's RecordBatch.NO_TIMESTAMP
@@ -67,7 +68,7 @@ class RecordColumns:
 
     def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
         """The rows where `wanted`, shape (num_records,), is true; copied."""
-        mask = pa.array(wanted)
+        mask = array_of_numbers(wanted)
 
         def some(column: pa.Array | None) -> pa.Array | None:
             return None if column is None else column.filter(mask)

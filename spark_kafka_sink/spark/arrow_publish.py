@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions
-from spark_kafka_sink.spark.report_json import report_from_json, report_to_json
+from spark_kafka_sink.spark.report_bytes import report_from_bytes, report_to_bytes
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
 from spark_kafka_sink.spark.transactional_task import write_share
 
-_RESULT_DDL = "spark_partition int, report string, share string"
+_RESULT_DDL = "spark_partition int, report binary, share string"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +52,19 @@ class ArrowTask:
             report, text = write_task(rows, self.options, self.feed), None
         else:
             report, share = write_share(rows, self.options, self.feed, self.batch)
-            text = share_to_json(share)
-        columns = [pa.array([spark_partition()], pa.int32()), pa.array([report_to_json(report)]), pa.array([text], pa.string())]
+            text = share_to_json(share).encode()
+        columns = [
+            array_of_numbers(np.array([spark_partition()], np.int32)),
+            array_of_bytes([report_to_bytes(report)]),
+            array_of_bytes([text], pa.string()),
+        ]
         yield pa.record_batch(columns, names=["spark_partition", "report", "share"])
 
 
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
     job = None if options.exactly_once is None else Batch.of_new_job()
-    task = _task(df, options, metrics, job)
+    df, task = _planned(df, options, metrics, job)
     if job is not None:
         check_job(options, job)
     try:
@@ -77,21 +83,32 @@ def publish_dataframe(
     batch: what the rows are a part of, under exactly-once: they are committed as such. Where an earlier attempt's rows are the
     ones that are visible there are no reports: these are aborted.
     """
-    return _run(df, _task(df, options, metrics, batch), metrics)
+    return _run(*_planned(df, options, metrics, batch), metrics)
 
 
-def _task(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None) -> ArrowTask:
-    """Raises for what cannot be written, before there is anything to abort."""
+def _planned(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None
+) -> tuple[DataFrame, ArrowTask]:
+    """The record's columns alone, and the task for them. Raises for what cannot be written, before there is anything to abort."""
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers)
-    return ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=_is_case_sensitive(df))
+    found = asdict(schema)
+    used = [name for name, index in found.items() if index is not None]
+    # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.
+    selected = df.select(*(df.columns[found[name]] for name in used))
+    schema = SinkSchema(**{name: place for place, name in enumerate(used)})
+    return selected, ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+
+
+def _is_case_sensitive(df: DataFrame) -> bool:
+    return str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
-    reports = sorted((TaskReport(row[0], report_from_json(row[1])) for row in rows), key=lambda one: one.spark_partition)
+    reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
     if task.batch is not None:
         shares = [share_from_json(row[2], task.batch) for row in rows]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.producer.column_checks import topic_problem
+from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.spark.schema import SinkSchema
 
@@ -74,7 +75,7 @@ def _timestamps(column: pa.Array | None, first_row: int) -> NDArray[np.int64] | 
     if column is None:
         return None
     in_microseconds = pa.types.is_timestamp(column.type)
-    values: NDArray[np.int64] = _filled(column.view(pa.int64()) if in_microseconds else column, NO_TIMESTAMP)
+    values: NDArray[np.int64] = filled_numbers(column, np.int64, NO_TIMESTAMP)
     _check_not_negative(values, column, "timestamp", "before 1970, which no Kafka timestamp can be", first_row)
     # NO_TIMESTAMP stays what it is: -1 // 1000 is -1.
     return values // MICROSECONDS_PER_MS if in_microseconds else values
@@ -83,14 +84,8 @@ def _timestamps(column: pa.Array | None, first_row: int) -> NDArray[np.int64] | 
 def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:
     if column is None:
         return None
-    values: NDArray[np.int32] = _filled(column, NO_PARTITION)
+    values: NDArray[np.int32] = filled_numbers(column, np.int32, NO_PARTITION)
     _check_not_negative(values, column, "partition", "negative", first_row)
-    return values
-
-
-def _filled(column: pa.Array, null: int) -> NDArray[Any]:
-    """The numbers of an integer column, with `null` in the place of nulls."""
-    values: NDArray[Any] = (column.fill_null(null) if column.null_count else column).to_numpy()
     return values
 
 
@@ -98,8 +93,7 @@ def _check_not_negative(values: NDArray[Any], column: pa.Array, name: str, probl
     if values.min() >= 0:
         return
     negative = values < 0
-    if column.null_count:
-        negative &= column.is_valid().to_numpy(zero_copy_only=False)
+    negative &= validity(column)
     if negative.any():
         row = int(negative.argmax())
         raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
@@ -130,7 +124,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
         yield TopicRecords(names[0], columns)
         return
     # Small integers: numpy sorts them by radix.
-    codes = encoded.indices.to_numpy().astype(np.min_scalar_type(len(names)))
+    codes = numbers(encoded.indices, np.int32).astype(np.min_scalar_type(len(names)))
     order = np.argsort(codes, kind="stable")
     ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
     sorted_columns = _take(columns, order)
@@ -144,12 +138,12 @@ def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
     names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
     for code, name in enumerate(names):
         if (problem := topic_problem(name)) is not None:
-            raise _bad_row("topic", problem, first_row + int(np.argmax(encoded.indices.to_numpy() == code)))
+            raise _bad_row("topic", problem, first_row + int(np.argmax(numbers(encoded.indices, np.int32) == code)))
     return names
 
 
 def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:
-    indices = pa.array(order)
+    indices = array_of_numbers(order)
     return RecordColumns(
         num_records=columns.num_records,
         value=None if columns.value is None else columns.value.take(indices),

@@ -21,7 +21,7 @@ from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, rep
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.process_log import log_in_sparks_process
-from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.task_batch import task_batch
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
@@ -60,6 +60,7 @@ class KafkaSinkDataSource(DataSource):
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
         log_in_sparks_process()
         options = sink_options(dict(self.options))
+        check_arrow(schema)
         with looked_at(options.producer) as serializers:
             return sink_schema(schema, options.topic, serializers), options
 

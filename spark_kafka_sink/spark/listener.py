@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.report_json import report_from_json, report_to_json
+from spark_kafka_sink.spark.report_bytes import report_from_bytes, report_to_bytes
 
 logger = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-# A report takes about 100 bytes a topic-partition: room for more of them than Kafka clusters have.
+# A report takes about 10 bytes a topic-partition: room for more of them than Kafka clusters have.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # For one message, of which one is served at a time. A sender has patience for a silent peer before it.
 RECEIVE_TIMEOUT_S = 5.0
@@ -46,7 +46,7 @@ class CommitListener:
     """Hands each report that comes in with the right token to `on_report`, and calls `on_refusal` for each refused commit.
 
     Threads: one daemon thread owns the sockets and calls both; `stop()` may be called from any thread and waits for it.
-    A message is length, token, kind and, for a report, its JSON; the token is checked before the rest is read, and nothing is
+    A message is length, token, kind and, for a report, its bytes; the token is checked before the rest is read, and nothing is
     ever unpickled.
     """
 
@@ -92,7 +92,7 @@ class CommitListener:
 
     def _hand_over(self, kind: bytes, body: bytes) -> None:
         if kind == _COMMITTED:
-            self._on_report(report_from_json(body))
+            self._on_report(report_from_bytes(body))
         elif kind == _REFUSED and not body:
             self._on_refusal()
         else:
@@ -101,7 +101,7 @@ class CommitListener:
 
 def send_report(address: ListenerAddress, report: DeliveryReport) -> None:
     """Bring a report to the listener. Raises OSError when it is not there, or does not say that it has it."""
-    _send(address, _COMMITTED, report_to_json(report).encode())
+    _send(address, _COMMITTED, report_to_bytes(report))
 
 
 def send_refusal(address: ListenerAddress) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Share
+from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 
 NOT_WRITTEN = (
     "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
@@ -24,6 +27,19 @@ class DeliveryMessage(WriterCommitMessage):
     spark_partition: int = -1
     report: DeliveryReport = field(default_factory=DeliveryReport)
     share: Share | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The partitions of a transaction are text ("0-7,9,12"), of up to 5 KB for 1,000 of them.
+        batch, share = (
+            (None, None) if self.share is None else (self.share.batch, zlib.compress(share_to_json(self.share).encode()))
+        )
+        return _message, (self.spark_partition, self.report, batch, share)
+
+
+def _message(spark_partition: int, report: DeliveryReport, batch: Batch | None, share: bytes | None) -> DeliveryMessage:
+    if batch is None or share is None:
+        return DeliveryMessage(spark_partition, report)
+    return DeliveryMessage(spark_partition, report, share_from_json(zlib.decompress(share).decode(), batch))
 
 
 def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[DeliveryReport]:

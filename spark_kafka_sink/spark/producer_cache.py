@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.spark.producer_key import ProducerKey
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.send_scope import SendScope
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 
-# Spark ends Python workers that were idle for about a minute; a worker that is busy with something else needs no producer
-# longer than that either. The sender's own thread does it: there is no timer here.
-IDLE_CLOSE_MS = 60_000
+# As long as Java keeps an idle connection (connections.max.idle.ms). Spark ends a Python worker that was idle for a minute, and
+# its producer with it; this is for workers that other queries keep busy between two batches of this one: with its producer a
+# worker keeps its producer ids and transactional ids, which brokers remember for a day and for a week. The sender's own thread
+# closes it: there is no timer here.
+IDLE_CLOSE_MS = 540_000
+# Of a process. More than these end as soon as no task uses them, the one not used for longest first.
+MOST_PRODUCERS = 8
 
 
 S = TypeVar("S")
 
 
 class ProducerCache:
-    """Producers by their settings; the second of a key is whether it writes in transactions.
+    """Producers by their settings and by whether they write in transactions.
 
     Threads: any may call; the lock guards the dictionary. Processes: pyspark.daemon forks workers, and a child must neither use
     its parent's producers, whose threads it lacks, nor wait for a lock that its parent held: it starts with an empty cache.
@@ -37,34 +42,39 @@ class ProducerCache:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._producers: dict[tuple[ProducerConfig, bool], Producer] = {}
+        self._producers: dict[ProducerKey, Producer] = {}
 
     def scope(self, config: ProducerConfig) -> SendScope:
         """A send scope of the settings' producer, which is made when there is none, or only a failed or closed one."""
-        return self._opened((config, False), lambda producer: producer.scope())
+        return self._opened(config, False, lambda producer: producer.scope())
 
     def transaction(self, config: ProducerConfig, transactional_id: str) -> TransactionScope:
         """A transaction of the settings' transactional producer, which runs one at a time."""
-        return self._opened((config, True), lambda producer: producer.transaction(transactional_id))
+        return self._opened(config, True, lambda producer: producer.transaction(transactional_id))
 
-    def _opened(self, key: tuple[ProducerConfig, bool], opening: Callable[[Producer], S]) -> S:
-        producer = self._usable(key)
+    def _opened(self, config: ProducerConfig, transactional: bool, opening: Callable[[Producer], S]) -> S:
+        key = ProducerKey.of(config, transactional)
+        producer = self._usable(key, config, transactional)
         try:
             return opening(producer)
         except KafkaSinkError:
             if not producer.closed:
                 raise
         # It closed itself for idleness, or failed, in between. What a new one says is the caller's.
-        return opening(self._usable(key))
+        return opening(self._usable(key, config, transactional))
 
-    def _usable(self, key: tuple[ProducerConfig, bool]) -> Producer:
+    def _usable(self, key: ProducerKey, config: ProducerConfig, transactional: bool) -> Producer:
         from spark_kafka_sink.producer.producer import Producer
 
         with self._lock:
             self._drop_unusable()
-            if key not in self._producers:
-                self._producers[key] = Producer(key[0], idle_close_ms=IDLE_CLOSE_MS, transactional=key[1])
-            return self._producers[key]
+            producer = self._producers.pop(key, None)
+            if producer is None:
+                producer = Producer(config, idle_close_ms=IDLE_CLOSE_MS, transactional=transactional)
+            self._producers[key] = producer  # at the end: the first is the one not used for longest
+            for other in list(self._producers.values())[:-MOST_PRODUCERS]:
+                other.close_when_idle()
+            return producer
 
     def _drop_unusable(self) -> None:
         """A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from spark_kafka_sink.producer.report import NO_OFFSET, DeliveryReport
+from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
+from spark_kafka_sink.producer.report import DeliveryReport
 
 # More partitions than this are counted, not listed: a report must stay readable.
 MAX_PARTITIONS = 50
@@ -19,9 +20,15 @@ def summary(report: DeliveryReport) -> str:
         f"{report.bytes:,} bytes ({report.compressed_bytes:,} sent)",
         f"{report.batches:,} batches in {report.requests:,} requests",
         f"{report.retries:,} retries",
-        f"{len(report.partitions):,} topic-partitions",
+        _partitions_text(report),
     ]
     return ", ".join(parts) + _commits_text(report) + errors_text(report, "; errors: ")
+
+
+def _partitions_text(report: DeliveryReport) -> str:
+    sums = sum(partition == ALL_PARTITIONS for _, partition in report.partitions)
+    text = f"{len(report.partitions) - sums:,} topic-partitions"
+    return f"{text}, {sums:,} topics as sums" if sums else text
 
 
 def _commits_text(report: DeliveryReport) -> str:
@@ -41,7 +48,8 @@ def partition_rows(report: DeliveryReport) -> list[tuple[str, ...]]:
     rows = []
     for (topic, partition), one in sorted(report.partitions.items())[:MAX_PARTITIONS]:
         offsets = ("?" if offset == NO_OFFSET else f"{offset:,}" for offset in (one.first_offset, one.last_offset))
-        rows.append((topic, str(partition), f"{one.records:,}", f"{one.bytes:,}", *offsets))
+        name = "all" if partition == ALL_PARTITIONS else str(partition)
+        rows.append((topic, name, f"{one.records:,}", f"{one.bytes:,}", *offsets))
     return rows
 
 

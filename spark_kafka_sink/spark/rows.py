@@ -13,7 +13,7 @@ from pyspark.sql import Row
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.spark.schema import HEADERS_DDL, SinkSchema
+from spark_kafka_sink.spark.schema import HEADERS_DDL, SinkSchema, columns_of_record
 
 # What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
 CHUNK_ROWS = 10_000
@@ -49,11 +49,12 @@ def batches_of_rows(
 
 def _record_columns(fields: Sequence[str], topic_option: str | None) -> dict[str, int]:
     """The record's columns among a Row's fields, and where they stand."""
-    if "value" not in fields:
+    found = columns_of_record(fields, topic_option)
+    if "value" not in found:
         raise SchemaError(f"column value is required; the rows have {', '.join(fields)}", column="value")
-    if "topic" not in fields and topic_option is None:
+    if "topic" not in found and topic_option is None:
         raise SchemaError("column topic is required when the option topic is not set", column="topic")
-    return {name: fields.index(name) for name in _CONVERTERS if name in fields and not (name == "topic" and topic_option)}
+    return {name: found[name] for name in _CONVERTERS if name in found}
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[str], list[Row]]]:

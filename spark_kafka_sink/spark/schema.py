@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -53,24 +53,51 @@ _WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
 
 
 def sink_schema(
-    schema: t.StructType, topic_option: str | None, serializers: Mapping[str, Serializer] = MappingProxyType({})
+    schema: t.StructType,
+    topic_option: str | None,
+    serializers: Mapping[str, Serializer] = MappingProxyType({}),
+    *,
+    case_sensitive: bool = False,
 ) -> SinkSchema:
-    """The record's columns in `schema`; other columns are ignored, as Spark's own Kafka sink does.
+    """Finds the record's columns in `schema`; other columns are ignored, as Spark's own Kafka sink does.
 
-    serializers: of key and value, where an option sets one; it says which types that column may have. Raises `SchemaError`
-    for a missing value or topic, a column that is there twice, or a wrong type (with the cast to use).
+    serializers: of key and value, where an option sets one; it says which types that column may have. case_sensitive: as
+    spark.sql.caseSensitive, which Spark does not tell a data source. Raises `SchemaError` for a missing value or topic, a column
+    that is there twice, or a wrong type (with the cast to use).
     """
     names = schema.fieldNames()
-    if "value" not in names:
+    found = columns_of_record(names, topic_option, case_sensitive=case_sensitive)
+    if "value" not in found:
         raise SchemaError(f"column value is required{_nearest_column('value', names)}", column="value")
-    if "topic" not in names and topic_option is None:
+    if "topic" not in found and topic_option is None:
         raise SchemaError("column topic is required when the option topic is not set", column="topic")
-    for name in _WANTED:
-        # The option wins over the column, whatever that holds.
-        if name in names and not (name == "topic" and topic_option is not None):
-            _check_column(schema, name, serializers.get(name))
-    found = {name: names.index(name) for name in _WANTED if name in names}
+    for name, index in found.items():
+        _check_column(schema.fields[index].dataType, name, serializers.get(name))
     return SinkSchema(**found)
+
+
+def columns_of_record(names: Sequence[str], topic_option: str | None, *, case_sensitive: bool = False) -> dict[str, int]:
+    """Where each column of a record stands among a row's `names`, by its own name; not the topic's where the option topic wins.
+
+    Raises `SchemaError` for a column that is there twice.
+    """
+    places: dict[str, list[int]] = {}
+    for index, name in enumerate(names):
+        places.setdefault(name if case_sensitive else name.lower(), []).append(index)
+    found = {}
+    for name in _WANTED:
+        if name in places and not (name == "topic" and topic_option is not None):
+            found[name] = places[name][0]
+            _check_once(name, [names[index] for index in places[name]])
+    return found
+
+
+def _check_once(name: str, found: list[str]) -> None:
+    if len(set(found)) > 1:
+        text = f"columns {' and '.join(sorted(set(found)))} differ in case alone, and both are the record's {name}"
+        raise SchemaError(f"{text}; drop or rename all but one", column=name)
+    if len(found) > 1:
+        raise SchemaError(f"column {name}: there are {len(found)} of this name; drop or rename all but one", column=name)
 
 
 def _nearest_column(name: str, columns: list[str]) -> str:
@@ -78,11 +105,26 @@ def _nearest_column(name: str, columns: list[str]) -> str:
     return f"; did you mean {exact[0]}?" if exact else nearest(name, columns)
 
 
-def _check_column(schema: t.StructType, name: str, serializer: Serializer | None) -> None:
-    fields = [field for field in schema.fields if field.name == name]
-    if len(fields) > 1:
-        raise SchemaError(f"column {name}: there are {len(fields)} of this name; drop or rename all but one", column=name)
-    found = fields[0].dataType
+def check_arrow(schema: t.StructType) -> None:
+    """Raises `SchemaError` for a column that no Python worker can read: Spark hands a data source all columns, used or not."""
+    for field in schema.fields:
+        if _holds_months(field.dataType):
+            raise SchemaError(
+                f"column {field.name}: is {field.dataType.simpleString()}, which Spark cannot hand to Python;"
+                " select the record's columns before the write, or cast it to string",
+                column=field.name,
+            )
+
+
+def _holds_months(kind: t.DataType) -> bool:
+    if isinstance(kind, t.StructType):
+        return any(_holds_months(field.dataType) for field in kind.fields)
+    if isinstance(kind, t.MapType):
+        return _holds_months(kind.keyType) or _holds_months(kind.valueType)
+    return _holds_months(kind.elementType) if isinstance(kind, t.ArrayType) else isinstance(kind, t.YearMonthIntervalType)
+
+
+def _check_column(found: t.DataType, name: str, serializer: Serializer | None) -> None:
     if serializer is not None:
         check_serialized(name, found, serializer)
         return

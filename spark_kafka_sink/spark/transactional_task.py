@@ -18,7 +18,7 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.process_log import log_in_sparks_process
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.report_text import errors_text
-from spark_kafka_sink.spark.task_writer import SchemaAndBatch, append_all, spark_partition
+from spark_kafka_sink.spark.task_writer import SchemaAndBatch, append_all, report_of_task, spark_partition
 
 
 def write_share(
@@ -58,9 +58,9 @@ def _write(
             error.add_note(_what_is_known(scope.report()))
             raise
         if handle is None:
-            return scope.report(), None
+            return report_of_task(scope), None
         first_transactions.prepared(batch, begun)
-        return scope.report(), PreparedTransaction(handle, spark_partition(), checksum.value)
+        return report_of_task(scope), PreparedTransaction(handle, spark_partition(), checksum.value)
 
 
 def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch) -> Iterator[SchemaAndBatch]:

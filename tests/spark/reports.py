@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, PartitionReport
+from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 
 _counts = st.integers(0, 2**62)
-_topics = st.text(min_size=1, max_size=5)
+_of_a_partition = st.builds(
+    PartitionReport, st.integers(0, 2**59), st.integers(0, 2**59), st.integers(-1, 2**62), st.integers(-1, 2**62)
+)
+_topics = st.text(min_size=1, max_size=2)
+
+# Some with topics as one sum.
+partition_reports = st.builds(
+    lambda each, most: PartitionReports(each).summed(most),
+    st.dictionaries(st.tuples(_topics, st.integers(0, 2**31 - 1)), _of_a_partition, max_size=4),
+    st.integers(0, 4),
+)
 
 reports = st.builds(
     DeliveryReport,
@@ -18,10 +29,6 @@ reports = st.builds(
     requests=_counts,
     retries=_counts,
     errors=st.dictionaries(st.sampled_from(["NOT_LEADER_OR_FOLLOWER", "DISCONNECTED"]), _counts),
-    partitions=st.dictionaries(
-        st.tuples(_topics, st.integers(0, 2**31 - 1)),
-        st.builds(PartitionReport, _counts, _counts, st.integers(-1, 2**62), st.integers(-1, 2**62)),
-        max_size=3,
-    ),
+    partitions=partition_reports,
     ack_latency=st.dictionaries(_topics, st.lists(_counts, min_size=LATENCY_BUCKETS, max_size=LATENCY_BUCKETS), max_size=2),
 )

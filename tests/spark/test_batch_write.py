@@ -129,7 +129,7 @@ def test_reading_is_refused(spark: SparkSession) -> None:
     ("column", "text"),
     [
         ("int(1) AS value", "[SCHEMA] column value: is int, must be string or binary; use cast(value as string)"),
-        ("'' AS Value", "[SCHEMA] column value is required; did you mean Value?"),
+        ("'' AS values", "[SCHEMA] column value is required; did you mean values?"),
         ("'' AS value, bigint(1) AS partition", "[SCHEMA] column partition: is bigint, must be int; use cast(partition as int)"),
     ],
 )
@@ -207,3 +207,15 @@ def test_interceptors_are_named_in_an_option(spark: SparkSession, kafka: Kafka, 
     save(numbers(spark, 100), options(kafka, topic=topic, kafka__interceptor__classes=f"{marking}, {marking}"))
     values = {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
     assert values == {b"marked marked %d" % n for n in range(100)}
+
+
+def test_a_column_in_another_case_is_written_and_one_that_python_cannot_read_is_named(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    df = numbers(spark, 10).selectExpr("key AS `Key`", "value AS `VALUE`", "make_ym_interval(1, 2) AS extra")
+    write = options(kafka, topic=topic)
+    with pytest.raises(PySparkException, match=r"\[SCHEMA\] column extra: is interval year to month, which Spark cannot hand"):
+        df.write.format("kafka_sink").options(**write).mode("append").save()
+    df.select("Key", "VALUE").write.format("kafka_sink").options(**write).mode("append").save()
+    assert sorted(int(record[1]) for record in read_records(kafka, topic)) == list(range(10))

@@ -4,12 +4,140 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
 
 COMMITS = ("spark_kafka_sink.spark.commits", "spark_kafka_sink.exactly_once.commit_log", "spark_kafka_sink.client.cluster_client")
 
+TASK = """
+import sys
+import pyarrow as pa
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.spark.arrow_publish import ArrowTask
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.schema import SinkSchema
+
+servers, guarantee, path = sys.argv[1:]
+options = sink_options({"kafka.bootstrap.servers": servers, "delivery.guarantee": guarantee})
+batch = Batch("query", 0) if guarantee == "exactly-once" else None
+schema = SinkSchema(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
+with pa.ipc.open_stream(path) as batches:
+    results = list(ArrowTask(schema, options, Feed(), batch).run(iter(batches)))
+assert results[0].num_rows == 1
+print("pandas" in sys.modules)
+"""
+
+ONE_RECORD = """
+import sys
+from spark_kafka_sink import Producer
+
+with Producer({"bootstrap.servers": sys.argv[1]}) as producer:
+    producer.send(sys.argv[2], b"value", b"key", headers=[("name", b"1"), ("none", None)]).result(30)
+    producer.metrics()
+print("pandas" in sys.modules)
+"""
+
+SERIALIZER = """
+import sys
+import pyarrow as pa
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.producer.serializers.registry import serializers_of
+
+name, inner, path = sys.argv[1:]
+settings = {"bootstrap.servers": "127.0.0.1:1", "value.serializer": name}
+serializer = serializers_of(producer_config(settings | ({"default.list.value.serde.inner": inner} if inner else {})))[1]
+with pa.ipc.open_stream(path) as batches:
+    for batch in batches:
+        assert len(serializer.serialize_column("topic", batch.column(0))) == batch.num_rows
+print("pandas" in sys.modules)
+"""
+
+
+def output_of(program: str, *arguments: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def stream(path: Path, **columns: pa.Array) -> str:
+    """A file of one Arrow batch, so that the program makes no array of its own."""
+    batch = pa.record_batch(columns)
+    with pa.ipc.new_stream(str(path), batch.schema) as writer:
+        writer.write_batch(batch)
+    return str(path)
+
 
 def test_what_commits_is_not_imported_where_nothing_is_committed() -> None:
-    program = "import sys, spark_kafka_sink.spark.data_source; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    loaded = output_of("import sys, spark_kafka_sink.spark.data_source; print(*sys.modules, sep='\\n')")
     assert "spark_kafka_sink.spark.task_writer" in loaded
     assert not set(COMMITS) & set(loaded)
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_task_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path, guarantee: str) -> None:
+    """With nulls in every column but the topic's, and records of two topics."""
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = stream(
+        tmp_path / "rows",
+        value=pa.array([b"1", None, b"3"]),
+        key=pa.array(["a", None, "c"]),
+        headers=pa.array([[("name", b"1"), ("none", None)], [], None], headers),
+        topic=pa.array([new_topic(), new_topic(), new_topic()]),
+        partition=pa.array([0, None, 0], pa.int32()),
+        timestamp=pa.array([1_700_000_000_000_000, None, None], pa.timestamp("us", "UTC")),
+    )
+    assert output_of(TASK, kafka.bootstrap_servers, guarantee, rows) == ["False"]
+
+
+def test_a_program_that_sends_one_record_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
+    assert output_of(ONE_RECORD, kafka.bootstrap_servers, new_topic()) == ["False"]
+
+
+_STRUCT = pa.struct(
+    [
+        ("text", pa.string()),
+        ("real", pa.float64()),
+        ("list", pa.list_(pa.string())),
+        ("at", pa.timestamp("us")),
+        ("blob", pa.binary()),
+        ("map", pa.map_(pa.string(), pa.int64())),
+        ("empty", pa.struct([])),
+    ]
+)
+_VALUE = {"text": 'a"', "real": 1.0, "list": ["x", None], "at": 0, "blob": b"ab", "map": [("k", 1)], "empty": {}}
+
+_COLUMNS = {
+    "bytearray": pa.array([b"1", None]),
+    "bytebuffer": pa.array([b"1", None]),
+    "bytes": pa.array([b"1", None]),
+    "boolean": pa.array([True, None]),
+    "double": pa.array([1.5, None]),
+    "float": pa.array([1.5, None], pa.float32()),
+    "integer": pa.array([1, None], pa.int32()),
+    "int": pa.array([1, None], pa.int16()),
+    "list": pa.array([["a", None], None, []]),
+    "long": pa.array([1, None]),
+    "short": pa.array([1, None], pa.int16()),
+    "string": pa.array(["ä", None]),
+    "uuid": pa.array(["123e4567-e89b-12d3-a456-426614174000", None]),
+    "void": pa.nulls(2, pa.string()),
+    "json": pa.array([_VALUE, {**_VALUE, "list": []}, None], _STRUCT),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHORT_NAMES))
+def test_a_serializer_imports_no_pandas(tmp_path: Path, name: str) -> None:
+    rows = stream(tmp_path / "rows", value=_COLUMNS[name])
+    assert output_of(SERIALIZER, name, "string" if name == "list" else "", rows) == ["False"]
+
+
+def test_a_list_of_numbers_imports_no_pandas(tmp_path: Path) -> None:
+    rows = stream(tmp_path / "rows", value=pa.array([[1, None], None, []], pa.list_(pa.int64())))
+    assert output_of(SERIALIZER, "list", "long", rows) == ["False"]

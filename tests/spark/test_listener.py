@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark import listener as module
 from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, CommitListener, ListenerAddress, send_refusal, send_report
-from spark_kafka_sink.spark.report_json import report_to_json
+from spark_kafka_sink.spark.report_bytes import report_to_bytes
 from tests.spark.reports import reports
 
 REPORT = DeliveryReport(records=5)
@@ -91,7 +91,7 @@ def test_a_refusal_comes_without_content() -> None:
 @pytest.mark.parametrize("kind", [b"", b"c", b"r", b"\0", b"\xff", b"{"])
 def test_a_kind_that_is_not_known_is_refused_whatever_follows(kind: bytes) -> None:
     with listening_to_all() as (address, received, refusals):
-        for content in (b"", report_to_json(REPORT).encode()):
+        for content in (b"", report_to_bytes(REPORT)):
             text = address.token.encode() + kind + content
             assert send_raw(address, struct.pack(">I", len(text)) + text) == b""
         send_report(address, REPORT)

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 import pickle
+import random
+import statistics
+import time
+from collections.abc import Sequence
 
 import pytest
+from pyspark import cloudpickle
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.share import Batch, Share
-from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, shares_of, total
+from tests.producer.test_partition_reports import of_1000_partitions
+
+BATCH = Batch("query", 3)
 
 
 def test_messages_pickle_with_their_reports() -> None:
@@ -33,3 +43,29 @@ def test_the_shares_of_finished_tasks_are_those_that_have_one() -> None:
     messages = [DeliveryMessage(0, DeliveryReport(), share), None, DeliveryMessage(1)]
     assert shares_of(messages) == [share]
     assert pickle.loads(pickle.dumps(messages[0])) == messages[0]
+
+
+def transaction(partitions: Sequence[int]) -> PreparedTransaction:
+    where = partition_ranges(("topic-0", partition) for partition in partitions)
+    return PreparedTransaction(TransactionHandle("prefix.query.ab.0", 2**40, 7, 5, 500_000, where), 2, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    "share", [None, Share(BATCH, None), Share(BATCH, transaction(sorted(random.Random(1).sample(range(10_000), 1000))))]
+)
+def test_a_message_of_1000_partitions_is_small_and_its_report_is_added_quickly(share: Share | None) -> None:
+    """With an accumulator's update of the same size it is what a task returns; tasks times that must stay under
+    spark.driver.maxResultSize, 1 GiB."""
+    report = DeliveryReport(
+        500_000, 50_000_000, partitions=of_1000_partitions(1), ack_latency={"topic-0": [99] * LATENCY_BUCKETS}
+    )
+    message = DeliveryMessage(3, report, share)
+    packed, seconds, value = cloudpickle.dumps(message), [], DeliveryReport()  # type: ignore[no-untyped-call]
+    assert pickle.loads(packed) == message
+    for _ in range(40):
+        start = time.thread_time()
+        value = total([value, pickle.loads(packed).report])
+        seconds.append(time.thread_time() - start)
+    print(f"{len(packed)} bytes, {statistics.median(seconds) * 1000:.3f} ms")
+    assert len(packed) <= (8_000 if share is None or share.transaction is None else 10_500)
+    assert statistics.median(seconds) < 0.002

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
+from pyspark import Accumulator, cloudpickle
+from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark import producer_cache
-from spark_kafka_sink.spark.producer_cache import ProducerCache
+from spark_kafka_sink.spark.producer_cache import MOST_PRODUCERS, ProducerCache
+from spark_kafka_sink.spark.producer_key import ProducerKey
 from tests.kafka.ports import free_ports
 
 
@@ -29,7 +38,7 @@ def cache() -> Iterator[ProducerCache]:
 
 def producer_of(cache: ProducerCache, config: ProducerConfig) -> object:
     with cache.scope(config):
-        return cache._producers[config, False]
+        return cache._producers[ProducerKey.of(config, False)]
 
 
 def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config: ProducerConfig) -> None:
@@ -42,7 +51,7 @@ def test_other_settings_get_another_producer(cache: ProducerCache, config: Produ
 
 def test_a_closed_producer_is_replaced(cache: ProducerCache, config: ProducerConfig) -> None:
     first = producer_of(cache, config)
-    cache._producers[config, False].close(1)
+    cache._producers[ProducerKey.of(config, False)].close(1)
     assert producer_of(cache, config) is not first
 
 
@@ -51,7 +60,7 @@ def test_an_idle_producer_closes_itself_and_is_replaced(
 ) -> None:
     monkeypatch.setattr(producer_cache, "IDLE_CLOSE_MS", 20)
     with cache.scope(config):
-        first = cache._producers[config, False]
+        first = cache._producers[ProducerKey.of(config, False)]
     first._sender.join(10)
     assert first.closed
     assert producer_of(cache, config) is not first
@@ -61,7 +70,7 @@ def test_a_failed_producer_leaves_at_once_and_another_takes_its_place(
     cache: ProducerCache, config: ProducerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with cache.scope(config):
-        first = cache._producers[config, False]
+        first = cache._producers[ProducerKey.of(config, False)]
     monkeypatch.setattr(type(first), "failed", property(lambda producer: BrokerError("fatal") if producer is first else None))
     assert producer_of(cache, config) is not first
     assert first not in cache._producers.values()
@@ -72,8 +81,8 @@ def test_a_producer_that_closes_between_look_up_and_use_is_replaced(cache: Produ
     first = producer_of(cache, config)
     usable = cache._usable
 
-    def close_after_look_up(wanted: tuple[ProducerConfig, bool]) -> object:
-        producer = usable(wanted)
+    def close_after_look_up(*wanted: Any) -> object:
+        producer = usable(*wanted)
         if producer is first:
             producer.close(1)
         return producer
@@ -105,3 +114,132 @@ def test_a_forked_child_has_an_empty_cache_and_a_free_lock(cache: ProducerCache,
             os._exit(0 if ok else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def producers_for(cache: ProducerCache, configs: Iterable[ProducerConfig]) -> int:
+    """How many producers the cache makes for a task with each, by their threads."""
+    before = set(threading.enumerate())
+    for each in configs:
+        with cache.scope(each):
+            pass
+    started = set(threading.enumerate()) - before
+    return len([thread for thread in started if thread.name.startswith("kafka-producer-network-thread")])
+
+
+def sent(config: ProducerConfig) -> ProducerConfig:
+    """As a task gets it: Spark pickles what a function holds by value, so each task has an object of its own."""
+    copy: ProducerConfig = pickle.loads(cloudpickle.dumps(config))  # type: ignore[no-untyped-call]
+    return copy
+
+
+class UpperCase:
+    """Without __eq__; pickled by reference to its class, with its state."""
+
+    def __init__(self, suffix: str) -> None:
+        self.suffix = suffix
+        self.calls = 0
+
+    def __call__(self, value: Any) -> bytes:
+        self.calls += 1
+        return f"{value}{self.suffix}".upper().encode()
+
+
+def join(suffix: str, value: Any) -> bytes:
+    return f"{value}{suffix}".encode()
+
+
+def closure(suffix: str) -> Callable[[Any], bytes]:
+    return lambda value: f"{value}{suffix}".encode()
+
+
+def local_class(suffix: str) -> object:
+    class Local(Serializer):
+        def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
+            return f"{value}{suffix}".encode()
+
+    return Local()
+
+
+MAKERS = [closure, lambda suffix: partial(join, suffix), UpperCase, lambda suffix: UpperCase(suffix).__call__, local_class]
+
+
+@pytest.mark.parametrize("field", ["key_serializer", "value_serializer"])
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_serializer_that_spark_pickles_for_each_task_makes_one_producer(
+    cache: ProducerCache, config: ProducerConfig, make: Callable[[str], object], field: str
+) -> None:
+    options = replace(config, **{field: make("x")})  # type: ignore[arg-type]
+    assert producers_for(cache, [sent(options) for _ in range(5)]) == 1
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_captures_another_value_is_another_serializer(
+    cache: ProducerCache, config: ProducerConfig, make: Callable[[str], object]
+) -> None:
+    options = [replace(config, value_serializer=make(suffix)) for suffix in ("x", "y")]
+    assert producers_for(cache, [sent(each) for each in options * 2]) == 2
+
+
+def test_a_serializer_that_has_changed_in_use_stays_the_one_that_was_sent(cache: ProducerCache, config: ProducerConfig) -> None:
+    first, second = (sent(replace(config, value_serializer=UpperCase("x"))) for _ in range(2))
+    with cache.scope(first):
+        first.value_serializer("row")  # type: ignore[operator]
+    assert producers_for(cache, [second]) == 0
+
+
+def test_interceptors_and_partitioners_are_compared_in_the_same_way(cache: ProducerCache, config: ProducerConfig) -> None:
+    def options(name: str) -> ProducerConfig:
+        return replace(config, interceptor_classes=(Named(name), "tests.spark.test_producer_cache.Named"))
+
+    assert producers_for(cache, [sent(options("a")), sent(options("a")), sent(options("b"))]) == 2
+
+
+class Named(ProducerInterceptor):
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+
+class Unpicklable:
+    def __call__(self, value: Any) -> bytes:
+        return b""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not to be pickled")
+
+
+def test_what_cannot_be_pickled_is_equal_to_itself_alone(cache: ProducerCache, config: ProducerConfig) -> None:
+    one, other = (replace(config, value_serializer=Unpicklable()) for _ in range(2))
+    assert producers_for(cache, [one, other, one]) == 2
+
+
+def test_an_accumulator_is_a_tasks_own(cache: ProducerCache, config: ProducerConfig) -> None:
+    """Spark fetches the sum of the one that the task was sent: adding to an earlier task's would be lost."""
+    counter = Accumulator(10**9, 0, INT_ACCUMULATOR_PARAM)
+
+    def counted(value: Any) -> bytes:
+        counter.add(1)
+        return b""
+
+    options = replace(config, value_serializer=counted)
+    assert producers_for(cache, [sent(options) for _ in range(3)]) == 3
+
+
+def network_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith("kafka-producer-network-thread")]
+
+
+def test_of_many_settings_the_producers_that_were_not_used_for_longest_end(cache: ProducerCache, config: ProducerConfig) -> None:
+    """As soon as no task uses them: a program that publishes with another function each time must not gather threads."""
+    before = set(network_threads())
+    others = [replace(config, linger_ms=number) for number in range(MOST_PRODUCERS + 2)]
+    with cache.scope(others[0]) as in_use:
+        for each in others[1:]:
+            with cache.scope(each):
+                pass
+        started = [thread for thread in network_threads() if thread not in before]
+        for thread in started[1:2]:
+            thread.join(10)
+        assert [thread.is_alive() for thread in started[:3]] == [True, False, True]
+        in_use.flush()
+    started[0].join(10)
+    assert len([thread for thread in started if thread.is_alive()]) <= MOST_PRODUCERS

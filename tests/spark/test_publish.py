@@ -96,3 +96,24 @@ def test_partition_writer_needs_no_spark_task(kafka: Kafka, new_topic: NewTopic)
 def test_partition_writer_checks_options_at_once() -> None:
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
         sks.partition_writer({"topic": "t"})
+
+
+def test_columns_that_nobody_writes_do_not_travel(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    """A year-month interval has no place in Arrow for Python: handed over, it ended the task in KeyError: 21."""
+    topic = new_topic()
+    df = numbers(spark, 10).selectExpr("make_ym_interval(1, 2) AS extra", "1 AS dup", "2 AS dup", "key AS `KEY`", "value")
+    assert sks.publish(df, topic=topic, bootstrap_servers=kafka.bootstrap_servers).total.records == 10
+    write = sks.foreach_batch(options(kafka, topic=topic))
+    write(df, 0)
+    assert sorted(int(record[1]) for record in read_records(kafka, topic)) == sorted([*range(10), *range(10)])
+
+
+def test_spark_says_whether_the_case_of_columns_matters(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic, session = new_topic(), spark.newSession()
+    session.conf.set("spark.sql.caseSensitive", "true")
+    df = session.range(5).selectExpr("string(id) AS `Key`", "string(id + 10) AS key", "string(id) AS value")
+    sks.publish(df, topic=topic, bootstrap_servers=kafka.bootstrap_servers)
+    assert sorted(int(record[1]) for record in read_records(kafka, topic)) == list(range(10, 15))
+    session.conf.set("spark.sql.caseSensitive", "false")
+    with pytest.raises(SchemaError, match="columns Key and key differ in case alone"):
+        sks.publish(df, topic=topic, bootstrap_servers=kafka.bootstrap_servers)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from spark_kafka_sink.producer.report import DeliveryReport, PartitionReport
+from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
+from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.report_text import MAX_PARTITIONS, html_table, summary, table
 
 
@@ -8,7 +9,9 @@ def report(partitions: int, topic: str = "t") -> DeliveryReport:
     return DeliveryReport(
         records=1000,
         bytes=2000,
-        partitions={(topic, number): PartitionReport(10, 20, -1 if number == 1 else 5, 1234) for number in range(partitions)},
+        partitions=PartitionReports(
+            {(topic, number): PartitionReport(10, 20, -1 if number == 1 else 5, 1234) for number in range(partitions)}
+        ),
     )
 
 

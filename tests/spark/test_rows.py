@@ -132,3 +132,11 @@ def test_chunks_are_cut_by_rows_and_by_bytes_and_where_fields_change(monkeypatch
     assert [found.num_rows for _, found in batches_of_rows(rows, "t")] == [3, 2, 1, 1, 1]
     values = [value for _, found in batches_of_rows(rows, "t") for value in found.column("value").to_pylist()]
     assert values == [row.value for row in rows]
+
+
+def test_fields_are_found_in_any_case() -> None:
+    ((schema, found),) = batches_of_rows([Row(Key="k", VALUE="v")], "t")
+    assert schema == SinkSchema(key=0, value=1)
+    assert found.to_pylist() == [{"key": b"k", "value": b"v"}]
+    with pytest.raises(SchemaError, match="columns Key and key differ in case alone"):
+        batch(Row(Key="k", key="k", value="v"))

@@ -4,10 +4,11 @@ import pytest
 from pyspark.sql import types as t
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 
 HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
 DAY_TIME = t.DayTimeIntervalType()
+MONTHS = t.YearMonthIntervalType()
 
 
 def struct(**columns: t.DataType) -> t.StructType:
@@ -55,7 +56,8 @@ def test_headers_are_compared_without_nullability() -> None:
 
 
 def test_a_missing_value_names_the_column_that_was_meant() -> None:
-    assert refused(struct(key=t.StringType(), Value=t.StringType())) == "[SCHEMA] column value is required; did you mean Value?"
+    with pytest.raises(SchemaError, match="column value is required; did you mean Value"):
+        sink_schema(struct(key=t.StringType(), Value=t.StringType()), "events", case_sensitive=True)
     assert refused(struct(values=t.StringType())) == "[SCHEMA] column value is required; did you mean values?"
     assert refused(struct(id=t.LongType())) == "[SCHEMA] column value is required"
 
@@ -110,3 +112,29 @@ def test_a_wrong_type_names_column_type_and_cast(column: str, kind: t.DataType, 
 )
 def test_other_headers_are_refused(element: t.DataType) -> None:
     assert "column headers: " in refused(struct(value=t.StringType(), headers=t.ArrayType(element)))
+
+
+def test_columns_are_found_in_any_case_unless_case_is_told_apart() -> None:
+    columns = struct(Key=t.StringType(), VALUE=t.StringType(), Headers=HEADERS, Topic=t.StringType())
+    assert sink_schema(columns, None) == SinkSchema(value=1, key=0, headers=2, topic=3)
+    exact = struct(Key=t.StringType(), value=t.StringType(), key=t.StringType())
+    assert sink_schema(exact, "events", case_sensitive=True) == SinkSchema(value=1, key=2)
+
+
+def test_columns_that_differ_in_case_alone_are_refused_by_both_names() -> None:
+    columns = struct(Key=t.StringType(), value=t.StringType(), key=t.StringType())
+    assert refused(columns) == (
+        "[SCHEMA] columns Key and key differ in case alone, and both are the record's key; drop or rename all but one"
+    )
+    # The option wins over both.
+    assert sink_schema(struct(value=t.StringType(), Topic=t.DateType(), topic=t.DateType()), "events") == SinkSchema(value=0)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [MONTHS, t.ArrayType(MONTHS), t.MapType(t.StringType(), MONTHS), struct(inner=MONTHS), struct(inner=t.ArrayType(MONTHS))],
+)
+def test_a_column_that_spark_cannot_hand_to_python_is_named(kind: t.DataType) -> None:
+    with pytest.raises(SchemaError, match=r"column extra: is .*interval year to month.*; select the record's columns"):
+        check_arrow(struct(value=t.StringType(), extra=kind))
+    check_arrow(struct(value=t.StringType(), extra=t.ArrayType(DAY_TIME)))

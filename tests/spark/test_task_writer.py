@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import RecordError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import rows as rows_module
+from spark_kafka_sink.spark import task_writer
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.producer_cache import cache
@@ -111,3 +112,17 @@ def test_over_many_partitions_small_batches_are_put_together_and_every_row_arriv
     assert appended == [10, 2000, 2000, 40]
     assert report.records == 4050
     assert sorted(read_values(kafka, topic)) == list(range(4050))
+
+
+def test_a_task_reports_topics_of_too_many_partitions_as_sums(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_writer, "MOST_PARTITIONS", 2)
+    narrow, wide = new_topic(), new_topic(3)
+    rows = [Row(value="1", topic=narrow, partition=0), *(Row(value="1", topic=wide, partition=at % 3) for at in range(7))]
+    report = write_task(batches_of_rows(rows, None), sink_options(options(kafka)), Feed())
+    assert report.records == 8
+    assert {key: (one.records, one.last_offset) for key, one in report.partitions.items()} == {
+        (narrow, 0): (1, 0),
+        (wide, -1): (7, -1),
+    }

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.callbacks import callbacks
-from spark_kafka_sink.producer.report import NO_OFFSET
+from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 
 log = logging.getLogger(__name__)
 

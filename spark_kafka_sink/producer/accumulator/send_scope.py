@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError, UsageError
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, NO_OFFSET, DeliveryReport, PartitionReport, latency_bucket
+from spark_kafka_sink.producer.partition_reports import NO_OFFSET, PartitionReport
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
@@ -183,7 +184,7 @@ class SendScope:
         known = base_offset >= 0
         first, last = (base_offset, base_offset + batch.record_count - 1) if known else (NO_OFFSET, NO_OFFSET)
         partition = PartitionReport(batch.record_count, batch.raw_size, first, last)
-        report.partitions.setdefault((queue.topic, queue.partition), PartitionReport()).add(partition)
+        report.partitions.count(queue.topic, queue.partition, partition)
         histogram = report.ack_latency.setdefault(queue.topic, [0] * LATENCY_BUCKETS)
         histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
 

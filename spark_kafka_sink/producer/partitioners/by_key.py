@@ -13,6 +13,7 @@ from spark_kafka_sink.producer.partitioners.crc32 import crc32
 from spark_kafka_sink.producer.partitioners.fnv1a import fnv1a
 from spark_kafka_sink.producer.partitioners.murmur2 import murmur2, to_positive
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Partitions, Sizes, optional_method, partition_count
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
 
 # What is divided by the number of partitions, as uint32, for each key.
@@ -48,7 +49,7 @@ class HashedKeys:
 
     def __init__(self, dividends: Dividends) -> None:
         self._dividends = dividends
-        self._empty = int(dividends(pa.array([b""], pa.binary()))[0])
+        self._empty = int(dividends(array_of_bytes([b""]))[0])
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
         count = partition_count(topic, cluster)
@@ -57,7 +58,7 @@ class HashedKeys:
             return np.full(columns.num_records, self._empty % count, np.int32)
         partitions = _remainder(self._dividends(key), count)
         if key.null_count:
-            partitions[key.is_null().to_numpy(zero_copy_only=False)] = self._empty % count
+            partitions[~validity(key)] = self._empty % count
         return partitions
 
 

@@ -6,16 +6,18 @@ import binascii
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_kafka_sink.producer.serializers.binary_arrays import binary_array, joined, text_array
-from spark_kafka_sink.records.views import offsets_of, valid_mask
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, scalar_of_bytes
+from spark_kafka_sink.records.views import byte_lengths, offsets_of, valid_mask
 
 
 def base64_text(column: pa.Array) -> pa.Array:
     """string of each row, padded with '='; null stays null. column: binary."""
-    filling = (-pc.binary_length(column).fill_null(0).to_numpy()) % 3
-    filled = joined(column.fill_null(b""), pa.array([b"", b"\0", b"\0\0"]).take(pa.array(filling)))
+    filling = -np.maximum(byte_lengths(column).rows, 0) % 3
+    filled = joined(
+        column.fill_null(scalar_of_bytes(b"", pa.binary())), array_of_bytes([b"", b"\0", b"\0\0"]).take(array_of_numbers(filling))
+    )
     offsets = offsets_of(filled)
     data = memoryview(filled.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
     letters = np.frombuffer(bytearray(binascii.b2a_base64(data, newline=False)), np.uint8)

@@ -1,4 +1,4 @@
-"""Binary arrays out of numpy's, and numbers out of Arrow's: buffers are handed over, nothing is copied twice."""
+"""Binary arrays out of numpy's: buffers are handed over, nothing is copied twice."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
+from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 from spark_kafka_sink.records.views import INT32_MAX, byte_column, offsets_of, valid_mask
 
 Valid = NDArray[np.bool_] | None  # None: no row is null
@@ -34,14 +35,6 @@ def fixed_width_array(values: NDArray[Any], valid: Valid) -> pa.Array:
     return binary_array(values, np.arange(len(values) + 1, dtype=np.int64) * width, valid)
 
 
-def numbers(column: pa.Array, dtype: Any) -> NDArray[Any]:
-    """The rows of a column of numbers, whose memory is seen as `dtype`; anything in the place of nulls. Not to be written to."""
-    kind = np.dtype(dtype)
-    if len(column) == 0:
-        return np.zeros(0, kind)
-    return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
-
-
 def as_binary(column: pa.Array) -> pa.Array:
     """The same rows as binary, whose memory is shared if it was binary or string."""
     return byte_column(column).cast(pa.binary())
@@ -50,7 +43,7 @@ def as_binary(column: pa.Array) -> pa.Array:
 def joined(*parts: Any) -> pa.Array:
     """Each row's parts one after the other; null where one is. parts: arrays or scalars of one type, binary or string."""
     kind = next(part.type for part in parts if isinstance(part, pa.Array))
-    return pc.binary_join_element_wise(*parts, pa.scalar("", kind))
+    return pc.binary_join_element_wise(*parts, scalar_of_bytes(b"", kind))
 
 
 def text_array(column: pa.Array) -> pa.Array:
@@ -64,7 +57,7 @@ def checked_text(column: pa.Array) -> pa.Array:
         column.validate(full=True)
     except pa.ArrowInvalid:
         raise _not_utf8(column) from None
-    return column.fill_null("") if column.null_count else column
+    return column.fill_null(scalar_of_bytes(b"", column.type)) if column.null_count else column
 
 
 def _not_utf8(column: pa.Array) -> SerializationError:
@@ -94,7 +87,6 @@ __all__ = [
     "fixed_width_array",
     "joined",
     "null_column",
-    "numbers",
     "offsets_of",
     "text_array",
     "valid_mask",

@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.serializers.binary_arrays import as_binary, check
 from spark_kafka_sink.producer.serializers.json_strings import quoted
 from spark_kafka_sink.producer.serializers.list_columns import joined_lists, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.text import uuid_text
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, filled_numbers, scalar_of_bytes, text_scalar
 from spark_kafka_sink.records.views import offsets_of
 
 
@@ -68,25 +69,25 @@ def json_texts(column: pa.Array) -> pa.Array:
 
 def _objects(column: pa.Array) -> pa.Array:
     if column.type.num_fields == 0:
-        return _with_nulls_of(column, pa.array(["{}"] * len(column), pa.string()))
+        return _with_nulls_of(column, array_of_bytes([b"{}"] * len(column), pa.string()))
     pieces: list[pa.Array] = []
     for field, values in zip(column.type, column.flatten(), strict=True):
         try:
             text = json_texts(values)
         except BadRowError as bad:
             raise bad.inside(bad.row, f".{field.name}") from None
-        pieces.append(joined(pa.scalar(f"{json.dumps(field.name, ensure_ascii=False)}:"), text, pa.scalar(",")))
+        pieces.append(joined(text_scalar(f"{json.dumps(field.name, ensure_ascii=False)}:"), text, text_scalar(",")))
     return _with_nulls_of(column, _closed("{", _joined_or_nothing(pieces), "}"))
 
 
 def _joined_or_nothing(pieces: Sequence[pa.Array]) -> pa.Array:
     """Each row's pieces that are not null, one after the other."""
-    return pc.binary_join_element_wise(*pieces, pa.scalar(""), null_handling="replace", null_replacement="")
+    return pc.binary_join_element_wise(*pieces, text_scalar(""), null_handling="replace", null_replacement="")
 
 
 def _lists(column: pa.Array) -> pa.Array:
     elements, starts = list_parts(column)
-    pieces = joined(_texts_inside(elements, starts), pa.scalar(","))
+    pieces = joined(_texts_inside(elements, starts), text_scalar(","))
     return _with_nulls_of(column, _closed("[", text_array(joined_lists(pieces, starts)), "]"))
 
 
@@ -95,14 +96,14 @@ def _maps(column: pa.Array) -> pa.Array:
     entries = pa.list_(pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)]))
     elements, starts = list_parts(column.cast(entries))
     keys, values = elements.flatten()
-    pieces = joined(_texts_inside(keys, starts), pa.scalar(":"), _texts_inside(values, starts), pa.scalar(","))
+    pieces = joined(_texts_inside(keys, starts), text_scalar(":"), _texts_inside(values, starts), text_scalar(","))
     return _with_nulls_of(column, _closed("{", text_array(joined_lists(pieces, starts)), "}"))
 
 
 def _texts_inside(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
     """The elements' JSON, null as text."""
     try:
-        return json_texts(elements).fill_null("null")
+        return json_texts(elements).fill_null(text_scalar("null"))
     except BadRowError as bad:
         row, place = place_in_list(starts, bad.row)
         raise bad.inside(row, f"[{place}]") from None
@@ -117,12 +118,17 @@ def _closed(opening: str, pieces: pa.Array, closing: str) -> pa.Array:
     data[ends[has_any] - 1] = ord(closing)
     closed = pa.Array.from_buffers(pa.string(), len(pieces), [None, pa.py_buffer(np.array(offsets)), pa.py_buffer(data)])
     if has_any.all():
-        return joined(pa.scalar(opening), closed)
-    return joined(pa.array([opening + closing, opening]).take(pa.array(has_any.astype(np.int8))), closed)
+        return joined(text_scalar(opening), closed)
+    return joined(
+        array_of_bytes([(opening + closing).encode(), opening.encode()], pa.string()).take(
+            array_of_numbers(has_any.astype(np.int8))
+        ),
+        closed,
+    )
 
 
 def _with_nulls_of(column: pa.Array, texts: pa.Array) -> pa.Array:
-    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string())) if column.null_count else texts
+    return pc.if_else(column.is_valid(), texts, scalar_of_bytes(None, pa.string())) if column.null_count else texts
 
 
 # Everything else
@@ -142,12 +148,12 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 
 def _in_quotes(column: pa.Array) -> pa.Array:
-    return joined(pa.scalar('"'), column.cast(pa.string()), pa.scalar('"'))
+    return joined(text_scalar('"'), column.cast(pa.string()), text_scalar('"'))
 
 
 def _floats(column: pa.Array) -> pa.Array:
     """The shortest digits that are the same number; 1.0 keeps its fraction, so that it stays a float."""
-    values = column.cast(pa.float64()).fill_null(0.0).to_numpy()
+    values = filled_numbers(column.cast(pa.float64()), np.float64, 0)
     bad = first_row(~np.isfinite(values))
     if bad is not None:
         raise BadRowError(bad, f"{values[bad]}, which JSON cannot hold")
@@ -156,14 +162,14 @@ def _floats(column: pa.Array) -> pa.Array:
     if not (values == np.floor(values)).any():
         return texts
     whole = pc.invert(pc.match_substring_regex(texts, "[.e]"))
-    return pc.if_else(whole, joined(texts, pa.scalar(".0")), texts)
+    return pc.if_else(whole, joined(texts, text_scalar(".0")), texts)
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
     """Without a zone: as it is. With one: UTC, and no need of a time zone database."""
     zone = "" if column.type.tz is None else "Z"
     texts = column.view(pa.int64()).view(pa.timestamp(column.type.unit)).cast(pa.string())
-    return joined(pa.scalar('"'), pc.replace_substring(texts, " ", "T", max_replacements=1), pa.scalar(f'{zone}"'))
+    return joined(text_scalar('"'), pc.replace_substring(texts, " ", "T", max_replacements=1), text_scalar(f'{zone}"'))
 
 
 def _blobs(column: pa.Array) -> pa.Array:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.producer.serializers.binary_arrays import joined
+from spark_kafka_sink.records.arrow_arrays import text_scalar
 from spark_kafka_sink.records.views import offsets_of
 
 # What a JSON string must not hold as it is, the backslash first: the escapes of the others have one.
@@ -19,7 +20,7 @@ def quoted(column: pa.Array) -> pa.Array:
     """string with quotes around each row; null stays null."""
     for byte in _present(column):
         column = pc.replace_substring(column, chr(byte), json.dumps(chr(byte))[1:-1])
-    return joined(pa.scalar('"'), column, pa.scalar('"'))
+    return joined(text_scalar('"'), column, text_scalar('"'))
 
 
 def _present(column: pa.Array) -> list[int]:

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_kafka_sink.records.arrow_arrays import filled_numbers
 from spark_kafka_sink.records.views import offsets_of
 
 
 def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """All elements of a list column, and where each row begins among them (and the last ends); a null list has none."""
-    lengths = pc.list_value_length(column).fill_null(0).to_numpy()
+    lengths = filled_numbers(pc.list_value_length(column).cast(pa.int64()), np.int64, 0)
     starts = np.zeros(len(column) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return column.flatten(), starts

@@ -27,6 +27,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.producer.serializers.text import UUIDSerializer
+from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
 from spark_kafka_sink.records.views import byte_lengths, valid_mask
 
 # ListSerializer.FIXED_LENGTH_SERIALIZERS: of these very classes, and not of BooleanSerializer.
@@ -154,7 +155,7 @@ def _constant_column(elements: pa.Array, starts: NDArray[np.int64], valid: NDArr
 
 def _variable_column(elements: pa.Array, starts: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> pa.Array:
     lengths = fixed_width_array(byte_lengths(elements).rows.astype(">i4"), None)
-    with_lengths = joined(lengths, elements.fill_null(b"") if elements.null_count else elements)
+    with_lengths = joined(lengths, elements.fill_null(scalar_of_bytes(b"", elements.type)) if elements.null_count else elements)
     return joined(fixed_width_array(_head(1, np.diff(starts)), valid), joined_lists(with_lengths, starts))
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes
 from spark_kafka_sink.records.views import holds_bytes
 
 
@@ -23,8 +24,8 @@ class Serializer:
 
     Any thread may call, several at once. Whatever is raised reaches the caller of send() or append() as a SerializationError,
     and nothing of those rows is sent. A serializer that the options name is made without arguments and configured; an object
-    that a program hands over is taken as it is, as Java does. In Spark such an object is pickled to the tasks, which share a
-    producer only when it has __eq__ and __hash__.
+    that a program hands over is taken as it is, as Java does. In Spark such an object, or a function, is pickled to the tasks.
+    Tasks of a worker share a producer, and so one such object, when it was pickled to the same bytes.
     """
 
     wanted: ClassVar[str] = "any value"  # what it takes, for error texts
@@ -50,7 +51,10 @@ class Serializer:
         topic: of all of them.
         """
         rows = [self._row(topic, row, value) for row, value in enumerate(column.to_pylist())]
-        return pa.array(rows, pa.binary())
+        try:
+            return array_of_bytes(rows)
+        except TypeError:
+            return pa.array(rows, pa.binary())  # takes text too, and names the class of what it does not take
 
     def close(self) -> None:
         """The producer is closed. Called once."""

@@ -15,10 +15,17 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.binary_arrays import checked_text, fixed_width_array, null_column, text_array
+from spark_kafka_sink.producer.serializers.binary_arrays import (
+    checked_text,
+    first_row,
+    fixed_width_array,
+    null_column,
+    text_array,
+)
 from spark_kafka_sink.producer.serializers.encodings import encoder
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.producer.serializers.text_encoders import TextEncoder, Utf8
+from spark_kafka_sink.records.arrow_arrays import numbers, validity
 from spark_kafka_sink.records.views import valid_mask
 
 UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
@@ -103,8 +110,8 @@ def uuid_text(column: pa.Array) -> pa.Array:
 
 def _checked_uuids(column: pa.Array) -> pa.Array:
     fits = pc.match_substring_regex(checked_text(column), UUID_TEXT)
-    wrong = pc.and_(column.is_valid(), pc.invert(fits)).index(True).as_py()
-    if wrong >= 0:
+    wrong = first_row(validity(column) & ~numbers(fits.cast(pa.uint8()), np.bool_))
+    if wrong is not None:
         raise SerializationError(f"row {wrong}: text that is no UUID (36 characters with dashes)", row=wrong)
     return pc.ascii_lower(column)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 
@@ -44,8 +45,8 @@ class Gathered:
     def columns(self) -> RecordColumns:
         return RecordColumns(
             num_records=len(self),
-            value=pa.array(self.values, pa.large_binary()),  # half the time of binary
-            key=None if self.keys.count(None) == len(self) else pa.array(self.keys, pa.large_binary()),
+            value=array_of_bytes(self.values, pa.large_binary()),
+            key=None if self.keys.count(None) == len(self) else array_of_bytes(self.keys, pa.large_binary()),
             headers=_header_column(self.headers) if self.headers else None,
             timestamp=np.fromiter(self.timestamps, np.int64, len(self)),
             partition=np.array(self.partitions, np.int32) if self.partitions else None,
@@ -117,8 +118,8 @@ def _header_column(headers: Sequence[Headers]) -> pa.Array:
     offsets = np.zeros(len(headers) + 1, np.int32)
     np.cumsum([len(own) for own in headers], out=offsets[1:])
     pairs = [pair for own in headers for pair in own]
-    keys = pa.array([key for key, _ in pairs], pa.string())
-    values = pa.array([value for _, value in pairs], pa.binary())
+    keys = array_of_bytes([key.encode() for key, _ in pairs], pa.string())
+    values = array_of_bytes([value for _, value in pairs])
     return pa.ListArray.from_arrays(
-        pa.array(offsets), pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
+        array_of_numbers(offsets), pa.StructArray.from_arrays([keys, values], fields=list(HEADERS_TYPE.value_type))
     )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.accumulator.produce_result import NO_TIMESTAMP
 from spark_kafka_sink.producer.callbacks import callbacks
+from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 from spark_kafka_sink.producer.producer_record import RecordMetadata, nowhere
-from spark_kafka_sink.producer.report import NO_OFFSET
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult

@@ -9,7 +9,8 @@ import pytest
 from spark_kafka_sink.errors import BrokerError, DeliveryError, FlushTimeoutError, UsageError
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.report import LATENCY_BUCKETS, PartitionReport
+from spark_kafka_sink.producer.partition_reports import PartitionReport
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS
 from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse

@@ -1,0 +1,273 @@
+"""Reports of many topic-partitions: a mapping that merges as numpy columns, and travels in a few bytes a partition."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NO_OFFSET = -1  # acks=0, or a duplicate that the broker acked without saying where it stands
+ALL_PARTITIONS = -1  # stands for a partition where a topic's are reported as one sum
+
+Key = tuple[str, int]
+
+# Rows of a table's numbers.
+_TOPIC, _PARTITION, _RECORDS, _BYTES, _FIRST, _LAST = range(6)
+
+_HEADER = struct.Struct(">I")
+_MOST_ENTRIES = 10_000_000
+_MOST_BYTES = 49 * _MOST_ENTRIES
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """One topic-partition's share of a report.
+
+    records, bytes: acked; bytes are those of the encoded records before compression.
+    first_offset, last_offset: the lowest and the highest that are known; NO_OFFSET (-1) until one is.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    first_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+
+    def add(self, other: PartitionReport) -> None:
+        """Merge the report `other` of the same partition into this one."""
+        self.records += other.records
+        self.bytes += other.bytes
+        if other.first_offset != NO_OFFSET:
+            known = self.first_offset != NO_OFFSET
+            self.first_offset = min(self.first_offset, other.first_offset) if known else other.first_offset
+        self.last_offset = max(self.last_offset, other.last_offset)
+
+
+class _Table(NamedTuple):
+    """topics: ascending. numbers: shape (6, entries): the topic by its place, the partition, its report; ascending by the two."""
+
+    topics: tuple[str, ...]
+    numbers: NDArray[np.int64]
+
+    @property
+    def entries(self) -> int:
+        return len(self.numbers[0])
+
+
+_EMPTY = _Table((), np.zeros((6, 0), np.int64))
+
+
+class PartitionReports(Mapping[Key, PartitionReport]):
+    """Maps (topic, partition) to its PartitionReport. Read it like a dictionary.
+
+    A task that wrote to more than 1,000 topic-partitions reports some topics as one sum, under (topic, -1) and without offsets.
+    Added to others, all of such a topic is one sum.
+
+    Threads: reading changes nothing that another reader sees; `count` and `add` are for one thread, without readers.
+    """
+
+    # With 1,000 partitions far apart a dictionary took 52 KB pickled, and adding another task's took 3.4 ms of CPU. This takes
+    # 7.3 KB and 0.13 ms, with unpickling; 10.3 KB and 0.25 ms when each is of another topic. (Medians of 40 on 2 cores;
+    # tests/producer/test_partition_reports.py.)
+
+    def __init__(self, reports: Mapping[Key, PartitionReport] | None = None) -> None:
+        self._table = _EMPTY
+        self._counted: dict[Key, PartitionReport] = {}  # not in the table yet
+        self._view: dict[Key, PartitionReport] | None = None
+        for (topic, partition), report in (reports or {}).items():
+            self.count(topic, partition, report)
+
+    def count(self, topic: str, partition: int, report: PartitionReport) -> None:
+        """Add the report of one more batch."""
+        self._view = None
+        self._counted.setdefault((topic, partition), PartitionReport()).add(report)
+
+    def add(self, other: PartitionReports) -> None:
+        """Merge `other` into these; adding is commutative and associative."""
+        self._table = _added(self._packed(), other._packed())
+        self._counted, self._view = {}, None
+
+    def summed(self, most: int) -> PartitionReports:
+        """The same in at most `most` entries, as far as there are no more topics than that: the topics with the most partitions
+        become one sum each."""
+        table = self._packed()
+        counts = np.bincount(table.numbers[_TOPIC], minlength=len(table.topics))
+        entries, chosen = table.entries, np.zeros(len(counts), np.bool_)
+        for topic in np.argsort(-counts, kind="stable").tolist():
+            if entries <= most:
+                break
+            entries -= int(counts[topic]) - 1
+            chosen[topic] = True
+        return _of(_with_sums(table, chosen) if chosen.any() else table)
+
+    def _packed(self) -> _Table:
+        return _added(self._table, _table_of(self._counted)) if self._counted else self._table
+
+    def _read(self) -> dict[Key, PartitionReport]:
+        if self._view is None:
+            topics, numbers = self._packed()
+            self._view = {(topics[row[_TOPIC]], row[_PARTITION]): PartitionReport(*row[_RECORDS:]) for row in numbers.T.tolist()}
+        return self._view
+
+    def __getitem__(self, key: Key) -> PartitionReport:
+        return self._read()[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return self._packed().entries
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartitionReports.from_bytes, (self.to_bytes(),)
+
+    def to_bytes(self) -> bytes:
+        """Their packed form. A row is numbers less the least of them, in as few bytes as those take, compressed."""
+        topics, numbers = self._packed()
+        if not topics:
+            return b""
+        small, average = _small(numbers)
+        least = small.min(axis=1)
+        spans = (small - least[:, None]).view(np.uint64)  # may wrap around; so does the way back
+        widths = [(int(most).bit_length() + 7) // 8 for most in spans.max(axis=1)]
+        planes = [_planes(span, width) for span, width in zip(spans, widths, strict=True)]
+        header = json.dumps([topics, numbers.shape[1], average, least.tolist(), widths], separators=(",", ":")).encode()
+        return zlib.compress(b"".join([_HEADER.pack(len(header)), header, *planes]))
+
+    @staticmethod
+    def from_bytes(data: bytes) -> PartitionReports:
+        """Raises ValueError or TypeError for what `to_bytes` does not make."""
+        if not data:
+            return PartitionReports()
+        try:
+            unpacked = zlib.decompressobj().decompress(data, _MOST_BYTES)
+            (size,) = _HEADER.unpack_from(unpacked)
+        except (zlib.error, struct.error) as error:
+            raise ValueError(f"no packed partition reports: {error}") from None
+        at = _HEADER.size + size
+        topics, count, average, least, widths = json.loads(unpacked[_HEADER.size : at])
+        if not 0 < count <= _MOST_ENTRIES:
+            raise ValueError(f"packed partition reports of {count} entries")
+        small = np.empty((6, count), np.int64)
+        for row, lowest, width in zip(small, least, widths, strict=True):
+            row[:] = _numbers(unpacked, at, count, width).view(np.int64) + np.int64(lowest)
+            at += count * width
+        numbers = _large(small, average)
+        if not 0 <= numbers[_TOPIC].min() <= numbers[_TOPIC].max() < len(topics):
+            raise ValueError("packed partition reports of a topic that is not named")
+        return _of(_Table(tuple(map(str, topics)), numbers))
+
+
+def _of(table: _Table) -> PartitionReports:
+    reports = PartitionReports()
+    reports._table = table
+    return reports
+
+
+def _table_of(reports: Mapping[Key, PartitionReport]) -> _Table:
+    topics = tuple(sorted({topic for topic, _ in reports}))
+    place = {topic: index for index, topic in enumerate(topics)}
+    rows = sorted(
+        (place[key[0]], key[1], each.records, each.bytes, each.first_offset, each.last_offset) for key, each in reports.items()
+    )
+    return _Table(topics, np.ascontiguousarray(np.array(rows, np.int64).T))
+
+
+def _added(one: _Table, other: _Table) -> _Table:
+    if not one.topics or not other.topics:
+        return one if one.topics else other
+    if one.topics != other.topics:
+        topics = tuple(sorted({*one.topics, *other.topics}))
+        one, other = _placed(one, topics), _placed(other, topics)
+    sums = _summed_topics(one) | _summed_topics(other)
+    if sums.any():
+        one, other = _with_sums(one, sums), _with_sums(other, sums)
+    if not np.array_equal(one.numbers[:2], other.numbers[:2]):
+        keys = np.union1d(_keys(one.numbers), _keys(other.numbers))
+        one, other = _spread(one, keys), _spread(other, keys)
+    total = one.numbers + other.numbers
+    total[:_RECORDS] = one.numbers[:_RECORDS]
+    # NO_OFFSET as unsigned is more than any offset.
+    np.minimum(one.numbers[_FIRST].view(np.uint64), other.numbers[_FIRST].view(np.uint64), out=total[_FIRST].view(np.uint64))
+    np.maximum(one.numbers[_LAST], other.numbers[_LAST], out=total[_LAST])
+    return _Table(one.topics, total)
+
+
+def _placed(table: _Table, topics: tuple[str, ...]) -> _Table:
+    """The same among more topics."""
+    place = {topic: index for index, topic in enumerate(topics)}
+    numbers = table.numbers.copy()
+    numbers[_TOPIC] = np.array([place[topic] for topic in table.topics], np.int64)[numbers[_TOPIC]]
+    return _Table(topics, numbers)
+
+
+def _summed_topics(table: _Table) -> NDArray[np.bool_]:
+    """Which topics are one sum."""
+    found = np.zeros(len(table.topics), np.bool_)
+    found[table.numbers[_TOPIC, table.numbers[_PARTITION] == ALL_PARTITIONS]] = True
+    return found
+
+
+def _with_sums(table: _Table, chosen: NDArray[np.bool_]) -> _Table:
+    """With one sum for each of the `chosen` topics that it has anything of."""
+    is_summed = chosen[table.numbers[_TOPIC]]
+    kept, summed = table.numbers[:, ~is_summed], table.numbers[:, is_summed]
+    topics, starts = np.unique(summed[_TOPIC], return_index=True)
+    if not len(topics):
+        return table
+    sums = np.full((6, len(topics)), NO_OFFSET, np.int64)
+    sums[_TOPIC], sums[_PARTITION] = topics, ALL_PARTITIONS
+    sums[[_RECORDS, _BYTES]] = np.add.reduceat(summed[[_RECORDS, _BYTES]], starts, axis=1)
+    both = np.concatenate([kept, sums], axis=1)
+    return _Table(table.topics, np.ascontiguousarray(both[:, np.argsort(_keys(both))]))
+
+
+def _keys(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Topic and partition in one number, of the same order."""
+    keys: NDArray[np.int64] = (numbers[_TOPIC] << 32) + numbers[_PARTITION] - ALL_PARTITIONS
+    return keys
+
+
+def _spread(table: _Table, keys: NDArray[np.int64]) -> _Table:
+    """With a column for each of the keys, of which those that were not there count nothing."""
+    spread = np.zeros((6, len(keys)), np.int64)
+    spread[_TOPIC], spread[_PARTITION] = keys >> 32, (keys & 0xFFFFFFFF) + ALL_PARTITIONS
+    spread[_FIRST:] = NO_OFFSET
+    spread[:, np.searchsorted(keys, _keys(table.numbers))] = table.numbers
+    return _Table(table.topics, spread)
+
+
+def _small(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """The same in numbers that are mostly small, and the average size of a record, which one of them depends on: gaps between
+    topics and partitions, records, the bytes beyond the average, first offsets, and how many of the offsets are not ours."""
+    topic, partition, records, size, first, last = numbers
+    average = int(size.sum()) // max(int(records.sum()), 1)
+    gaps = [np.diff(each, prepend=np.int64(0)) for each in (topic, partition)]
+    return np.stack([*gaps, records, size - records * average, first, last - first - records]), average
+
+
+def _large(small: NDArray[np.int64], average: int) -> NDArray[np.int64]:
+    topic_gaps, gaps, records, beyond, first, others = small
+    return np.stack(
+        [np.cumsum(topic_gaps), np.cumsum(gaps), records, beyond + records * average, first, others + first + records]
+    )
+
+
+def _planes(numbers: NDArray[np.uint64], width: int) -> bytes:
+    """All lowest bytes, then all second ones, and so on: each kind compresses better by itself."""
+    return numbers.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes()
+
+
+def _numbers(data: bytes, at: int, count: int, width: int) -> NDArray[np.uint64]:
+    found = np.zeros((count, 8), np.uint8)
+    found[:, :width] = np.frombuffer(data, np.uint8, count * width, at).reshape(width, count).T
+    numbers: NDArray[np.uint64] = found.view("<u8").reshape(count)
+    return numbers
