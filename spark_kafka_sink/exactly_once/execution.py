@@ -93,6 +93,7 @@ class Execution:
         """view: of the batch, with nothing known. checkpoint: the query's, "" where it is not known. sweep_s: of `abort`. list_s:
         after how long to go on without the list of open transactions; None where what is decided depends on it."""
         self.view = view
+        self.is_listed = True  # until the list of open transactions was not to be had in time
         self._log = log
         self._claim: Claim | None = None
         self._transactions = transactions
@@ -215,12 +216,13 @@ class Execution:
             return self._transactions.open_handles(self._ids, min(self._deadline, time.monotonic() + self._list_s))
         except KafkaSinkError as error:
             logger.warning(
-                "batch %s of %s: what lost tasks have left open is not aborted by this commit, as brokers do not list it: a later"
-                " commit aborts it, or it times out: %s",
+                "batch %s of %s: brokers do not list what is open, so what lost tasks may have left open is not aborted now. It"
+                " stays so until a later commit aborts it, or until it times out: %s",
                 self.view.batch,
                 self._ids.query_id,
                 error,
             )
+            self.is_listed = False
             return ()
 
     def _write(self, write: Write) -> None:
