@@ -142,7 +142,7 @@ class Committer:
         return not is_logged and not done.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
     def _standing(self, batch: Batch, own: Own, done: Progress) -> Standing:
-        """What is known when the time is over. What nobody can commit is aborted, in a time of its own."""
+        """Returns what is known when the time is over. Aborts what nobody can commit, in a time of its own."""
         is_invisible = self._is_invisible(batch, own, done)
         handles = tuple(each.handle for each in own)
         is_ended = is_invisible and self._execution(batch, View(batch.number, own), time.monotonic(), done).abort(handles)

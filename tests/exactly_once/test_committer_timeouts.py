@@ -14,10 +14,11 @@ from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BatchAbortedError, CommitTimeoutError
 from spark_kafka_sink.exactly_once import execution
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.exactly_once.opened import client_of, soon
@@ -185,6 +186,15 @@ def test_rows_that_were_written_again_are_aborted_where_those_of_before_cannot_b
     assert {each.handle.transactional_id for each in again}.isdisjoint(query.open_ids())
     query.run(0, "a", "b")
     query.expect("a", "b")
+
+
+def test_rows_that_the_log_says_are_aborted_are_not_said_to_be_prepared(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a")
+    record = CommitRecord(query.id, 0, State.ABORTED, "r", 1, own)
+    query.log().claim(TransactionalIds(PREFIX, query.id), soon()).write(record, soon())
+    with broker.broker.faults.fail(ApiKey.DESCRIBE_TRANSACTIONS, LOADING, times=None):
+        assert "None of this run's rows is visible" in too_late(query, own, hurried(query, sweep_s=0.5))
+    assert query.open_ids() == []
 
 
 # The list of what is open
