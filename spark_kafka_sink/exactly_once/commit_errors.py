@@ -114,7 +114,7 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
 
 
 class Standing(Enum):
-    """What is known of a run's rows when the time of their commit is over."""
+    """Facts that are known of a run's rows when the time of their commit is over."""
 
     ABORTED = "None of this run's rows is visible, and its transactions are aborted."
     OPEN = (

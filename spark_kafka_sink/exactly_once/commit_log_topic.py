@@ -48,7 +48,7 @@ _CONFIGS: Final[Mapping[str, str]] = {
 }
 
 _REFUSED_CONFIGS: Final = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST})
-"""What managed services answer where customers may not set some of these configs."""
+"""Answers of managed services where customers may not set some of these configs."""
 
 
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:

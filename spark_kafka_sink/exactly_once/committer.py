@@ -52,8 +52,8 @@ class Committer:
     ) -> None:
         """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here.
 
-        sweep_s: how long, beyond that, to try to abort what cannot be committed. list_s: how long a commit waits for the list of
-        open transactions, in which it looks for those of lost tasks.
+        sweep_s: how long, beyond that, to try to abort what cannot be committed. list_s: how long to wait for the list of open
+        transactions, in which those of lost tasks are.
         """
         self._log = log
         self._transactions = transactions
@@ -152,7 +152,7 @@ class Committer:
         return not is_logged and not done.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
     def _standing(self, batch: Batch, own: Own, done: Progress) -> Standing:
-        """What is known when the time is over. What nobody can commit is aborted, in a time of its own."""
+        """Returns what is known when the time is over. Aborts what nobody can commit, in a time of its own."""
         is_invisible = self._is_invisible(batch, own, done)
         handles = tuple(each.handle for each in own)
         is_ended = is_invisible and self._execution(batch, View(batch.number, own), time.monotonic(), done).abort(handles)
@@ -181,12 +181,12 @@ class Committer:
         return until_it_keeps_its_claim(partial(self._abort, job, own, deadline), deadline)
 
     def _abort(self, job: Batch, own: Own, deadline: float) -> Refused | bool:
-        execution = self._execution(job, View(job.number, own), deadline, Progress())
+        execution = self._execution(job, View(job.number, own), deadline, Progress(), self._list_s)
         end = execution.run(resolving.abort)
         if isinstance(end, Refused):
             return end
         assert isinstance(end, Done)
-        is_all = execution.abort(end.leftovers)
+        is_all = execution.abort(end.leftovers) and execution.is_listed
         last = execution.view.last
         if last is not None and last.state is State.COMPLETE:
             return Refused(Refusal.COMPLETE)

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.log_writer import RecordRefusedError
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
-from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, key, ms_to_prepare
+from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, asked_for, ms_to_prepare
 from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.exactly_once.steps import Step as StepName
 from spark_kafka_sink.exactly_once.steps import is_watched, step
@@ -45,14 +45,14 @@ _STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
 @dataclass(slots=True)
 class Progress:
     """What was done so far, over all attempts. rows: made visible. is_prepared_maybe: else nobody can have prepared what this
-    commit() was given. logged: transactions that a record of the batch, as it was read, asks to commit. prepared, visible: when,
+    commit() was given. logged: transactions that the record of the batch, as last read, asks for. prepared, visible: when,
     on time.monotonic's clock."""
 
     rows: int = 0
     committed: int = 0
     aborted: int = 0
     is_prepared_maybe: bool = False
-    logged: set[tuple[str, int, int]] = field(default_factory=set)
+    logged: frozenset[tuple[str, int, int]] = frozenset()
     prepared: float | None = None
     visible: float | None = None
 
@@ -93,6 +93,7 @@ class Execution:
         """view: of the batch, with nothing known. checkpoint: the query's, "" where it is not known. sweep_s: of `abort`. list_s:
         after how long to go on without the list of open transactions; None where what is decided depends on it."""
         self.view = view
+        self.is_listed = True  # until the list of open transactions was not to be had in time
         self._log = log
         self._claim: Claim | None = None
         self._transactions = transactions
@@ -158,7 +159,7 @@ class Execution:
         if last is not None:
             self._check_prefix(last)
             if last.batch == self.view.batch:
-                self._done.logged |= {key(each) for each in last.handles} - {key(each) for each in last.aborted_handles}
+                self._done.logged = asked_for(last)
         # Closed: somebody has ended what was left of it before anything was committed. A job's id is new.
         is_first = (last is None or last.state is State.CLOSED) and self.view.batch in (0, self.view.start)
         if is_first and not is_job(self._ids.query_id):
@@ -215,12 +216,13 @@ class Execution:
             return self._transactions.open_handles(self._ids, min(self._deadline, time.monotonic() + self._list_s))
         except KafkaSinkError as error:
             logger.warning(
-                "batch %s of %s: what lost tasks have left open is not aborted by this commit, as brokers do not list it: a later"
-                " commit aborts it, or it times out: %s",
+                "batch %s of %s: brokers do not list what is open, so what lost tasks may have left open is not aborted now. It"
+                " stays so until a later commit aborts it, or until it times out: %s",
                 self.view.batch,
                 self._ids.query_id,
                 error,
             )
+            self.is_listed = False
             return ()
 
     def _write(self, write: Write) -> None:

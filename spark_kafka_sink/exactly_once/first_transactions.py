@@ -1,4 +1,4 @@
-"""When this process began the first of its transactions that wait for the commit of a batch job."""
+"""The age of a batch job, as a Python worker knows it: when it began its first transaction that waits for the commit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def _now() -> float:
 
 
 class FirstTransactions:
-    """A job of many tasks writes for as long as it takes, and its commit fails if the first transaction has timed out meanwhile.
+    """Knows of each batch job when this process began its first transaction.
+
+    A job of many tasks writes for as long as it takes, and its commit fails if the first transaction has timed out meanwhile.
 
     Neither the time when the job was planned nor the driver's clock can tell a task whether it has: the stages before may take
     hours, tasks may wait for executors, and clocks differ. What a Python worker knows is when it began a transaction of the same
@@ -37,14 +39,14 @@ class FirstTransactions:
         return self._clock()
 
     def prepared(self, batch: Batch, begun: float) -> None:
-        """A task of this process has written its rows in a transaction that was begun then, and told Spark of it."""
+        """Notes that a task of this process has written its rows, in a transaction that it began at `begun`."""
         if batch.is_job:
             self._begun.setdefault(batch, begun)
             if len(self._begun) > MOST_JOBS:
                 self._begun.popitem(last=False)
 
     def check(self, batch: Batch, timeout_ms: int) -> None:
-        """BatchAbortedError when a transaction of the job has certainly timed out. timeout_ms: transaction.timeout.ms.
+        """Raises BatchAbortedError when a transaction of the job has certainly timed out. timeout_ms: transaction.timeout.ms.
 
         The slack, a minute or a quarter of a short time-out, is for what lies between the beginning and the first row at the
         broker, and for an attempt that Spark did not take in the end.
@@ -66,4 +68,4 @@ class FirstTransactions:
 
 
 first_transactions = FirstTransactions()
-"""Of this process."""
+"""The one of this process."""

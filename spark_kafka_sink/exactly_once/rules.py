@@ -236,7 +236,7 @@ def _margin_ms(said: TransactionDescription) -> int:
 
 
 def ms_to_prepare(view: View, write: Write) -> int | None:
-    """For how many ms after Look a record that says `prepared` may be on its way; None where nothing in it can time out."""
+    """Returns how many ms after Look a record that says `prepared` may take; None where nothing in it can time out."""
     kept = set(write.committed)
     ids = [each.handle.transactional_id for each in write.transactions if each.handle.transactional_id not in kept]
     described = [said for each in ids if (said := (view.described or {}).get(each)) is not None]
@@ -292,6 +292,13 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
 def key(handle: TransactionHandle) -> tuple[str, int, int]:
     """Of one transaction. What brokers list says less than its handle does."""
     return handle.transactional_id, handle.producer_id, handle.epoch
+
+
+def asked_for(record: CommitRecord) -> frozenset[tuple[str, int, int]]:
+    """Keys of the transactions that a record wants committed, whether they are or not. Nobody else may abort them."""
+    if record.state in (State.ABORTED, State.CLOSED):
+        return frozenset()
+    return frozenset(_keys(record.handles) - _keys(record.aborted_handles))
 
 
 def _record_id(record: CommitRecord | None) -> str | None:

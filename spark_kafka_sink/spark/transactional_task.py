@@ -64,7 +64,7 @@ def _write(
 
 
 def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch) -> Iterator[SchemaAndBatch]:
-    """The same; it is looked at the time before each."""
+    """Yields the batches; raises BatchAbortedError once the job has taken too long."""
     first_transactions.check(batch, options.producer.transaction_timeout_ms)
     for each in batches:
         first_transactions.check(batch, options.producer.transaction_timeout_ms)

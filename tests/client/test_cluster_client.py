@@ -317,7 +317,7 @@ def test_where_brokers_name_another_one_than_the_controller_all_are_asked(three_
         assert made_by_controller(client, "made", soon(5)) == 0
 
 
-def test_where_nobody_is_the_controller_the_deadline_says_who_said_so(three_brokers: EmbeddedKafka) -> None:
+def test_where_no_broker_is_the_controller_the_deadline_names_each(three_brokers: EmbeddedKafka) -> None:
     refusing(three_brokers.broker, 1, 2, 3)
     with client_of(three_brokers) as client, pytest.raises(DeadlineError) as caught:
         made_by_controller(client, "never", soon(1.5))

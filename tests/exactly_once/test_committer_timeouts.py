@@ -14,13 +14,14 @@ from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BatchAbortedError, CommitTimeoutError
 from spark_kafka_sink.exactly_once import execution
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.exactly_once.opened import client_of
+from tests.exactly_once.opened import client_of, soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, Query
 from tests.kafka.embedded import EmbeddedKafka
 
@@ -187,6 +188,15 @@ def test_rows_that_were_written_again_are_aborted_where_those_of_before_cannot_b
     query.expect("a", "b")
 
 
+def test_rows_that_the_log_says_are_aborted_are_not_said_to_be_prepared(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a")
+    record = CommitRecord(query.id, 0, State.ABORTED, "r", 1, own)
+    query.log().claim(TransactionalIds(PREFIX, query.id), soon()).write(record, soon())
+    with broker.broker.faults.fail(ApiKey.DESCRIBE_TRANSACTIONS, LOADING, times=None):
+        assert "None of this run's rows is visible" in too_late(query, own, hurried(query, sweep_s=0.5))
+    assert query.open_ids() == []
+
+
 # The list of what is open
 
 
@@ -205,11 +215,27 @@ def test_a_broker_that_does_not_list_transactions_holds_no_commit_up(
     ):
         report = hurried(query, timeout_s=20).commit(Batch(query.id, 0), own)
     assert (report.rows, report.own, report.aborted) == (1, True, 0)
-    assert f"batch 0 of {query.id}: what lost tasks have left open is not aborted by this commit" in caplog.text
+    assert f"batch 0 of {query.id}: brokers do not list what is open" in caplog.text
     assert f"ListTransactions of broker 1 ({broker.address(1)})" in caplog.text
     assert len(query.open_ids()) == 1
     assert query.run(1, "b").aborted == 1
     query.expect("a", "b")
+
+
+def test_of_a_failed_job_what_its_tasks_told_of_is_aborted_though_a_broker_does_not_list_the_rest(
+    broker: EmbeddedKafka, query: Query
+) -> None:
+    job = Batch(query.id, 0)
+    told, lost = query.write("a"), query.write("lost")
+    with broker.broker.faults.hold(ApiKey.LIST_TRANSACTIONS, times=None):
+        begun = time.monotonic()
+        assert hurried(query, timeout_s=20).abort_job(job, told) is False
+        assert time.monotonic() - begun < 10
+    assert query.open_ids() == [each.handle.transactional_id for each in lost]
+    assert query.id in query.log().last_records(soon()).records  # so that a commit() that still runs stops
+    assert query.committer().abort_job(job, told) is True
+    assert query.open_ids() == []
+    assert query.id not in query.log().last_records(soon()).records
 
 
 # Time that is left when a batch is prepared
