@@ -13,6 +13,7 @@ from unittest.mock import patch
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer import producer as producer_module
+from spark_kafka_sink.producer.accumulator.compression_ratios import CompressionRatios
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.sender import sender as sender_module
@@ -55,10 +56,15 @@ class SteppedThread:
 class SteppedProducer:
     """`step` is one round of the sender's loop. Memory comes in small chunks, so that it runs out."""
 
-    def __init__(self, config: ProducerConfig, cluster: SimulatedCluster, clock: VirtualClock) -> None:
+    def __init__(
+        self, config: ProducerConfig, cluster: SimulatedCluster, clock: VirtualClock, *, optimistic: bool = False
+    ) -> None:
+        """optimistic: each batch is expected to be a byte large, so most of what is drained finds no room in its request."""
         self._patches = ExitStack()
         self._patches.enter_context(patch.object(producer_module, "CHUNK_SIZE", CHUNK))
         self._patches.enter_context(patch.object(producer_module, "NetworkClient", partial(SimulatedClient, cluster, clock)))
+        if optimistic:
+            self._patches.enter_context(patch.object(CompressionRatios, "size", lambda ratios, batch: 1.0))
         threads = SimpleNamespace(Thread=SteppedThread, get_ident=threading.get_ident)
         self._patches.enter_context(patch.object(sender_module, "threading", threads))
         self.clock = clock

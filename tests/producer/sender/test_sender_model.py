@@ -71,8 +71,9 @@ class SenderMachine(RuleBasedStateMachine):
         ordered=st.sampled_from(["by numbers", "by numbers", "by numbers", *HOW_ORDERED]),
         batch_size=st.sampled_from([1, 1, 200]),
         linger_ms=st.sampled_from([0, 20]),
-        request_size=st.sampled_from([400, 1 << 20]),
+        request_size=st.sampled_from([250, 400, 1 << 20]),
         compression=st.sampled_from(["none", "none", "lz4"]),
+        optimistic=st.booleans(),
         strict=st.booleans(),
         max_batch=st.sampled_from([1 << 20, 1 << 20, 150]),
         rejects=st.sampled_from([0, 0, 0, 5]),
@@ -88,6 +89,7 @@ class SenderMachine(RuleBasedStateMachine):
         linger_ms: int,
         request_size: int,
         compression: str,
+        optimistic: bool,
         strict: bool,
         max_batch: int,
         rejects: int,
@@ -96,8 +98,9 @@ class SenderMachine(RuleBasedStateMachine):
         known: bool,
         unlucky: dict[int, int],
     ) -> None:
-        """patient: requests do not time out, as when brokers throttle (KIP-219). known: each partition has stored a record before
-        faults begin. unlucky: records whose answers lack so many times."""
+        """optimistic: of what is drained most does not fit into its request. patient: requests do not time out, as when brokers
+        throttle (KIP-219). known: each partition has stored a record before faults begin. unlucky: records whose answers lack
+        so many times."""
         logging.disable(logging.ERROR)
         self.clock = VirtualClock()
         self.clock.install()
@@ -106,7 +109,7 @@ class SenderMachine(RuleBasedStateMachine):
         options = {"batch.size": batch_size, "linger.ms": linger_ms, "max.request.size": request_size}
         config = producer_config({**SETTINGS, **options, "compression.type": compression, **HOW_ORDERED[ordered]})
         self.idempotent = config.enable_idempotence
-        self.stepped = SteppedProducer(config, self.cluster, self.clock)
+        self.stepped = SteppedProducer(config, self.cluster, self.clock, optimistic=optimistic)
         self.producer, self.client = self.stepped.producer, self.stepped.client
         self.client.on_wakeup, self.client.patient = self.meanwhile, patient
         self.turns = 0
