@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-pytest_plugins = ["tests.kafka.fixtures", "tests.kafka.transaction_fixtures"]
+pytest_plugins = ["tests.kafka.fixtures", "tests.kafka.transaction_fixtures", "tests.kafka.version_fixtures"]
 
 # Spark starts the PATH's `python3` otherwise, which is not the one that has the project's dependencies.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.kafka.compose import ADDRESS, COMPOSE_FILE
-from tests.kafka.jars import KAFKA_POM
+from tests.kafka.versions import DEFAULT, patch_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,9 +47,7 @@ def kafka_service() -> dict[str, Any]:
 
 
 def kafka_version() -> str:
-    found = re.search(r"<artifactId>kafka_2\.13</artifactId>\s*<version>(.+?)</version>", KAFKA_POM.read_text())
-    assert found is not None
-    return found[1]
+    return patch_of(DEFAULT)
 
 
 @pytest.mark.parametrize("requirement", runtime_requirements() + dev_requirements(), ids=str)

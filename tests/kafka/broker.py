@@ -16,9 +16,17 @@ SESSION_TIMEOUT_MS = 4_000
 
 
 class Broker:
-    """A node that is broker and controller in one. Owned by the thread that owns its cluster."""
+    """A node: broker and controller in one, or in ZooKeeper mode a broker. Owned by the thread that owns its cluster."""
 
-    def __init__(self, node_id: int, ports: tuple[int, int, int], folder: Path, guardian: Guardian, options: list[str]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        ports: tuple[int, int, int],
+        folder: Path,
+        guardian: Guardian,
+        options: list[str],
+        version: str,
+    ) -> None:
         """ports: for clients, other brokers, controllers. folder: takes settings, output and data. options: Java's."""
         self.id = node_id
         self.client_port, self.internal_port, self.controller_port = ports
@@ -27,6 +35,7 @@ class Broker:
         self._settings_file = folder / f"broker-{node_id}.properties"
         self._guardian = guardian
         self._options = options
+        self._version = version
         self._process: subprocess.Popen[bytes] | None = None
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -35,11 +44,14 @@ class Broker:
     def format(self, cluster_id: str, features: Mapping[str, int]) -> None:
         """features: those to be finalized at another level than this release's own."""
         levels = [word for name, level in features.items() for word in ("--feature", f"{name}={level}")]
-        java.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings_file), *levels, timeout_s=60)
+        arguments = ["-t", cluster_id, "-c", str(self._settings_file), *levels]
+        java.run("kafka.tools.StorageTool", "format", *arguments, timeout_s=60, version=self._version)
 
     def start(self) -> None:
         with self.output.open("ab") as output:
-            self._process = java.start("kafka.Kafka", str(self._settings_file), options=self._options, output=output)
+            self._process = java.start(
+                "kafka.Kafka", str(self._settings_file), options=self._options, output=output, version=self._version
+            )
         self._guardian.watch_process(self._process.pid)
 
     @property
@@ -79,8 +91,48 @@ class Broker:
         return "\n".join(self.output.read_text(errors="replace").splitlines()[-lines:])
 
 
-def settings(broker: Broker, *, advertised: str, voters: str, brokers: int) -> dict[str, str]:
-    """server.properties of one of `brokers` nodes. advertised: the "host:port" that clients are told.
+def kraft(broker: Broker, *, advertised: str, voters: str, brokers: int) -> dict[str, str]:
+    """Returns server.properties of one of `brokers` nodes that need no ZooKeeper.
+
+    Args:
+        broker: the node.
+        advertised: the "host:port" that clients are told.
+        voters: of the controllers' quorum, as "id@host:port,...".
+        brokers: how many there are.
+    """
+    of_all = _settings(broker, advertised, brokers)
+    return of_all | {
+        "process.roles": "broker,controller",
+        "node.id": str(broker.id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{of_all['listeners']},CONTROLLER://127.0.0.1:{broker.controller_port}",
+        "listener.security.protocol.map": f"{of_all['listener.security.protocol.map']},CONTROLLER:PLAINTEXT",
+        "share.coordinator.state.topic.replication.factor": of_all["default.replication.factor"],
+        "share.coordinator.state.topic.min.isr": of_all["min.insync.replicas"],
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    }
+
+
+def zookeeper_mode(broker: Broker, *, advertised: str, zookeeper: str, brokers: int) -> dict[str, str]:
+    """Returns server.properties of one of `brokers` brokers of ZooKeeper mode, which Kafka has up to 3.9.
+
+    Args:
+        broker: the node.
+        advertised: the "host:port" that clients are told.
+        zookeeper: the ZooKeeper server's "host:port".
+        brokers: how many there are.
+    """
+    return _settings(broker, advertised, brokers) | {
+        "broker.id": str(broker.id),
+        "zookeeper.connect": zookeeper,
+        "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    }
+
+
+def _settings(broker: Broker, advertised: str, brokers: int) -> dict[str, str]:
+    """Returns what both modes need.
 
     Brokers talk to each other on a listener of their own, so that a proxy between clients and a broker never touches replication.
     """
@@ -88,14 +140,10 @@ def settings(broker: Broker, *, advertised: str, voters: str, brokers: int) -> d
     replicas = min(3, brokers)
     in_sync = max(1, replicas - 1)
     return {
-        "process.roles": "broker,controller",
-        "node.id": str(broker.id),
-        "controller.quorum.voters": voters,
-        "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "INTERNAL",
-        "listeners": f"CLIENT://127.0.0.1:{broker.client_port},{internal},CONTROLLER://127.0.0.1:{broker.controller_port}",
+        "listeners": f"CLIENT://127.0.0.1:{broker.client_port},{internal}",
         "advertised.listeners": f"CLIENT://{advertised},{internal}",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT",
         "log.dirs": str(broker.log_dir),
         "auto.create.topics.enable": "false",
         "default.replication.factor": str(replicas),
@@ -105,10 +153,6 @@ def settings(broker: Broker, *, advertised: str, voters: str, brokers: int) -> d
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(in_sync),
         "transaction.state.log.num.partitions": "4",
-        "share.coordinator.state.topic.replication.factor": str(replicas),
-        "share.coordinator.state.topic.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
-        "broker.heartbeat.interval.ms": "500",
-        "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS),
         "log.cleaner.dedupe.buffer.size": "8388608",  # Kafka's 128 MB would be a quarter of the heap given here
     }

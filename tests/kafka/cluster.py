@@ -1,4 +1,4 @@
-"""A real Kafka of our own: 1 or 3 KRaft nodes on free loopback ports, started for a test and gone without trace after it."""
+"""A real Kafka of our own: some nodes on free loopback ports, started for a test and gone without trace after it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from itertools import count
 from pathlib import Path
 
 from tests.kafka import kafka
-from tests.kafka.broker import Broker, settings
+from tests.kafka.broker import Broker, kraft, zookeeper_mode
 from tests.kafka.brokers import Brokers
 from tests.kafka.guardian import Guardian
-from tests.kafka.jars import jars
 from tests.kafka.ports import free_ports
+from tests.kafka.versions import DEFAULT, jars_of
+from tests.kafka.zookeeper import ZooKeeper
 
 TMPFS = Path("/dev/shm")
 TMPFS_BYTES_WANTED = 2 * 1024**3
@@ -38,6 +39,8 @@ class KafkaCluster(Brokers):
         brokers: int = 1,
         overrides: Mapping[str, str] | None = None,
         *,
+        version: str = DEFAULT,
+        zookeeper: bool = False,
         advertised: Mapping[int, str] | None = None,
         features: Mapping[str, int] | None = None,
         heap_mb: int = 512,
@@ -46,44 +49,56 @@ class KafkaCluster(Brokers):
     ) -> None:
         """Node ids count from 1.
 
-        overrides: broker settings, for every node, over those of `broker.settings`.
+        overrides: broker settings, for every node, over those of broker.py.
+        version: Kafka's, one of `versions.POMS`. zookeeper: in ZooKeeper mode, which Kafka has up to 3.9; else KRaft.
         advertised: node id -> "host:port" that the node tells its clients instead of its own address: a proxy's.
-        features: finalized levels, such as {"transaction.version": 0}; this release's own for all others.
+        features: finalized levels, such as {"transaction.version": 0}; this release's own for all others. Of KRaft only.
         heap_mb: of each node. java_options: QUICK_START or, for benchmarks, FULL_SPEED.
         deadline_s: how long they may take to be ready; then TimeoutError with their logs' tails.
         """
-        jars()  # first, as they may have to be downloaded: that is no part of the deadline
-        ports = free_ports(3 * brokers)
+        jars_of(version)  # first, as they may have to be downloaded: that is no part of the deadline
+        ports = free_ports(3 * brokers + zookeeper)
         self._folder = data_folder()
         self._guardian = Guardian()
         self._guardian.watch_folder(self._folder)
         options = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-Djava.awt.headless=true", *java_options]
         self._brokers = {
-            node: Broker(node, (client, internal, controller), self._folder, self._guardian, options)
+            node: Broker(node, (client, internal, controller), self._folder, self._guardian, options, version)
             for node, client, internal, controller in zip(count(1), ports[0::3], ports[1::3], ports[2::3], strict=False)
         }
+        self._zookeeper: ZooKeeper | None = None
         addresses = {node: self.address(node) for node in self._brokers} | dict(advertised or {})
         super().__init__(",".join(addresses[node] for node in self._brokers), ",".join(map(self._internal, self._brokers)))
         try:
+            if zookeeper:
+                self._zookeeper = ZooKeeper(ports[-1], self._folder, self._guardian, version)
             self._configure(addresses, overrides or {})
-            self._start_all(features or {}, deadline_s)
+            if not zookeeper:
+                self._format(features or {})
+            self._start_all(deadline_s)
         except BaseException:
             self.stop()
             raise
 
     def _configure(self, addresses: Mapping[int, str], overrides: Mapping[str, str]) -> None:
         voters = ",".join(f"{node}@127.0.0.1:{broker.controller_port}" for node, broker in self._brokers.items())
+        count = len(self._brokers)
         for node, broker in self._brokers.items():
-            own = settings(broker, advertised=addresses[node], voters=voters, brokers=len(self._brokers))
+            if self._zookeeper is not None:
+                own = zookeeper_mode(broker, advertised=addresses[node], zookeeper=self._zookeeper.address, brokers=count)
+            else:
+                own = kraft(broker, advertised=addresses[node], voters=voters, brokers=count)
             broker.configure(own | dict(overrides))
 
-    def _start_all(self, features: Mapping[str, int], deadline_s: float) -> None:
+    def _format(self, features: Mapping[str, int]) -> None:
         # urlsafe base64 may begin with "-", which the tool would take for an option; Kafka draws again as well (Uuid.randomUuid).
         cluster_id = "-"
         while cluster_id.startswith("-"):
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         with ThreadPoolExecutor(len(self._brokers)) as pool:
             list(pool.map(lambda broker: broker.format(cluster_id, features), self._brokers.values()))
+
+    def _start_all(self, deadline_s: float) -> None:
         for broker in self._brokers.values():
             broker.start()
         self.wait_for(self._all_there, f"{len(self._brokers)} broker(s) ready", deadline_s)
@@ -116,10 +131,16 @@ class KafkaCluster(Brokers):
 
     def restart(self, broker_id: int, *, deadline_s: float = 60.0) -> None:
         self.kill(broker_id)
-        self._brokers[broker_id].start()
+        self._start_again(broker_id, deadline_s)
         # Asked itself: the others list it until its old session ends, whether it is there or not.
         itself = kafka.Kafka(self._internal(broker_id))
         self.wait_for(lambda: broker_id in itself.metadata().brokers, f"broker {broker_id} back after a restart", deadline_s)
+
+    def _start_again(self, broker_id: int, deadline_s: float) -> None:
+        if self._zookeeper is not None:  # a broker that finds itself registered ends
+            registered = self._zookeeper.has_session_of
+            self.wait_for(lambda: not registered(broker_id), f"the end of broker {broker_id}'s session", deadline_s)
+        self._brokers[broker_id].start()
 
     def pause(self, broker_id: int) -> None:
         """SIGSTOP: the broker keeps its connections and answers nothing."""
@@ -129,17 +150,19 @@ class KafkaCluster(Brokers):
         self._brokers[broker_id].resume()
 
     def heal(self, *, deadline_s: float = 90.0) -> None:
-        for broker in self._brokers.values():
+        for node, broker in self._brokers.items():
             if broker.alive:
                 broker.resume()
             else:
-                broker.start()
+                self._start_again(node, deadline_s)
         self.wait_for(lambda: self._all_there() and kafka.in_sync(self.metadata()), "all brokers and replicas back", deadline_s)
 
     def stop(self) -> None:
         """Kills every node and removes all data; may be called again. There is nothing left that a clean shutdown could save."""
         for broker in self._brokers.values():
             broker.kill()
+        if self._zookeeper is not None:
+            self._zookeeper.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
         self._guardian.close()
 

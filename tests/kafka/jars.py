@@ -1,6 +1,7 @@
 """Copies the jars that a pom.xml names out of Maven into a cache outside the repository, once per content of that file.
 
-`python -m tests.kafka.jars POM...` does it ahead of the tests, whose own messages pytest would hold back.
+`python -m tests.kafka.jars POM...` does it ahead of the tests, whose own messages pytest would hold back; without a
+POM it fetches every version of Kafka that tests run on.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ def jars(pom: Path = KAFKA_POM, *, what: str | None = None) -> Path:
     """
     pom = pom.resolve()
     key = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
-    folder = cache_dir() / f"{pom.parent.name}-{key}"
+    name = pom.parent.name if pom.stem == "pom" else pom.stem
+    folder = cache_dir() / f"{name}-{key}"
     if not folder.is_dir():
         cache_dir().mkdir(parents=True, exist_ok=True)
-        with locked(folder.with_suffix(".lock")):
+        with locked(folder.with_name(f"{folder.name}.lock")):
             if not folder.is_dir():  # another process may have copied them while this one waited
                 _copy(pom, folder, what or _description(pom))
     return folder
@@ -85,10 +87,14 @@ def _run_maven(maven: str, pom: Path, target: Path) -> None:
 
 
 def main(poms: list[str]) -> None:
-    """Fetches the jars of `poms`. What is not to be had is said and left to the tests, which may need none of it."""
-    for pom in poms:
+    """Fetches the jars of `poms`; of every version of Kafka when that is empty.
+
+    Jars that cannot be fetched are reported on stderr and left to the tests, which may not need them.
+    """
+    all_versions = [KAFKA_POM, *sorted(KAFKA_POM.parent.glob("poms/*.xml"))]
+    for pom in map(Path, poms) if poms else all_versions:
         try:
-            jars(Path(pom))
+            jars(pom)
         except JarsUnavailableError as error:
             print(error, file=sys.stderr)
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.kafka.jars import jars
+from tests.kafka.versions import DEFAULT, jars_of, uses_log4j_1
 
 LOG4J = Path(__file__).with_name("log4j2.properties")
+LOG4J_1 = Path(__file__).with_name("log4j.properties")
 
 
 def java() -> str:
@@ -25,20 +26,21 @@ def java() -> str:
     return found
 
 
-def command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    """The command line of `main_class` of Kafka; `options` are the virtual machine's."""
-    logging = f"-Dlog4j2.configurationFile={LOG4J}"
-    return [java(), *options, logging, "-cp", str(jars() / "*"), main_class, *arguments]
+def command(main_class: str, *arguments: str, options: Sequence[str] = (), version: str = DEFAULT) -> list[str]:
+    """The command line of `main_class` of Kafka `version`; `options` are the virtual machine's."""
+    log4j_1 = uses_log4j_1(version)
+    logging = f"-Dlog4j.configuration={LOG4J_1.as_uri()}" if log4j_1 else f"-Dlog4j2.configurationFile={LOG4J}"
+    return [java(), *options, logging, "-cp", str(jars_of(version) / "*"), main_class, *arguments]
 
 
-def run(main_class: str, *arguments: str, timeout_s: float, given: str = "") -> str:
+def run(main_class: str, *arguments: str, timeout_s: float, given: str = "", version: str = DEFAULT) -> str:
     """Runs a tool to its end, with `given` on its stdin, and returns what it printed; a failure is an error that holds the tail
     of it."""
     # Tools live for a second: the quick compiler alone and a single-threaded collector start fastest.
     # Without a locale (CI, cron) Java prints ASCII with question marks.
     options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
     done = subprocess.run(
-        command(main_class, *arguments, options=options),
+        command(main_class, *arguments, options=options, version=version),
         input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -53,10 +55,12 @@ def run(main_class: str, *arguments: str, timeout_s: float, given: str = "") -> 
     return done.stdout
 
 
-def start(main_class: str, *arguments: str, options: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def start(
+    main_class: str, *arguments: str, options: Sequence[str], output: IO[bytes], version: str = DEFAULT
+) -> subprocess.Popen[bytes]:
     """Starts a program that goes on running, in a session of its own so that a Ctrl-C does not reach it."""
     return subprocess.Popen(
-        command(main_class, *arguments, options=options),
+        command(main_class, *arguments, options=options, version=version),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,

@@ -1,0 +1,72 @@
+"""The producer's transactions on each version of Kafka: of version 1 before 4.0, of version 2 since."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from spark_kafka_sink import Producer
+from spark_kafka_sink.errors import ProducerFencedError
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.dump_log import dump_log
+from tests.kafka.witness import read_topic
+
+
+def transactional(cluster: KafkaCluster, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions()
+    return producer
+
+
+def visible(cluster: KafkaCluster, topic: str) -> list[bytes | None]:
+    return [record.value for record in read_topic(cluster.direct_servers, topic, isolation_level="read_committed")]
+
+
+def committed_offset(cluster: KafkaCluster, group: str, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.direct_servers, "group.id": group, "log_level": 0})
+    try:
+        (place,) = consumer.committed([TopicPartition(topic, 0)], timeout=30)
+        return int(place.offset)
+    finally:
+        consumer.close()
+
+
+def epochs(cluster: KafkaCluster, topic: str) -> set[int]:
+    """Returns the producer epochs in partition 0's log. Transactions of version 2 raise the epoch each time one ends."""
+    batches = dump_log(cluster, cluster.leader(topic), topic)
+    return {batch.producer_epoch for batch in batches if batch.transactional and not batch.control}
+
+
+def test_what_is_committed_is_visible_and_what_is_aborted_is_not(
+    kafka_version: str, versioned_kafka: KafkaCluster, topic: str
+) -> None:
+    with transactional(versioned_kafka, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"committed", partition=0)
+        producer.send_offsets({(topic, 0): 7}, topic)
+        producer.commit()
+        producer.begin()
+        producer.send(topic, b"aborted", partition=0).result(30)
+        producer.send_offsets({(topic, 0): 9}, topic)
+        producer.abort()
+        producer.begin()
+        producer.send(topic, b"committed later", partition=0)
+        producer.commit()
+    versioned_kafka.wait_for(lambda: visible(versioned_kafka, topic) == [b"committed", b"committed later"], "the commits", 30)
+    stored = [record.value for record in read_topic(versioned_kafka.direct_servers, topic)]
+    assert stored == [b"committed", b"aborted", b"committed later"]
+    assert committed_offset(versioned_kafka, topic, topic) == 7
+    assert len(epochs(versioned_kafka, topic)) == (1 if kafka_version < "4" else 3)
+
+
+def test_the_second_producer_with_an_id_fences_the_first(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:
+    with transactional(versioned_kafka, topic) as first:
+        first.begin()
+        first.send(topic, b"of the first", partition=0).result(30)
+        with transactional(versioned_kafka, topic) as second:
+            second.begin()
+            second.send(topic, b"of the second", partition=0)
+            second.commit()
+            with pytest.raises(ProducerFencedError):
+                first.commit()
+    versioned_kafka.wait_for(lambda: visible(versioned_kafka, topic) == [b"of the second"], "the second's commit", 30)
