@@ -78,8 +78,8 @@ class _Question:
 
 
 class AddPartitionsToTxnManager:
-    """Has no state. From any thread, without a lock of a partition's log. All coordinators are in this process, so nothing is
-    sent and nobody waits; `has_coordinator` says whether the id's own broker runs."""
+    """Has no state but a delay for tests. From any thread, without a lock of a partition's log. All coordinators are in this
+    process, so nothing is sent and nobody waits; `has_coordinator` says whether the id's own broker runs."""
 
     def __init__(
         self,
@@ -139,9 +139,9 @@ class AddPartitionsToTxnManager:
     ) -> None:
         """While the last transaction's markers are being written it asks again, for up to 100 ms, rather than let the client do
         so. `begin` starts the verification in the logs, and says what needs one: it is called before each question and after
-        the answer, because a marker that comes between ends a guard, and records with that guard would be refused
-        (ReplicaManager begins anew with each retry, too). `then` is called once, on this thread or on another that may wait for
-        disks, with what `begin` has found last still in force.
+        the answer, however late that is, because a marker that comes between ends a guard, and records with that guard would be
+        refused (ReplicaManager begins anew with each retry, too). `then` is called once, on this thread or on another that may
+        wait for disks, with what `begin` has found last still in force.
 
         Raises what the first `begin` raises; what a later one raises is a failure of all partitions.
         """
