@@ -21,7 +21,9 @@ _numbers = itertools.count(1)
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("kafka", "Kafka, embedded (spark-kafka-sink)")
     group.addoption("--kafka-brokers", type=int, default=None, metavar="N", help="how many brokers `kafka_broker` has")
+    group.addoption("--kafka-like", default=None, metavar="RELEASE", help="the release of Kafka that `kafka_broker` looks like")
     parser.addini("kafka_brokers", "how many brokers the fixture `kafka_broker` has (default: 1)", default="1")
+    parser.addini("kafka_like", "the release of Kafka that `kafka_broker` looks like, such as 3.7 (default: the newest known)")
     parser.addini("kafka_settings", "settings of Kafka's for `kafka_broker`, each as name=value", type="linelist")
 
 
@@ -30,7 +32,8 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     """A broker in this process for the whole run, in memory: `kafka_broker.bootstrap_servers` is where clients find it.
 
     Tests share it, so they make topics of their own (`kafka_topic`); faults that a test sets (`kafka_broker.faults`) it also
-    removes. How many brokers there are is `--kafka-brokers` or the ini option `kafka_brokers`.
+    removes. How many brokers there are is `--kafka-brokers` or the ini option `kafka_brokers`; which release of Kafka they look
+    like is `--kafka-like` or `kafka_like`.
     """
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
     from spark_kafka_sink.broker.server_properties import config_from
@@ -38,7 +41,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
     settings = dict(_pair(line) for line in request.config.getini("kafka_settings"))
     try:
-        embedded = EmbeddedBroker(_brokers(request.config), config=config_from(settings))
+        embedded = EmbeddedBroker(_brokers(request.config), config=config_from(settings), like=_like(request.config))
     except (KafkaSinkError, pytest.UsageError) as error:
         # Where it was raised tells nobody anything: the mistake is in pytest's settings.
         pytest.fail(f"kafka_broker: {error}", pytrace=False)
@@ -64,6 +67,10 @@ def _brokers(config: pytest.Config) -> int:
         return int(config.getini("kafka_brokers")) if given is None else given
     except ValueError:
         raise pytest.UsageError(f"kafka_brokers: {config.getini('kafka_brokers')!r} is not a number") from None
+
+
+def _like(config: pytest.Config) -> str | None:
+    return config.getoption("kafka_like") or config.getini("kafka_like") or None
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -82,6 +82,19 @@ def test_the_number_of_brokers_is_an_option(tmp_path: Path, ini: str, arguments:
     assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("ini", "arguments", "release"),
+    [("", [], "4.1"), ("kafka_like = 3.0", [], "3.0"), ("kafka_like = 3.0", ["--kafka-like", "3.7"], "3.7")],
+)
+def test_the_release_is_an_option(tmp_path: Path, ini: str, arguments: list[str], release: str) -> None:
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+    test = f"def test_it(kafka_broker):\n    assert kafka_broker.cluster.config.like == {release!r}\n"
+    (tmp_path / "test_it.py").write_text(test)
+    ended = run(tmp_path, *arguments)
+
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
 def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_settings =\n    num.partition=4\n")
     (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", "[1]"))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
 
-from spark_kafka_sink.protocol.all_apis import ALL_APIS
+from spark_kafka_sink.broker.kafka_release import NEWEST_TRANSACTION_VERSION, KafkaRelease
+from spark_kafka_sink.broker.release_apis import served
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import (
     ApiVersion,
@@ -13,33 +13,29 @@ from spark_kafka_sink.protocol.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-METADATA_VERSIONS: Final = (7, 27)
-"""`metadata.version` of Kafka 4.1: 3.3-IV3 to 4.1-IV1."""
-
-TRANSACTION_VERSIONS: Final = (0, 2)
-
-FINALIZED_FEATURES_EPOCH: Final = 1
-"""Features do not change while a broker runs; any number that is not negative says that they are known."""
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class ApiVersionManager:
-    """`served`: the APIs that have a handler, in all versions that are declared, by key. Immutable."""
+    """`served`: the APIs that have a handler and that the release has, by key. Immutable."""
 
-    def __init__(self, keys: Collection[ApiKey], transaction_version: int) -> None:
-        self.served: Mapping[int, AnyApi] = {key: ALL_APIS[key] for key in sorted(keys)}
-        self._finalized = {"metadata.version": METADATA_VERSIONS[1], "transaction.version": transaction_version}
+    def __init__(self, keys: Collection[ApiKey], release: KafkaRelease) -> None:
+        self.served: Mapping[int, AnyApi] = served(release, keys)
+        self._release = release
 
     def response(self, version: int) -> ApiVersionsResponse:
         """For an ApiVersions request of `version`."""
         return ApiVersionsResponse(
             0,
             tuple(map(_range, self.served.values())),
-            supported_features=_supported(version),
-            finalized_features_epoch=FINALIZED_FEATURES_EPOCH,
-            # Level 0 is what a feature has that is not listed.
-            finalized_features=tuple(FinalizedFeatureKey(name, level, level) for name, level in self._finalized.items() if level),
+            supported_features=tuple(_supported(self._release, version)),
+            finalized_features_epoch=self._release.features_epoch,
+            finalized_features=tuple(_finalized(self._release)),
         )
+
+    def unsupported(self) -> ApiVersionsResponse:
+        """For an ApiVersions request of an unknown version: the versions of ApiVersions itself (KIP-511)."""
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (_range(self.served[ApiKey.API_VERSIONS]),))
 
 
 def _range(api: AnyApi) -> ApiVersion:
@@ -49,7 +45,17 @@ def _range(api: AnyApi) -> ApiVersion:
     return ApiVersion(api.key, min_version, api.max_version)
 
 
-def _supported(version: int) -> tuple[SupportedFeatureKey, ...]:
-    metadata = SupportedFeatureKey("metadata.version", *METADATA_VERSIONS)
+def _supported(release: KafkaRelease, version: int) -> Iterator[SupportedFeatureKey]:
+    if release.metadata_versions is not None:
+        yield SupportedFeatureKey("metadata.version", *release.metadata_versions)
     # Older clients cannot read a feature that begins at 0 (KAFKA-17492).
-    return (metadata,) if version < 4 else (metadata, SupportedFeatureKey("transaction.version", *TRANSACTION_VERSIONS))
+    if release.has_transaction_versions and version >= 4:
+        yield SupportedFeatureKey("transaction.version", 0, NEWEST_TRANSACTION_VERSION)
+
+
+def _finalized(release: KafkaRelease) -> Iterator[FinalizedFeatureKey]:
+    levels = {"transaction.version": release.transaction_version}
+    if release.metadata_versions is not None:
+        levels = {"metadata.version": release.metadata_versions[1], **levels}
+    # Level 0 is what a feature has that is not listed.
+    return (FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level)

@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, kafka_release
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """Times in ms, sizes in bytes. Defaults are Kafka's, but where a comment says otherwise.
 
     data_dir: None keeps everything in memory. sasl_users: name to password; where there are any, clients must log in.
-    topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them.
+    topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them. like: the release of Kafka that clients
+    see. transaction_version, inter_broker_protocol_version: those of that release where they are None. Raises OptionError for a
+    release that is not known and for settings that it does not have.
     """
 
+    like: str = NEWEST_RELEASE
+    inter_broker_protocol_version: str | None = field(default=None, compare=False)
     data_dir: Path | None = None
     host: str = "127.0.0.1"  # Kafka listens on every address; this broker is not made for strangers
     num_network_threads: int = 3
@@ -41,13 +47,20 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     transaction_max_timeout_ms: int = 15 * 60 * 1000
-    transaction_version: int = 2
+    transaction_version: int | None = field(default=None, compare=False)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 1_000  # Kafka: 10 s; a test would wait for it
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 60 * 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     transactional_id_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
     log_retention_check_interval_ms: int = 5 * 60 * 1000
+    log_cleaner_backoff_ms: int = 15 * 1000
     fetch_max_bytes: int = 55 * 1024 * 1024
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
     sasl_mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    # What the three say together: two configs are equal if this is.
+    release: KafkaRelease = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        release = kafka_release(self.like, self.transaction_version, self.inter_broker_protocol_version)
+        object.__setattr__(self, "release", release)

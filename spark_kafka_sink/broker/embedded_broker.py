@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Literal, Self
@@ -26,6 +27,7 @@ class EmbeddedBroker:
     several at once. Topics, offsets and transactions live as long as `config.data_dir` does, or in memory until `stop()`.
 
     brokers: how many. port: that of the first broker, the others have the next ones; 0: any that are free. config: settings.
+    like: the release of Kafka that clients see, such as "3.7", instead of the config's: its API versions, features and checks.
     advertised: broker id -> (host, port) that clients are told instead of its own address, such as a proxy's; port 0: its own.
     """
 
@@ -35,11 +37,12 @@ class EmbeddedBroker:
         *,
         port: int = 0,
         config: BrokerConfig = _DEFAULTS,
+        like: str | None = None,
         advertised: Mapping[int, tuple[str, int]] | None = None,
     ) -> None:
         if brokers < 1:
             raise UsageError(f"a cluster of {brokers} brokers: there must be one at least", brokers=brokers)
-        self._config = config
+        self._config = config if like is None else replace(config, like=like)
         self._shared: SharedServices | None = None
         self._servers: dict[int, BrokerServer] = {}
         self._ports = {node: port and port + node - 1 for node in range(1, brokers + 1)}
@@ -81,6 +84,7 @@ class EmbeddedBroker:
                 disconnect=lambda node: self._servers[node].disconnect(),
                 reconnect=lambda node: self._servers[node].reconnect(),
                 delay_markers=partial(setattr, shared.transaction_coordinator.markers, "delay_ms"),
+                delay_verification=partial(setattr, shared.add_partitions_to_txn_manager, "delay_ms"),
             )
         )
         self._serve(shared, *self._servers.values())

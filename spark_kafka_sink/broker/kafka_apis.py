@@ -111,7 +111,7 @@ class KafkaApis:
     ) -> None:
         self._services = services
         self._faults = faults
-        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.transaction_version)
+        versions = ApiVersionManager({*handlers, ApiKey.API_VERSIONS}, services.config.release)
         self._handlers = {**handlers, ApiKey.API_VERSIONS: api_versions_handler(versions)}
         self.served: Mapping[int, AnyApi] = versions.served
 

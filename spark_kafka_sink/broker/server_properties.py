@@ -11,6 +11,7 @@ from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS
 from spark_kafka_sink.broker.cluster.config_def import Check, ConfigError, ConfigKey, ConfigType, at_least, between, each_of
 from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
+from spark_kafka_sink.broker.kafka_release import NEWEST_TRANSACTION_VERSION
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
 
@@ -49,6 +50,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
         (
             "default.replication.factor",
             "group.max.size",
+            "log.cleaner.backoff.ms",
             "log.retention.check.interval.ms",
             "max.connections",
             "max.connections.per.ip",
@@ -70,18 +72,25 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "fetch.max.bytes": at_least(1024),
     "group.initial.rebalance.delay.ms": at_least(0),
     "socket.request.max.bytes": at_least(1024),
-    "transaction.version": between(0, 2),
+    "transaction.version": between(0, NEWEST_TRANSACTION_VERSION),
     "sasl.enabled.mechanisms": each_of(*BrokerConfig().sasl_mechanisms),
 }
 _OTHERS: Final = (
     ConfigKey(
         "transaction.version",
         ConfigType.SHORT,
-        2,
-        "The level of the feature: from 2 on a producer has another epoch in each transaction (KIP-890).",
+        NEWEST_TRANSACTION_VERSION,
+        "The level of the feature: from 2 on a producer has another epoch in each transaction (KIP-890). Releases before 4.0 do "
+        "not have it.",
+    ),
+    ConfigKey(
+        "inter.broker.protocol.version",
+        ConfigType.STRING,
+        None,
+        "For releases before 4.0: the version of the protocol between brokers with ZooKeeper. Before 2.8 topics have no ids.",
     ),
 )
-"""What a Kafka has that is no setting: levels of features are given where its folder is formatted."""
+"""What Kafka 4 has under no setting's name: levels of features are given where its folder is formatted, and ZooKeeper is gone."""
 
 _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * MINUTE_MS, lambda ms: ms // MINUTE_MS),
@@ -91,6 +100,8 @@ _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], 
         lambda limits: ",".join(f"{host}:{count}" for host, count in limits.items()),
     ),
     "sasl.enabled.mechanisms": ("sasl_mechanisms", _same, _same),
+    "inter.broker.protocol.version": ("inter_broker_protocol_version", lambda text: text or None, _same),
+    "transaction.version": ("transaction_version", _same, lambda level: NEWEST_TRANSACTION_VERSION if level is None else level),
 }
 
 
@@ -119,7 +130,8 @@ def config_from(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
     """`settings`: text by Kafka's names; `others`: fields of BrokerConfig that are no text. Where several settings mean one thing
     in several units, the finest wins, as in Kafka.
 
-    Raises OptionError for an unknown name, with the nearest known one, and for a value out of range.
+    Raises OptionError for an unknown name, with the nearest known one, for a value out of range, and for an unknown release in
+    `like`.
     """
     for name in settings:
         if name not in SETTINGS and name not in TOPIC_SETTINGS:

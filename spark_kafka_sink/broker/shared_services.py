@@ -79,7 +79,7 @@ class SharedServices:
             executor=self.marker_sender,
             coordinator_epoch=self._coordinator_epoch,
         )
-        self._add_partitions_to_txn_manager = AddPartitionsToTxnManager(
+        self.add_partitions_to_txn_manager = AddPartitionsToTxnManager(
             self.transaction_coordinator, self._has_transaction_coordinator, self.timer
         )
 
@@ -111,7 +111,7 @@ class SharedServices:
             replica_manager=ReplicaManager(node_id, self.cluster, self.logs),
             group_coordinator=self.group_coordinator,
             transaction_coordinator=self.transaction_coordinator,
-            add_partitions_to_txn_manager=self._add_partitions_to_txn_manager,
+            add_partitions_to_txn_manager=self.add_partitions_to_txn_manager,
             fetch_purgatory=self.fetch_purgatory,
             credentials=self._credentials,
             timer=self.timer,

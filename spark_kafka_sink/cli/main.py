@@ -22,6 +22,7 @@ def main() -> None:
 @click.option("--advertised-host", help="Where clients are told to connect to, if that is not the host.")
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(1, 100), help="How many, on ports side by side.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="A folder that keeps everything; in memory if not given.")
+@click.option("--like", metavar="RELEASE", help="The release of Kafka that clients see, such as 3.7; docs/broker.md.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Kafka's broker; docs/broker.md.")
 @click.option("--sasl-users", type=click.Path(path_type=Path), metavar="FILE", help="Lines of user=password who may log in.")
 @click.option("--fault", "faults", metavar="TEXT", multiple=True, help="'produce error=NOT_LEADER_OR_FOLLOWER times=3'.")

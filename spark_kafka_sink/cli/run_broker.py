@@ -32,6 +32,7 @@ class BrokerOptions:
     advertised_host: str | None
     brokers: int
     data_dir: Path | None
+    like: str | None
     settings: Sequence[str]
     sasl_users: Path | None
     faults: Sequence[str]
@@ -91,10 +92,12 @@ def _config(options: BrokerOptions) -> BrokerConfig:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
         settings[name.strip()] = value.strip()
     users = {} if options.sasl_users is None else _users(options.sasl_users)
+    others = {} if options.like is None else {"like": options.like}
     try:
-        return config_from(settings, host=options.host, data_dir=options.data_dir, sasl_users=users)
+        return config_from(settings, host=options.host, data_dir=options.data_dir, sasl_users=users, **others)
     except KafkaSinkError as error:
-        raise click.BadParameter(error.message, param_hint="--set") from None
+        hint = "--like" if error.facts.get("option") == "like" else "--set"
+        raise click.BadParameter(error.message, param_hint=hint) from None
 
 
 def _users(path: Path) -> dict[str, str]:

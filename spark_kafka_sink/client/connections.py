@@ -123,6 +123,10 @@ class Connections:
         """A node's name for people."""
         return self._labels.get(node_id, f"broker {node_id}")
 
+    def versions(self, node_id: int) -> NodeApiVersions:
+        """What a node that `can_send` speaks."""
+        return self._versions[node_id]
+
     def can_send(self, node_id: int, now_ms: int) -> bool:
         ready = self.states.is_ready(node_id, now_ms) and self._selector.can_send(node_id)
         return ready and self.in_flight.can_send_more(node_id)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_kafka_sink.client.addresses import Resolver, resolve
+from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.connections import Body, Connections, OpenChannel, Outcome
 from spark_kafka_sink.client.metadata_requests import MetadataRequests
 from spark_kafka_sink.client.metadata_updater import MetadataUpdater
@@ -112,6 +113,10 @@ class NetworkClient:
         """The cluster's level of a feature, as "transaction.version": of all answers to ApiVersions so far the one of the newest
         epoch counts. 0 where it is not finalized, and before the first connection. From any thread."""
         return self._connections.features.level(name)
+
+    def versions(self, node_id: int) -> NodeApiVersions:
+        """Returns what a node that is `ready` speaks."""
+        return self._connections.versions(node_id)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Whom to ask what any broker can answer; a negative id is one of bootstrap.servers. None while back-off leaves none."""

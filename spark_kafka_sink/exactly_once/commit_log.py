@@ -57,14 +57,14 @@ class CommitLog:
         """
         self.ensure(deadline)
         try:
-            version = self._transactions.end_txn_version(deadline)
+            version = self._transactions.transaction_version(deadline)
             timeout_ms = self._settings.transaction_timeout_ms
             producer_id, epoch = self._transactions.init_producer_id(ids.commit_log, timeout_ms, deadline)
         except OptionError as error:
             text = f"the brokers' transaction.max.timeout.ms is below {timeout_ms:,} ms, which the commit log needs: raise it"
             raise OptionError(text, **error.facts) from error
         except UnsupportedVersionError as error:
-            text = f"exactly-once needs brokers with transactions, Kafka 3.0 or later: {error.message}"
+            text = f"exactly-once needs Kafka 3.8 or newer: {error.message}"
             raise UnsupportedVersionError(text, **error.facts) from error
         number = self.partition_of(ids.query_id)
         partition = self._read(number, deadline)

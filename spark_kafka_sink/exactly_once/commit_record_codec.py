@@ -14,8 +14,12 @@ from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
-FORMAT: Final = 1
-"""Rises with every change: a driver that does not understand a record must not act on it."""
+FORMAT: Final = 2
+"""Rises with every change: a driver that does not understand a record must not act on it.
+
+Format 1 has `end_txn` for a transaction, the version of EndTxn that ends it, where format 2 has `version`, the transaction's own.
+It is still read: a query that is upgraded finds its last record in it.
+"""
 CHUNK_BYTES: Final = 500_000
 """Half of Kafka's default max.message.bytes."""
 
@@ -23,8 +27,10 @@ _LISTS: Final = ("transactions", "committed", "aborted")
 _FIELDS: Final = frozenset(
     {"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk", *_LISTS}
 )
-# Short, as a record may have thousands of these. end_txn: EndTxn's version; to: (topic, partitions); task: Spark's partition.
-_TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "end_txn", "rows", "to", "task", "sum"})
+# Short, as a record may have thousands of these. version: of transactions; to: (topic, partitions); task: Spark's partition.
+_TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "version", "rows", "to", "task", "sum"})
+# By format: the field that tells the transaction version, and which version each of its values stands for.
+_VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {1: ("end_txn", {4: 1, 5: 2}), 2: ("version", {1: 1, 2: 2})}
 
 T = TypeVar("T")
 
@@ -71,7 +77,7 @@ def _transaction(each: PreparedTransaction) -> dict[str, object]:
         "id": handle.transactional_id,
         "pid": handle.producer_id,
         "epoch": handle.epoch,
-        "end_txn": handle.end_txn_version,
+        "version": handle.transaction_version,
         "rows": handle.records,
         "to": handle.partitions,
         "task": each.spark_partition,
@@ -119,13 +125,14 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
     first = _chunk(chunks, 0, None)
     objects = [first, *(_chunk(chunks, number, first) for number in range(1, _get(first, "chunks", int)))]
     transactions, committed, aborted = ([item for each in objects for item in _get(each, name, list)] for name in _LISTS)
+    version = _get(first, "format", int)
     return CommitRecord(
         query_id=_get(first, "query_id", str),
         batch=_get(first, "batch", int),
         state=_state(_get(first, "state", str)),
         record_id=_get(first, "record_id", str),
         rows=_get(first, "rows", int),
-        transactions=tuple(map(_prepared, transactions)),
+        transactions=tuple(_prepared(each, version) for each in transactions),
         committed=tuple(map(_name, committed)),
         aborted=tuple(map(_name, aborted)),
         checkpoint=_get(first, "checkpoint", str),
@@ -140,9 +147,9 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
     found = _parsed(chunks[number])
     if not isinstance(found, dict):
         raise CommitRecordError(f"the commit log has the value {chunks[number][:100]!r}, which is not this sink's")
-    if (version := _get(found, "format", int)) != FORMAT:
+    if (version := _get(found, "format", int)) not in _VERSIONS:
         raise CommitRecordError(
-            f"query {found.get('query_id')} has a record of format {version} in the commit log, this version reads format"
+            f"query {found.get('query_id')} has a record of format {version} in the commit log, this version reads formats up to"
             f" {FORMAT}: run the version that wrote it, or a newer one",
             format=version,
         )
@@ -164,19 +171,26 @@ def _name(item: object) -> str:
     return item
 
 
-def _prepared(item: object) -> PreparedTransaction:
+def _prepared(item: object, record_format: int) -> PreparedTransaction:
     if not isinstance(item, dict):
         raise CommitRecordError(f"a record of the commit log has the transaction {item!r}")
-    _check_fields(item, _TRANSACTION_FIELDS)
+    field, versions = _VERSIONS[record_format]
+    _check_fields(item, _TRANSACTION_FIELDS - {"version"} | {field})
     handle = TransactionHandle(
         transactional_id=_get(item, "id", str),
         producer_id=_get(item, "pid", int),
         epoch=_get(item, "epoch", int),
-        end_txn_version=_get(item, "end_txn", int),
+        transaction_version=_version(item, field, versions),
         records=_get(item, "rows", int),
         partitions=tuple(map(_partitions, _get(item, "to", list))),
     )
     return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
+
+
+def _version(item: Mapping[str, Any], field: str, versions: Mapping[int, int]) -> int:
+    if (said := _get(item, field, int)) not in versions:
+        raise CommitRecordError(f"a record of the commit log has {field} = {said}: a newer version wrote it, or it is damaged")
+    return versions[said]
 
 
 def _partitions(item: object) -> tuple[str, str]:

@@ -64,16 +64,25 @@ class Committer:
         self._options = options
         # Batches whose record this process has written, or maybe: Spark gives it a batch once, others may again.
         self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+        self._is_checked = False
 
     def check(self, job: Batch, timeout_s: float) -> None:
-        """Before the tasks of a job write: raises what keeps the commit log from being claimed and read for it.
+        """Before the tasks of a job write: raises what keeps the commit log from being claimed and read for it, and
+        UnsupportedVersionError for a broker that is too old.
 
         Here records of old jobs are removed, now and then.
         """
         deadline = time.monotonic() + timeout_s
+        self._check_brokers(deadline)
         self._log.claim(TransactionalIds(self._prefix, job.query_id), deadline)
         if job.query_id.endswith(_SWEEPING):
             self._forget_old_jobs(deadline)
+
+    def _check_brokers(self, deadline: float) -> None:
+        """Once: tasks look at each broker that they write to, too."""
+        if not self._is_checked:
+            self._transactions.check_brokers(deadline)
+            self._is_checked = True
 
     def _forget_old_jobs(self, deadline: float) -> None:
         """What goes wrong here is no reason to end a job."""
@@ -90,8 +99,8 @@ class Committer:
         own: the transactions that its tasks have prepared. start: the batch at which the log may begin (commit.log.start).
 
         Raises CommitStoppedError where going on would lose or double rows; BatchAbortedError where the batch has to be written
-        again, as what `own` holds cannot be committed; CommitTimeoutError where the cluster did not answer in time; and what the
-        commit log raises for a topic that cannot be one.
+        again, as what `own` holds cannot be committed; UnsupportedVersionError where a broker is too old; CommitTimeoutError
+        where the cluster did not answer in time; and what the commit log raises for a topic that cannot be one.
         """
         step("commit.start", batch.number)
         begun = time.monotonic()
@@ -115,6 +124,7 @@ class Committer:
         """Whether the rows that are visible are those of `own`."""
         execution = self._execution(batch, View(batch.number, own, start), deadline, done, self._list_s)
         try:
+            self._check_brokers(deadline)
             end = execution.run(decide)
         except (ClaimLostError, DeadlineError):
             raise

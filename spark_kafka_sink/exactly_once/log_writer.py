@@ -13,7 +13,6 @@ from spark_kafka_sink.errors import BrokerError, DisconnectedError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.evidence import Outcome
-from spark_kafka_sink.exactly_once.proof import VERSION_2_END_TXN
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.add_partitions_to_txn import (
@@ -74,7 +73,7 @@ def _then(code: int) -> _Then | None:
 class LogWriter:
     """One producer's transactions, one after the other. After an error it is of no use any more.
 
-    `InitProducerId` was answered with producer_id and epoch; end_txn_version says which version of transactions is spoken.
+    `InitProducerId` was answered with producer_id and epoch; transaction_version is 1 or 2.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class LogWriter:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-        end_txn_version: int,
+        transaction_version: int,
         partition: tuple[str, int],
     ) -> None:
         self._client = client
@@ -91,7 +90,7 @@ class LogWriter:
         self._id = transactional_id
         self._producer_id = producer_id
         self._epoch = epoch
-        self._version = end_txn_version
+        self._version = transaction_version
         self._topic, self._partition = partition
         self._sequence = 0
         self._added = False
@@ -100,7 +99,7 @@ class LogWriter:
 
     @property
     def _adds_partitions(self) -> bool:
-        return self._version < VERSION_2_END_TXN
+        return self._version < 2
 
     def append(self, records: Sequence[NewRecord], deadline: float) -> int:
         """Write records, in one batch, in the transaction that is open or begins with it; the offset of the first, -1 if unknown.
@@ -134,7 +133,7 @@ class LogWriter:
         (ended,) = self._transactions.end([self.handle()], True, deadline).values()
         if ended.outcome is not Outcome.COMMITTED:
             raise self._lost(f"EndTxn: {ended.error}")
-        if self._version >= VERSION_2_END_TXN:
+        if self._version >= 2:
             # Every end bumps the epoch (or brings a new producer id), and sequences begin again.
             self._producer_id, self._epoch, self._sequence = ended.producer_id, ended.epoch, 0
         elif ended.asked_again:

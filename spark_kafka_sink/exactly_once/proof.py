@@ -52,9 +52,6 @@ _VERSION_2: Final[Mapping[str, tuple[Proof, Proof]]] = {
 }
 _NOTHING: Final = (P.UNKNOWN, P.UNKNOWN)
 
-VERSION_2_END_TXN: Final = 5
-"""EndTxn from this version on is transaction version 2's."""
-
 
 def proof_of(handle: TransactionHandle, description: TransactionDescription | None) -> Proof:
     """What became of the transaction, by what its coordinator says now; None: it knows nothing of the id, and nothing is proved.
@@ -65,6 +62,6 @@ def proof_of(handle: TransactionHandle, description: TransactionDescription | No
     """
     if description is None or description.producer_id != handle.producer_id:
         return Proof.UNKNOWN
-    table = _VERSION_2 if handle.end_txn_version >= VERSION_2_END_TXN else _VERSION_1
+    table = _VERSION_2 if handle.transaction_version >= 2 else _VERSION_1
     later = description.epoch - handle.epoch
     return table.get(description.state, _NOTHING)[later] if later in (0, 1) else Proof.UNKNOWN

@@ -12,7 +12,7 @@ from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
-from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
 # A batch whose transactions have less than this left of their time is not begun to be committed; a quarter of a short time-out.
 #
@@ -216,10 +216,17 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
 
 
 def _is_open(handle: TransactionHandle, view: View) -> bool:
-    """By the coordinator's word, and for long enough."""
+    """By the coordinator's word, and for long enough.
+
+    With transactions of version 1 an abort leaves the epoch as it is, and a task that has not noticed it begins the transaction
+    again with the next partition that it writes to. What was written before is gone then, and the coordinator does not know those
+    partitions any more.
+    """
     assert view.described is not None
     said = view.described.get(handle.transactional_id)
     if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
+        return False
+    if not covers(said.partitions, handle.partitions):
         return False
     return view.now_ms - said.start_time_ms <= said.timeout_ms - _margin_ms(said)
 

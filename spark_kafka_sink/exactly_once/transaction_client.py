@@ -11,11 +11,13 @@ from spark_kafka_sink.client.coordinators import refused
 from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, OptionError
+from spark_kafka_sink.exactly_once.broker_check import check_brokers
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.proof import VERSION_2_END_TXN, Proof, proof_of
+from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
+from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.protocol.describe_transactions import (
     DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
@@ -33,8 +35,11 @@ from spark_kafka_sink.protocol.list_transactions import (
 )
 
 ONGOING: Final = "Ongoing"
-TRANSACTION_VERSION: Final = "transaction.version"
 _DESCRIBED_AT_ONCE: Final = 1000
+
+# With v5 a coordinator takes a transaction for one of version 2; v4 came with Kafka 3.8, and is v3 with one more error code.
+END_TXN_OF_VERSION_1: Final = END_TXN.limited_to(0, 4)
+END_TXN_OF_VERSION_2: Final = END_TXN.limited_to(5, 5)
 
 INITIALISING: Final = INIT_PRODUCER_ID.limited_to(0, 5)
 """v6 (two-phase commit) closes the connection on Kafka 4.1."""
@@ -65,12 +70,12 @@ class Ended:
     asked_again: bool = False
 
 
-# By error code and EndTxn version or later. Everything else proves nothing: an id that was initialised since, by anybody, says
-# PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), an expired one INVALID_PRODUCER_ID_MAPPING.
+# By error code: since which transaction version it proves what. Everything else proves nothing: an id that was initialised since,
+# by anybody, says PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), an expired one INVALID_PRODUCER_ID_MAPPING.
 _COMMITTING: Final[Mapping[int, tuple[int, Outcome]]] = {
     ErrorCode.NONE: (0, Outcome.COMMITTED),
-    # With version 1 also of one that was committed, if another EndTxn version was used for it.
-    ErrorCode.INVALID_TXN_STATE: (VERSION_2_END_TXN, Outcome.ABORTED),
+    # With version 1 a coordinator says it also of a transaction that was committed, if that was done with another EndTxn version.
+    ErrorCode.INVALID_TXN_STATE: (2, Outcome.ABORTED),
 }
 _ABORTING: Final[Mapping[int, tuple[int, Outcome]]] = {ErrorCode.NONE: (0, Outcome.ABORTED)}
 _PROVED: Final[Mapping[Proof, Outcome]] = {Proof.COMMITTED: Outcome.COMMITTED, Proof.ABORTED: Outcome.ABORTED}
@@ -85,9 +90,13 @@ class TransactionClient:
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
 
-    def end_txn_version(self, deadline: float) -> int:
-        """Of EndTxn, for transactions that begin now: 5 where transaction version 2 is finalized, else 4."""
-        return 5 if self._client.finalized_feature(TRANSACTION_VERSION, deadline) >= 2 else 4
+    def transaction_version(self, deadline: float) -> int:
+        """The version of transactions that begin now: 2 where the cluster has finalized it, else 1."""
+        return 2 if self._client.finalized_feature(FEATURE, deadline) >= 2 else 1
+
+    def check_brokers(self, deadline: float) -> None:
+        """Raises UnsupportedVersionError where exactly-once does not work with one of the brokers."""
+        check_brokers(self._client, deadline)
 
     # Described and listed
 
@@ -115,7 +124,7 @@ class TransactionClient:
     def open_handles(self, ids: TransactionalIds, deadline: float) -> tuple[TransactionHandle, ...]:
         """Every open transaction of this query's tasks, as what it takes to end it; `records` is 0, for nobody knows."""
         listed = [each.transactional_id for each in self.list_open(ids.start, deadline) if ids.owns(each.transactional_id)]
-        version = self.end_txn_version(deadline)
+        version = self.transaction_version(deadline)
         described = self.describe(listed, deadline).items()
         return tuple(
             TransactionHandle(each, said.producer_id, said.epoch, version, 0, said.partitions)
@@ -170,7 +179,7 @@ class TransactionClient:
         return reply.value.producer_id, reply.value.producer_epoch
 
     def end(self, handles: Iterable[TransactionHandle], committed: bool, deadline: float) -> dict[str, Ended]:
-        """EndTxn for each, all at the same time, always in its handle's version: what is proved by the answers.
+        """EndTxn for each, all at the same time, always as its transaction version asks for: what is proved by the answers.
 
         UNKNOWN also where the deadline passed. May be repeated. BrokerError where the client may not end one of them, after all
         others were tried, or may not find its coordinator.
@@ -267,19 +276,19 @@ def _end(node_id: int, handle: TransactionHandle, committed: bool) -> Asked[EndT
         producer_epoch=handle.epoch,
         committed=committed,
     )
-    version = handle.end_txn_version
+    api = END_TXN_OF_VERSION_2 if handle.transaction_version >= 2 else END_TXN_OF_VERSION_1
 
     def read(answer: Message) -> dict[str, Reply[EndTxnResponse]]:
         assert isinstance(answer, EndTxnResponse)
         return {handle.transactional_id: Reply(answer.error_code, answer)}
 
-    return Asked(Question(node_id, END_TXN.limited_to(version, version), request), [handle.transactional_id], read)
+    return Asked(Question(node_id, api, request), [handle.transactional_id], read)
 
 
 def _judge(handle: TransactionHandle, answer: EndTxnResponse, committed: bool) -> Ended:
     code = answer.error_code
     since, outcome = (_COMMITTING if committed else _ABORTING).get(code, (0, Outcome.UNKNOWN))
-    proved = outcome if handle.end_txn_version >= since else Outcome.UNKNOWN
+    proved = outcome if handle.transaction_version >= since else Outcome.UNKNOWN
     return Ended(proved, code, error_facts(code).name if code else "", answer.producer_id, answer.producer_epoch)
 
 

@@ -16,7 +16,7 @@ def share_to_json(share: Share) -> str:
 
 def _of_transaction(each: PreparedTransaction) -> list[object]:
     handle = each.handle
-    named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.end_txn_version, handle.records]
+    named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.transaction_version, handle.records]
     return [*named, handle.partitions, each.spark_partition, each.checksum]
 
 

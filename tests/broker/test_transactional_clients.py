@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.producer.producer import Producer as OurProducer
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor, until
 from tests.kafka import java
@@ -182,6 +183,22 @@ def test_a_transaction_outlives_its_coordinator() -> None:
         write(writer, topic, "after", "after")
         writer.commit_transaction(TIMEOUT_S)
         until_read(brokers, topic, ["after", "after", "before", "before"])
+
+
+def test_a_slow_coordinator_loses_no_transaction() -> None:
+    """The next transaction's records arrive while the markers of the last one are being written to the same partitions."""
+    partitions, transactions = 31, 20
+    with EmbeddedBroker() as broker:
+        topic = broker.create_topic("slow", partitions)
+        writer = OurProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "slow", "linger.ms": "0"})
+        with writer, broker.faults.delay_verification(120), broker.faults.delay_markers(20):
+            writer.init_transactions()
+            for number in range(transactions):
+                writer.begin()
+                for partition in range(partitions):
+                    writer.send(topic, str(number).encode(), partition=partition)
+                writer.commit()
+        until_read(broker, topic, sorted(str(number) for number in range(transactions) for _ in range(partitions)))
 
 
 @pytest.mark.java

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.network.client import Client
 from tests.cli.command import BrokerProcess, ended, environment
 
@@ -124,6 +125,12 @@ def test_settings_have_kafkas_names() -> None:
         assert len(topic.partitions) == 5
 
 
+def test_it_looks_like_an_older_kafka_if_told_so() -> None:
+    with BrokerProcess("--port", "0", "--like", "3.7") as broker, Client(broker.port) as client:
+        newest = {each.api_key: each.max_version for each in client.api_versions().api_keys}
+        assert (newest[ApiKey.PRODUCE], newest[ApiKey.END_TXN]) == (10, 3)
+
+
 def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("# who\nalice=se=cret\n\n")
@@ -202,6 +209,7 @@ def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
         (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?"),
         (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT"),
         (["--set", "num.io.threads"], "'num.io.threads' is not NAME=VALUE"),
+        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not a known release of Kafka"),
         (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1"),
         (["--fault", "prduce error=7"], "unknown API 'prduce'; did you mean produce?"),
         (["--fault", "produce error=NOT_LEADER"], "unknown error NOT_LEADER; did you mean NOT_LEADER_OR_FOLLOWER?"),

@@ -17,7 +17,7 @@ ONGOING, ABORTED, COMMITTED = "Ongoing", "CompleteAbort", "CompleteCommit"
 
 
 def handle(name: str, rows: int = 1, query_id: str = "q") -> TransactionHandle:
-    return TransactionHandle(f"app.{query_id}.{name}.0", 7, 3, 5, rows, (("events", "0-1"),))
+    return TransactionHandle(f"app.{query_id}.{name}.0", 7, 3, 2, rows, (("events", "0-1"),))
 
 
 def described(handle: TransactionHandle, state: str = ONGOING, *, later: int = 0) -> TransactionDescription:
@@ -96,7 +96,7 @@ def test_an_open_transaction_has_an_age_and_a_time_to_live_and_others_have_not()
 
 
 def test_of_another_prefix_no_more_is_said_than_that() -> None:
-    other = TransactionHandle("my.app.q.0a.0", 7, 3, 5, 1)
+    other = TransactionHandle("my.app.q.0a.0", 7, 3, 2, 1)
     made = line(State.PREPARED, {other: ONGOING})
     assert (made.to_do, made.transactions) == ("list --prefix my.app", ())
     assert line(State.COMPLETE, {other: COMMITTED}).to_do == ""
@@ -105,7 +105,7 @@ def test_of_another_prefix_no_more_is_said_than_that() -> None:
 
 def test_a_transaction_of_the_same_id_and_another_epoch_is_another_one() -> None:
     record = CommitRecord("q", 4, State.PREPARED, "r", 10, (PreparedTransaction(A, -1, 0),))
-    next_one = TransactionHandle(A.transactional_id, A.producer_id, A.epoch + 2, 5, 0)
+    next_one = TransactionHandle(A.transactional_id, A.producer_id, A.epoch + 2, 2, 0)
     known = {A.transactional_id: described(next_one)}
     (made,) = overview("app", {"q": LoggedRecord(record, 0, 0)}, {"q": (next_one,)}, known, NOW_MS)
     assert [each.standing for each in made.transactions] == [Standing.UNKNOWN, Standing.ORPHAN]

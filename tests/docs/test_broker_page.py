@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from docs.pages import FOLDER
-from spark_kafka_sink.broker import ApiKey, EmbeddedBroker
+from spark_kafka_sink.broker import ApiKey, EmbeddedBroker, config_from
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.faults.fault_text import add_fault
@@ -26,9 +26,17 @@ def run(word: str, names: dict[str, Any]) -> None:
 
 
 def test_brokers_start_as_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    run("config_from", {})
+    run("EmbeddedBroker() as broker", {})
 
     assert capsys.readouterr().out.startswith("127.0.0.1:")
+
+
+def test_an_older_kafka_is_made_as_shown() -> None:
+    run('EmbeddedBroker(like="3.7")', {"EmbeddedBroker": EmbeddedBroker})
+    shown: dict[str, Any] = {"config_from": config_from}
+    run("inter.broker.protocol.version", shown)
+
+    assert not shown["config"].release.has_topic_ids
 
 
 def test_faults_are_set_as_shown() -> None:

@@ -17,7 +17,7 @@ BATCH: Final = 7
 
 
 def handle(name: str, epoch: int = 0, records: int = 10) -> TransactionHandle:
-    return TransactionHandle(name, 4711, epoch, 5, records)
+    return TransactionHandle(name, 4711, epoch, 2, records)
 
 
 def prepared(name: str, partition: int = 0, *, epoch: int = 0, records: int = 10, checksum: int = 1) -> PreparedTransaction:

@@ -19,7 +19,7 @@ def query() -> TransactionalIds:
 
 def a_record(ids: TransactionalIds, batch: int, state: State = State.PREPARED, transactions: int = 2) -> CommitRecord:
     handles = [
-        TransactionHandle(ids.for_slot("a", slot), 4000 + slot, batch, 5, 10, (("t", "0-7"),)) for slot in range(transactions)
+        TransactionHandle(ids.for_slot("a", slot), 4000 + slot, batch, 2, 10, (("t", "0-7"),)) for slot in range(transactions)
     ]
     prepared = tuple(PreparedTransaction(handle, slot, 77) for slot, handle in enumerate(handles))
     return CommitRecord(ids.query_id, batch, state, new_id("record"), 10 * transactions, prepared)

@@ -40,7 +40,7 @@ def writer(client: ClusterClient, topic: str, identity: str, timeout_ms: int = 6
     """Initialised, with nothing written yet."""
     transactions = TransactionClient(client)
     producer_id, epoch = transactions.init_producer_id(identity, timeout_ms, soon())
-    return LogWriter(client, identity, producer_id, epoch, transactions.end_txn_version(soon()), (topic, partition))
+    return LogWriter(client, identity, producer_id, epoch, transactions.transaction_version(soon()), (topic, partition))
 
 
 def opened(

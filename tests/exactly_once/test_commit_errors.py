@@ -31,7 +31,7 @@ def test_what_may_be_the_user_s_own_doing_is_named(reason: Reason, to_do: str) -
 
 
 def test_a_clock_that_is_ahead_makes_transactions_look_old() -> None:
-    said = str(batch_aborted(BATCH, (), [TransactionHandle("id", 1, 0, 5, 3)]))
+    said = str(batch_aborted(BATCH, (), [TransactionHandle("id", 1, 0, 2, 3)]))
     assert "by this machine's clock, which must not be ahead of the brokers'" in said
 
 
@@ -53,7 +53,7 @@ def test_what_helps_depends_on_what_became_of_the_batch_before(state: State, to_
 
 
 def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible() -> None:
-    own = (PreparedTransaction(TransactionHandle("id", 1, 0, 5, 3), 0, 0),)
+    own = (PreparedTransaction(TransactionHandle("id", 1, 0, 2, 3), 0, 0),)
     view = View(7, own, read=True, last=CommitRecord("q", 8, State.COMPLETE, "r", 5))
     assert "Of this run 3 rows are not visible" in str(commit_stopped(BATCH, view, Reason.BEHIND, ""))
     assert "not visible" not in str(commit_stopped(BATCH, view, Reason.BEHIND, "", is_invisible=False))

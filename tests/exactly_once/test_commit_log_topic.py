@@ -80,9 +80,7 @@ def test_brokers_without_transactions_are_an_error(
 ) -> None:
     # To this client these brokers are as those of before Kafka 0.11, or a stand-in that lacks it.
     monkeypatch.setattr(transaction_client, "INITIALISING", INIT_PRODUCER_ID.limited_to(90, 90))
-    with pytest.raises(
-        UnsupportedVersionError, match=r"exactly-once needs brokers with transactions, Kafka 3\.0 .*INIT_PRODUCER_ID"
-    ):
+    with pytest.raises(UnsupportedVersionError, match=r"exactly-once needs Kafka 3\.8 or newer: .*INIT_PRODUCER_ID"):
         CommitLog(client, settings).claim(query(), soon())
 
 

@@ -28,7 +28,7 @@ HANDLES = st.builds(
     transactional_id=TEXT,
     producer_id=LONG,
     epoch=st.integers(0, 32767),
-    end_txn_version=st.integers(3, 6),
+    transaction_version=st.integers(1, 2),
     records=LONG,
     partitions=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
 )
@@ -56,7 +56,7 @@ def changed(value: bytes, **fields: object) -> bytes:
 
 def a_record(transactions: int = 1) -> CommitRecord:
     each = [
-        PreparedTransaction(TransactionHandle(f"p.q.a.{n}", 1000 + n, 7, 5, 10, (("t", "0-7"),)), n, 99)
+        PreparedTransaction(TransactionHandle(f"p.q.a.{n}", 1000 + n, 7, 2, 10, (("t", "0-7"),)), n, 99)
         for n in range(transactions)
     ]
     return CommitRecord("q", 3, State.PREPARED, "r1", 10 * transactions, tuple(each))
@@ -87,7 +87,7 @@ def test_people_can_read_a_record() -> None:
     (value,) = encode(a_record())
 
     assert json.loads(value) == {
-        "format": 1,
+        "format": 2,
         "query_id": "q",
         "batch": 3,
         "state": "prepared",
@@ -97,11 +97,36 @@ def test_people_can_read_a_record() -> None:
         "chunks": 1,
         "chunk": 0,
         "transactions": [
-            {"id": "p.q.a.0", "pid": 1000, "epoch": 7, "end_txn": 5, "rows": 10, "to": [["t", "0-7"]], "task": 0, "sum": 99}
+            {"id": "p.q.a.0", "pid": 1000, "epoch": 7, "version": 2, "rows": 10, "to": [["t", "0-7"]], "task": 0, "sum": 99}
         ],
         "committed": [],
         "aborted": [],
     }
+
+
+# As the first version wrote it, byte for byte: a query that is upgraded in mid-life finds this in its log.
+FORMAT_1 = (
+    b'{"format":1,"query_id":"q","batch":3,"state":"prepared","record_id":"r1","rows":21,"checkpoint":"/c","chunks":1,"chunk":0,'
+    b'"transactions":[{"id":"p.q.a.0","pid":1000,"epoch":7,"end_txn":4,"rows":10,"to":[["t","0-7"]],"task":0,"sum":99},'
+    b'{"id":"p.q.a.1","pid":1001,"epoch":0,"end_txn":5,"rows":11,"to":[["t","1"]],"task":1,"sum":98}],'
+    b'"committed":["p.q.a.0"],"aborted":[]}'
+)
+
+
+def test_a_record_of_the_first_format_is_read() -> None:
+    assert decode({0: FORMAT_1}) == CommitRecord(
+        "q",
+        3,
+        State.PREPARED,
+        "r1",
+        21,
+        (
+            PreparedTransaction(TransactionHandle("p.q.a.0", 1000, 7, 1, 10, (("t", "0-7"),)), 0, 99),
+            PreparedTransaction(TransactionHandle("p.q.a.1", 1001, 0, 2, 11, (("t", "1"),)), 1, 98),
+        ),
+        committed=("p.q.a.0",),
+        checkpoint="/c",
+    )
 
 
 def test_chunks_of_a_longer_record_before_are_of_no_account() -> None:
@@ -121,7 +146,12 @@ def transaction(**changes: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({0: changed(FIRST, format=2)}, "has a record of format 2 in the commit log, this version reads format 1"),
+        ({0: changed(FIRST, format=3)}, "has a record of format 3 in the commit log, this version reads formats up to 2"),
+        ({0: changed(FIRST, format=0)}, "has a record of format 0 in the commit log, this version reads formats up to 2"),
+        ({0: changed(FORMAT_1, transactions=[transaction()])}, "unknown fields: version"),
+        ({0: FORMAT_1.replace(b'"end_txn":5', b'"end_txn":6')}, "end_txn = 6: a newer version wrote it"),
+        ({0: FORMAT_1.replace(b'"format":1', b'"format":2')}, "unknown fields: end_txn"),
+        ({0: changed(FIRST, transactions=[transaction(version=3)], chunks=1)}, "version = 3: a newer version wrote it"),
         ({0: changed(FIRST, format=None)}, "format = None"),
         ({0: changed(FIRST, new=1, newer=2)}, "unknown fields: new, newer; a newer version"),
         ({0: changed(FIRST, state="half", chunks=1)}, "unknown state 'half': a newer version"),

@@ -22,7 +22,7 @@ BATCHES = 12
 
 
 def record(ids: TransactionalIds, batch: int, transactions: int) -> CommitRecord:
-    handles = [TransactionHandle(ids.for_slot("a", n), n, 0, 5, 1, ((LARGE, "0"),)) for n in range(transactions)]
+    handles = [TransactionHandle(ids.for_slot("a", n), n, 0, 2, 1, ((LARGE, "0"),)) for n in range(transactions)]
     prepared = tuple(PreparedTransaction(handle, n, 7) for n, handle in enumerate(handles))
     return CommitRecord(ids.query_id, batch, State.COMPLETE, new_id("record"), transactions, prepared)
 
@@ -54,7 +54,7 @@ def write_and_read_when_compacted(kafka: Kafka) -> None:
 
 @pytest.mark.embedded
 def test_what_an_embedded_broker_compacts_is_read_as_before() -> None:
-    with EmbeddedBroker(config=BrokerConfig(log_retention_check_interval_ms=100)) as broker:
+    with EmbeddedBroker(config=BrokerConfig(log_cleaner_backoff_ms=100)) as broker:
         write_and_read_when_compacted(Kafka(broker.bootstrap_servers))
 
 

@@ -24,42 +24,42 @@ STATES = [
 COMMITTED, ABORTED = ("PrepareCommit", "CompleteCommit"), ("PrepareAbort", "CompleteAbort")
 
 
-def handle(end_txn_version: int, epoch: int = 7) -> TransactionHandle:
-    return TransactionHandle("p.q.a.0", 1000, epoch, end_txn_version, 1)
+def handle(transaction_version: int, epoch: int = 7) -> TransactionHandle:
+    return TransactionHandle("p.q.a.0", 1000, epoch, transaction_version, 1)
 
 
 def said(state: str, epoch: int, producer_id: int = 1000) -> TransactionDescription:
     return TransactionDescription(state, producer_id, epoch, 60_000, -1)
 
 
-def proved(end_txn_version: int, epoch: int) -> dict[Proof, list[str]]:
+def proved(transaction_version: int, epoch: int) -> dict[Proof, list[str]]:
     """By what is proved, the states that prove it where the handle's epoch is 7."""
     found: dict[Proof, list[str]] = {}
     for state in STATES:
-        found.setdefault(proof_of(handle(end_txn_version), said(state, epoch)), []).append(state)
+        found.setdefault(proof_of(handle(transaction_version), said(state, epoch)), []).append(state)
     del found[Proof.UNKNOWN]
     return found
 
 
 def test_with_version_2_the_end_of_a_transaction_is_at_the_next_epoch() -> None:
-    assert proved(5, 7) == {Proof.OPEN: ["Ongoing"]}
-    assert proved(5, 8) == {
+    assert proved(2, 7) == {Proof.OPEN: ["Ongoing"]}
+    assert proved(2, 8) == {
         Proof.COMMITTED: ["PrepareCommit", "CompleteCommit"],
         Proof.ABORTED: ["PrepareAbort", "CompleteAbort", "PrepareEpochFence"],
     }
 
 
 def test_with_version_1_it_is_at_its_own_epoch_and_a_timeout_at_the_next() -> None:
-    assert proved(4, 7) == {
+    assert proved(1, 7) == {
         Proof.OPEN: ["Ongoing"],
         Proof.COMMITTED: ["PrepareCommit", "CompleteCommit"],
         Proof.ABORTED: ["PrepareAbort", "CompleteAbort"],
     }
-    assert proved(4, 8) == {Proof.ABORTED: ["PrepareAbort", "CompleteAbort", "PrepareEpochFence"]}
+    assert proved(1, 8) == {Proof.ABORTED: ["PrepareAbort", "CompleteAbort", "PrepareEpochFence"]}
 
 
 @given(
-    version=st.sampled_from([3, 4, 5, 6]),
+    version=st.sampled_from([1, 2]),
     state=st.sampled_from(STATES),
     epoch=st.integers(0, 32767),
     epoch_said=st.integers(-1, 32767),

@@ -183,6 +183,18 @@ def test_it_gives_up_when_one_of_its_own_has_too_little_time_left(timeout_ms: in
     assert decide(at(oldest_ms + 1).with_read(last)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
 
 
+@pytest.mark.parametrize(("known", "is_whole"), [("0-7", True), ("0-9", True), ("1-7", False), ("0-6,8", False), ("", False)])
+def test_a_transaction_that_lacks_a_partition_of_its_task_began_again_and_is_given_up(known: str, is_whole: bool) -> None:
+    """With transactions of version 1 an abort leaves the epoch as it is, and the next partition begins the transaction again."""
+    own = tuple(replace(each, handle=replace(each.handle, partitions=(("events", "0-7"),))) for each in OWN)
+    partitions = (("events", known), ("other", "3")) if known else (("other", "3"),)
+    view = read(None, own, batch=0)
+    described = {each.transactional_id: replace(ongoing(each), partitions=partitions) for each in view.own_handles}
+    step = decide(view.with_look(described, view.own_handles, BEGUN_MS + 1_000).with_read(None))
+
+    assert isinstance(step, Write if is_whole else GiveUp)
+
+
 # Commit, and what it proves
 
 

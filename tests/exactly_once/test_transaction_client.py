@@ -18,6 +18,7 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, opened, soon, writer
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.brokers import Brokers
+from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -85,7 +86,7 @@ def test_a_transaction_is_ended_by_who_did_not_write_it_and_that_is_proved_after
 
     assert ended.outcome is (Outcome.COMMITTED if commits else Outcome.ABORTED)
     assert proof_of(handle, at_once) is proof_of(handle, settled) is (Proof.COMMITTED if commits else Proof.ABORTED)
-    assert settled.epoch == handle.epoch + (1 if handle.end_txn_version == 5 else 0)
+    assert settled.epoch == handle.epoch + (1 if handle.transaction_version == 2 else 0)
     until(lambda: committed(transaction_kafka, topic) == (["row"] if commits else []))
 
 
@@ -117,7 +118,7 @@ def test_what_timed_out_is_proved_to_be_aborted(transactions: TransactionClient,
     assert (settled.state, settled.producer_id, settled.epoch) == ("CompleteAbort", handle.producer_id, handle.epoch + 1)
     assert proof_of(handle, settled) is Proof.ABORTED
     assert ended.outcome is Outcome.ABORTED
-    assert ended.error == ("INVALID_TXN_STATE" if handle.end_txn_version == 5 else "PRODUCER_FENCED")
+    assert ended.error == ("INVALID_TXN_STATE" if handle.transaction_version == 2 else "PRODUCER_FENCED")
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -170,7 +171,7 @@ def test_only_what_is_open_under_the_prefix_is_listed(transactions: TransactionC
     assert listed == [OpenTransaction(mine.transactional_id, mine.producer_id)]
     (handle,) = handles
     assert (handle.transactional_id, handle.producer_id, handle.epoch) == (mine.transactional_id, mine.producer_id, mine.epoch)
-    assert handle.end_txn_version == mine.end_txn_version
+    assert handle.transaction_version == mine.transaction_version
     assert {each.outcome for each in transactions.end([handle, other], False, soon()).values()} == {Outcome.ABORTED}
     assert transactions.list_open(prefix, soon()) == []
 
@@ -262,3 +263,15 @@ def test_what_is_not_allowed_names_the_id_and_the_acl(kafka_with_acls: KafkaWith
         ):
             transactions.describe([identity], soon())
         assert transactions.end([handle], True, soon())[identity].outcome is Outcome.COMMITTED
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_transaction_is_ended_at_a_coordinator_that_speaks_no_later_end_txn_than_v3(commits: bool) -> None:
+    with EmbeddedKafka(in_memory=True, like="3.7") as kafka, client_of(kafka) as client:
+        kafka.create_topic("events")
+        handle = opened(client, "events", "row")
+        (ended,) = TransactionClient(client).end([handle], commits, soon()).values()
+
+        assert ended.outcome is (Outcome.COMMITTED if commits else Outcome.ABORTED)
+        until(lambda: committed(kafka, "events") == (["row"] if commits else []))

@@ -25,14 +25,17 @@ class EmbeddedKafka(Brokers):
         *,
         in_memory: bool = False,
         advertised: Mapping[int, str] | None = None,
-        transaction_version: int = 2,
+        transaction_version: int | None = None,
+        like: str | None = None,
     ) -> None:
-        """in_memory: there are no files to look into. advertised: node id -> "host:port" that clients are told: a proxy's."""
+        """in_memory: there are no files to look into. advertised: node id -> "host:port" that clients are told: a proxy's.
+        like: the release of Kafka that clients see, as EmbeddedBroker has it."""
         self._data = None if in_memory else _Data()
         folder = self._data.folder if self._data is not None else None
         self.broker = EmbeddedBroker(
             brokers,
             config=replace(settings(brokers, folder), transaction_version=transaction_version),
+            like=like,
             advertised=_addresses(advertised or {}),
         )
         self._down: set[int] = set()

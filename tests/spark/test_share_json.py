@@ -8,7 +8,7 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 
 BATCH = Batch("query", 3)
-HANDLE = TransactionHandle("prefix.query.ab.0", 2**40, 7, 5, 12, (("töpic", "0-3,5"), ("other", "1")))
+HANDLE = TransactionHandle("prefix.query.ab.0", 2**40, 7, 2, 12, (("töpic", "0-3,5"), ("other", "1")))
 
 
 @pytest.mark.parametrize("transaction", [PreparedTransaction(HANDLE, 2, 2**32 - 1), None])

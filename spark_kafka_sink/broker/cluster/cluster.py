@@ -41,6 +41,7 @@ from spark_kafka_sink.broker.cluster.new_topics import (
 )
 from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name, check_topic_resource
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 PRODUCER_ID_BLOCK = 1000
 """Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
@@ -75,7 +76,12 @@ class Cluster:
         stored = stored or StoredCluster(_new_cluster_id())
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
-        self.image = MetadataImage(configs=stored.configs).with_topics(*stored.topics)
+        topics = (self._with_id(topic) for topic in stored.topics)
+        self.image = MetadataImage(configs=stored.configs).with_topics(*topics)
+
+    def _with_id(self, topic: TopicState) -> TopicState:
+        """Topics that were made before there were ids get them now."""
+        return topic if topic.topic_id != ZERO_UUID else replace(topic, topic_id=self._new_topic_id())
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
         """It is given the image before and the one after."""
@@ -112,7 +118,10 @@ class Cluster:
         replicas = self._replicas_of_new(partitions, replication, assignments)
         up = self.image.up()
         states = tuple(new_partition(index, of, up) for index, of in enumerate(replicas))
-        return TopicState(name, uuid.uuid4(), states, texts)
+        return TopicState(name, self._new_topic_id(), states, texts)
+
+    def _new_topic_id(self) -> uuid.UUID:
+        return uuid.uuid4() if self.config.release.has_topic_ids else ZERO_UUID
 
     def _replicas_of_new(self, partitions: int, replication: int, assignments: Assignments) -> list[tuple[int, ...]]:
         if assignments:

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
 NO_LEADER = -1
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
@@ -84,14 +86,19 @@ class MetadataImage:
 
     def with_topics(self, *changed: TopicState) -> MetadataImage:
         topics = {**self.topics, **{topic.name: topic for topic in changed}}
-        return replace(self, topics=topics, names={topic.topic_id: name for name, topic in topics.items()})
+        return replace(self, topics=topics, names=_names(topics))
 
     def without_topic(self, name: str) -> MetadataImage:
         topics = {known: topic for known, topic in self.topics.items() if known != name}
-        return replace(self, topics=topics, names={topic.topic_id: known for known, topic in topics.items()})
+        return replace(self, topics=topics, names=_names(topics))
 
     def with_broker(self, broker: BrokerState) -> MetadataImage:
         return replace(self, brokers={**self.brokers, broker.node_id: broker})
 
     def partitions(self) -> Iterator[tuple[TopicState, PartitionState]]:
         return ((topic, partition) for topic in self.topics.values() for partition in topic.partitions)
+
+
+def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
+    """Without topics of a cluster that has no topic ids."""
+    return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}

@@ -45,6 +45,7 @@ class Surroundings:
     disconnect: Callable[[int], None]
     reconnect: Callable[[int], None]
     delay_markers: Callable[[float], None]
+    delay_verification: Callable[[float], None]
 
 
 class FaultInjection:
@@ -62,7 +63,8 @@ class FaultInjection:
         self._around: Surroundings | None = None
         self._changed = threading.Condition()
         self._faults: list[Fault] = []
-        self._delays_ms: dict[Fault, float] = {}
+        self._marker_delays_ms: dict[Fault, float] = {}
+        self._verification_delays_ms: dict[Fault, float] = {}
         self._requests = RequestFaults(self._changed, self._image)
         self.storage = StorageFaults(self._changed, self._image)
 
@@ -218,9 +220,18 @@ class FaultInjection:
     def delay_markers(self, ms: float) -> Fault:
         """As `hold_markers`, for `ms` milliseconds after each outcome. It counts no hits."""
         fault = self._new(f"transaction markers come {ms} ms later")
-        self._delays_ms[fault] = _not_negative("ms", ms)
-        fault.undo = self._apply_delay
-        self._apply_delay()
+        self._marker_delays_ms[fault] = _not_negative("ms", ms)
+        fault.undo = self._apply_delays
+        self._apply_delays()
+        return fault
+
+    def delay_verification(self, ms: float) -> Fault:
+        """Delays by `ms` milliseconds what a broker asks the transaction coordinator before it stores the first records of a
+        transaction in a partition (KIP-890). It counts no hits."""
+        fault = self._new(f"the verification of transactions takes {ms} ms longer")
+        self._verification_delays_ms[fault] = _not_negative("ms", ms)
+        fault.undo = self._apply_delays
+        self._apply_delays()
         return fault
 
     def clear(self) -> None:
@@ -233,7 +244,7 @@ class FaultInjection:
     def attach(self, around: Surroundings) -> None:
         """The broker starts."""
         self._around = around
-        self._apply_delay()
+        self._apply_delays()
 
     def detach(self) -> None:
         """The broker stops, and faults with it."""
@@ -283,15 +294,18 @@ class FaultInjection:
     def _forget(self, fault: Fault) -> None:
         with self._changed:
             self._faults.remove(fault)
-            self._delays_ms.pop(fault, None)
+            self._marker_delays_ms.pop(fault, None)
+            self._verification_delays_ms.pop(fault, None)
         self._requests.remove(fault)
         self.storage.remove(fault)
 
-    def _apply_delay(self) -> None:
+    def _apply_delays(self) -> None:
         with self._changed:
-            longest = max(self._delays_ms.values(), default=0.0)
+            markers = max(self._marker_delays_ms.values(), default=0.0)
+            verification = max(self._verification_delays_ms.values(), default=0.0)
         if self._around is not None:
-            self._around.delay_markers(longest)
+            self._around.delay_markers(markers)
+            self._around.delay_verification(verification)
 
 
 def _not_negative(name: str, value: float) -> float:

@@ -65,13 +65,15 @@ _WHOLE: Final[Mapping[str, Kind]] = {
     "disk-full": Kind("disk_full", {"broker": int, "topic": str}),
     "hold-markers": Kind("hold_markers", {}),
     "delay-markers": Kind("delay_markers", {"ms": float}),
+    "delay-verification": Kind("delay_verification", {"ms": float}),
 }
 EXAMPLE: Final = "produce error=NOT_LEADER_OR_FOLLOWER times=3"
 
 
 def add_fault(faults: FaultInjection, text: str) -> Fault:
     """`API error=CODE|delay=MS|cut-before|cut-after|truncate|wrong-correlation-id`, then where and how often: `times=` (all:
-    without end), `broker=`, `topic=`, `partition=`, `client_id=`; or `disk-full`, `delay-markers ms=`, `hold-markers`.
+    without end), `broker=`, `topic=`, `partition=`, `client_id=`; or `disk-full`, `delay-markers ms=`,
+    `delay-verification ms=`, `hold-markers`.
 
     Raises OptionError that says what is wrong with it.
     """

@@ -23,7 +23,7 @@ def api_versions_handler(versions: ApiVersionManager) -> Handler:
 
     def handle_api_versions(_services: BrokerServices, request: Request) -> Message:
         if request.has_unsupported_version:
-            raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
+            return versions.unsupported()
         body = request.body
         assert isinstance(body, ApiVersionsRequest)
         if request.version >= 3:

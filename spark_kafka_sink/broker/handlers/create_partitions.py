@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.handlers.controller import check_is_controller
 from spark_kafka_sink.broker.handlers.repeated import repeated
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.create_partitions import (
@@ -19,6 +20,7 @@ from spark_kafka_sink.protocol.fields import Message
 def handle_create_partitions(services: BrokerServices, request: Request) -> Message | None:
     body = request.body
     assert isinstance(body, CreatePartitionsRequest)
+    check_is_controller(services)
     twice = repeated(topic.name for topic in body.topics)
     refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
     grown = [_grown(services, topic, body.validate_only) for topic in body.topics if topic.name not in twice]

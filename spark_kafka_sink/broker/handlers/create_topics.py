@@ -11,6 +11,7 @@ from spark_kafka_sink.broker.cluster.broker_settings import BrokerSettings, Conf
 from spark_kafka_sink.broker.cluster.metadata_image import TopicState
 from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
+from spark_kafka_sink.broker.handlers.controller import check_is_controller
 from spark_kafka_sink.broker.handlers.repeated import repeated
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.create_topics import (
@@ -30,6 +31,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 def handle_create_topics(services: BrokerServices, request: Request) -> Message | None:
     body = request.body
     assert isinstance(body, CreateTopicsRequest)
+    check_is_controller(services)
     refused = _refused(body.topics)
     topics = [topic for topic in body.topics if topic.name not in refused]
     check_amount(sum(_partitions(topic, services.config.num_partitions) for topic in topics))

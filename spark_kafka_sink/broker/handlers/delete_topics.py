@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.handlers.controller import check_is_controller
 from spark_kafka_sink.broker.handlers.repeated import repeated
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.delete_topics import (
@@ -28,6 +29,7 @@ _UNKNOWN_ID = "This server does not host this topic ID."
 def handle_delete_topics(services: BrokerServices, request: Request) -> Message | None:
     body = request.body
     assert isinstance(body, DeleteTopicsRequest)
+    check_is_controller(services)
     asked = body.topics if request.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]
     return DeleteTopicsResponse(responses=tuple(_results(services, asked)))
 

@@ -30,6 +30,7 @@ from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateMana
 from spark_kafka_sink.broker.log.replaced_file import TEMPORARY_SUFFIX
 from spark_kafka_sink.broker.log.replay import remember_batches, replay_batch
 from spark_kafka_sink.broker.log.swapped_segments import finish_swaps
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManag
         # Of a topic that had this name before: kept, but out of the way, as Kafka's stray logs are.
         renamed_away(folder, STRAY_FOLDER_SUFFIX)
     folder.mkdir(parents=True, exist_ok=True)
-    write_partition_metadata(folder, topic_id)
+    if topic_id != ZERO_UUID:
+        write_partition_metadata(folder, topic_id)
     return _LogLoader(folder, state, config, now_ms).load()
 
 

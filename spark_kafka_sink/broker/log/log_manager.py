@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
 from spark_kafka_sink.broker.log.log_configs import log_config
 from spark_kafka_sink.broker.log.partition_files import finish_deletions
@@ -22,13 +23,14 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
+_Look = Callable[[UnifiedLog, int], object]
 
 
 class LogManager:
     """Kafka's LogManager, over one folder or none.
 
     The cluster's changes come one at a time, under its lock; `_logs` is replaced whole, so that it is read without a lock.
-    Retention and compaction run on a thread of their own (`_keeper`), because they wait for the disk.
+    Retention and compaction run on a thread of their own (`_keeper`), each at its own interval, because they wait for the disk.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class LogManager:
             on_advance=lambda: self._on_advance(topic.name, index),
             disk_check=lambda size: self._check_disk(topic.name, index, size),
             producer_expiration_ms=self._config.producer_id_expiration_ms,
-            verify_transactions=True,
+            verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
         )
 
     def _folder(self, topic: str, index: int) -> Path | None:
@@ -120,19 +122,33 @@ class LogManager:
         return opened
 
     def _keep(self) -> None:
-        while not self._stopped.wait(self._config.log_retention_check_interval_ms / 1000):
-            for log in self.logs():
-                if self._stopped.is_set():
-                    return
-                try:
-                    log.enforce_retention(self._wall_ms())
-                    maybe_compact(log, self._wall_ms())
-                except ApiException as error:
-                    # The others are not to wait for one that has no room now; one that was deleted meanwhile is no news.
-                    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                        logger.warning("%s was not looked through: %s", log, error)
-                except Exception:
-                    logger.exception("Retention of %s failed", log)
+        due_s = {look: time.monotonic() + self._interval_s(look) for look in (_enforce_retention, maybe_compact)}
+        while not self._stopped.wait(max(0.0, min(due_s.values()) - time.monotonic())):
+            look = min(due_s, key=lambda each: due_s[each])
+            self._look_through(look)
+            due_s[look] = time.monotonic() + self._interval_s(look)
+
+    def _interval_s(self, look: _Look) -> float:
+        compacts = look is maybe_compact
+        ms = self._config.log_cleaner_backoff_ms if compacts else self._config.log_retention_check_interval_ms
+        return ms / 1000
+
+    def _look_through(self, look: _Look) -> None:
+        for log in self.logs():
+            if self._stopped.is_set():
+                return
+            try:
+                look(log, self._wall_ms())
+            except ApiException as error:
+                # The others are not to wait for one that has no room now; one that was deleted meanwhile is no news.
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    logger.warning("%s was not looked through: %s", log, error)
+            except Exception:
+                logger.exception("Retention or compaction of %s failed", log)
+
+
+def _enforce_retention(log: UnifiedLog, now_ms: int) -> None:
+    log.enforce_retention(now_ms)
 
 
 def _delete(log: UnifiedLog) -> None:

@@ -96,7 +96,10 @@ class ProducerStateManager:
     def maybe_start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """UnifiedLog.maybeStartTransactionVerification; None where the transaction is open here already."""
+        """UnifiedLog.maybeStartTransactionVerification; None where the transaction is open here already, and where no guards are
+        asked for."""
+        if not self._verify_transactions:
+            return None
         entry = self._producers.get(producer_id)
         if entry is not None and epoch < entry.producer_epoch:
             raise ApiException(

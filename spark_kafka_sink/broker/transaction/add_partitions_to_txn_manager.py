@@ -91,6 +91,7 @@ class AddPartitionsToTxnManager:
         retry_backoff_max_ms: float = 100.0,
     ) -> None:
         """The times are Kafka's `add.partitions.to.txn.retry.backoff.ms` and `...max.ms`."""
+        self.delay_ms = 0.0  # a fault: how long the first question of each request is on its way
         self._coordinator = coordinator
         self._has_coordinator = has_coordinator
         self._timer = timer
@@ -148,28 +149,34 @@ class AddPartitionsToTxnManager:
         def question(guards: Guards) -> Failures:
             return self.add_or_verify(transactional_id, producer_id, producer_epoch, list(guards), operation) if guards else {}
 
-        self._ask(_Question(begin, question, then, self._timer.now_ms() + self._retry_backoff_max_ms), begin())
+        asked = _Question(begin, question, then, self._timer.now_ms() + self._retry_backoff_max_ms)
+        guards = begin()
+        if self.delay_ms and guards:
+            self._later(asked, guards, self.delay_ms, lambda: self._ask(asked, guards))
+        else:
+            self._ask(asked, guards)
 
     def _ask(self, asked: _Question, guards: Guards) -> None:
         while True:
             failures = asked.question(guards)
-            in_time = self._timer.now_ms() < asked.deadline_ms
-            if in_time and ErrorCode.CONCURRENT_TRANSACTIONS in failures.values():
-                self._later(asked, guards)
+            if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < asked.deadline_ms:
+                self._later(asked, guards, self._retry_backoff_ms, lambda: self._ask(asked, asked.begin()))
                 return
-            renewed = asked.begin() if guards and not failures and in_time else guards
+            # However late it is: a marker may have ended the guards while the question was on its way. This comes to an end,
+            # because what is in the transaction now gets no other marker than the one that ends it.
+            renewed = guards if all(each in failures for each in guards) else asked.begin()
             if renewed == guards:
                 asked.then(failures)
                 return
             guards = renewed
 
-    def _later(self, asked: _Question, guards: Guards) -> None:
+    def _later(self, asked: _Question, guards: Guards, delay_ms: float, ask: Callable[[], None]) -> None:
         executor = self._coordinator.executor
-        self._timer.after(self._retry_backoff_ms, lambda: executor.submit(lambda: self._again(asked, guards)))
+        self._timer.after(delay_ms, lambda: executor.submit(lambda: self._answered_whatever_happens(asked, guards, ask)))
 
-    def _again(self, asked: _Question, guards: Guards) -> None:
+    def _answered_whatever_happens(self, asked: _Question, guards: Guards, ask: Callable[[], None]) -> None:
         try:
-            self._ask(asked, asked.begin())
+            ask()
         except ApiException as error:
             asked.then(dict.fromkeys(guards, error.code))
         except Exception:

@@ -61,7 +61,9 @@ class TransactionCoordinator:
         self._wall_ms = wall_ms
         self._next_producer_id = next_producer_id
         self.executor = executor
-        self._states = TransactionStateManager(log, wall_ms, config.transaction_version, config.transactional_id_expiration_ms)
+        self._states = TransactionStateManager(
+            log, wall_ms, config.release.transaction_version, config.transactional_id_expiration_ms
+        )
         self.markers = TransactionMarkerChannelManager(
             self._states, timer, self.executor, write_markers, partition_exists, coordinator_epoch
         )

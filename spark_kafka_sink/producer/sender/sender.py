@@ -240,6 +240,8 @@ class Sender:
             return timeout
         for node in check.nodes:
             if self._client.ready(node, now_ms):
+                if self._transactions is not None and self._transactions.refuses_leader(node):
+                    return 0
                 if self._send(node, identity, now_ms):
                     timeout = 0
             else:

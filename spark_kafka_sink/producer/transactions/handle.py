@@ -12,15 +12,16 @@ class TransactionHandle:
     """Whoever has it can commit or abort the transaction; it pickles.
 
     transactional_id, producer_id, epoch: what the coordinator knows the transaction by. Exactly one transaction has this epoch.
-    end_txn_version: of EndTxn, to be used for every attempt to end it: 5 with transaction version 2 (KIP-890), 4 with version 1.
-        One that was committed with v4 answers INVALID_TXN_STATE to v5, as if it had been aborted.
+    transaction_version: 1, or 2 (KIP-890). It decides how every attempt to end the transaction is made: with EndTxn v5 for
+        version 2, with v4 or lower for version 1. EndTxn v5 answers INVALID_TXN_STATE for a transaction that v4 has committed,
+        as if it had been aborted.
     records: how many were acked. partitions: for each topic the partitions written to, as in ("events", "0-7,9").
     """
 
     transactional_id: str
     producer_id: int
     epoch: int
-    end_txn_version: int
+    transaction_version: int
     records: int
     partitions: tuple[tuple[str, str], ...] = ()
 
@@ -32,6 +33,19 @@ def partition_ranges(partitions: Iterable[tuple[str, int]]) -> tuple[tuple[str, 
     """(topic, partition) pairs, shortened: 1,000 partitions of 200 tasks have to fit a record of 1 MB."""
     by_topic = groupby(sorted(set(partitions)), key=lambda each: each[0])
     return tuple((topic, ",".join(_ranges([number for _, number in group]))) for topic, group in by_topic)
+
+
+def covers(partitions: tuple[tuple[str, str], ...], others: tuple[tuple[str, str], ...]) -> bool:
+    """Whether all of `others` are among `partitions`; both as `partition_ranges` makes them."""
+    if partitions == others:
+        return True
+    known = {topic: _numbers(text) for topic, text in partitions}
+    return all(_numbers(text) <= known.get(topic, frozenset()) for topic, text in others)
+
+
+def _numbers(text: str) -> frozenset[int]:
+    ends = (run.partition("-") for run in text.split(","))
+    return frozenset(number for first, _, last in ends for number in range(int(first), int(last or first) + 1))
 
 
 def _ranges(numbers: list[int]) -> list[str]:

@@ -149,14 +149,10 @@ def committed_offsets(body: TxnOffsetCommitResponse) -> dict[TopicPartition, int
     return {(topic.name, each.partition_index): each.error_code for topic in body.topics for each in topic.partitions}
 
 
-def end_txn_version(version: int) -> int:
-    """Of EndTxn, for a transaction version: what to use for every attempt to end the same transaction."""
-    return END_TXN.max_version if version >= 2 else LAST_VERSION_1[END_TXN.key]
-
-
 def end_txn(identity: str, producer: ProducerIdAndEpoch, *, committed: bool, version: int) -> TransactionRequest:
     body = EndTxnRequest(identity, producer.producer_id, producer.epoch, committed)
-    return TransactionRequest(END_TXN, body, _of_all, (TRANSACTION, identity), end_txn_version(version))
+    max_version = LAST_VERSION_1[END_TXN.key] if version < 2 else None
+    return TransactionRequest(END_TXN, body, _of_all, (TRANSACTION, identity), max_version)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

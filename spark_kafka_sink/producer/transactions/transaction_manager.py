@@ -70,6 +70,11 @@ class TransactionManager:
         return self._state
 
     @property
+    def is_for_others(self) -> bool:
+        """Whether another process may end the transaction, which takes newer brokers (verification.py)."""
+        return self._single
+
+    @property
     def is_open(self) -> bool:
         """Whether there is a transaction that can be aborted."""
         return self._state in ALLOWED_IN[Call.ABORT]

@@ -8,7 +8,6 @@ from types import TracebackType
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.send_scope import ScopeOwner, SendScope
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
-from spark_kafka_sink.producer.transactions.requests import end_txn_version
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 
 
@@ -48,7 +47,7 @@ class TransactionScope(SendScope):
             manager.transactional_id,
             manager.producer.producer_id,
             manager.producer.epoch,
-            end_txn_version(manager.version),
+            manager.version,
             report.records,
             partition_ranges(report.partitions),
         )

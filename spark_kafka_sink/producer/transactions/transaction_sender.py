@@ -24,6 +24,8 @@ from spark_kafka_sink.producer.transactions.requests import (
 )
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transactions.verification import too_old
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 log = logging.getLogger(__name__)
@@ -135,6 +137,17 @@ class TransactionSender:
         """The producer is closing: abort what is open. True when that is done."""
         return self._manager is None or self._manager.close(now_ms, self._close_timeout_ms)
 
+    def refuses_leader(self, node: int) -> bool:
+        """Whether no record of the transaction may go to a broker, which is `ready`: the transaction can only be aborted then."""
+        error = self._too_old(node)
+        if error is not None:
+            self.failed(error)
+        return error is not None
+
+    def _too_old(self, node: int) -> UnsupportedVersionError | None:
+        manager = self._manager
+        return too_old(self._client.versions(node)) if manager is not None and manager.is_for_others else None
+
     # Requests
 
     def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
@@ -167,6 +180,9 @@ class TransactionSender:
             return self._wait(now_ms)
         if not self._client.ready(node, now_ms):
             return self._until_ready(manager, node, key, now_ms)
+        if request.api.key is ApiKey.INIT_PRODUCER_ID and (error := self._too_old(node)) is not None:
+            manager.fatal(error)
+            return FOREVER_MS
         self._in_flight = InFlight(manager, request, finds)
         manager.why = f"{_name(request)} at broker {node} is not answered yet"
         self._client.send(node, request.api, request.body, now_ms, tag=self._in_flight, max_version=request.max_version)
@@ -250,7 +266,7 @@ def _name(request: TransactionRequest) -> str:
 
 
 def _without_transactions(manager: TransactionManager, error: UnsupportedVersionError) -> TransactionError:
-    needed = "transactions, and so exactly-once, need brokers with transactions, Kafka 3.0 or later"
+    needed = "transactions need Kafka 3.0 or newer, exactly-once 3.8 or newer"
     text = f"transactional id {manager.transactional_id}: {needed}: {error.message}"
     return TransactionError(text, **error.facts | {"transactional_id": manager.transactional_id})
 

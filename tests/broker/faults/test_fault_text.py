@@ -29,6 +29,7 @@ from spark_kafka_sink.errors import OptionError
         ("disk-full topic=events", "a full disk of any request topic=events"),
         ("hold-markers", "transaction markers are held"),
         ("delay-markers ms=100", "transaction markers come 100.0 ms later"),
+        ("delay-verification ms=120", "the verification of transactions takes 120.0 ms longer"),
     ],
 )
 def test_a_text_says_what_where_and_how_often(text: str, what: str) -> None:

@@ -160,7 +160,7 @@ def test_old_segments_are_dropped_in_time() -> None:
 
 
 def test_a_compacted_topic_keeps_the_last_of_each_key() -> None:
-    with Rig(log_retention_check_interval_ms=10) as rig:
+    with Rig(log_cleaner_backoff_ms=10) as rig:
         rig.cluster.create_topic("t", configs={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"})
         log = rig.log("t")
         now = rig.services().wall_ms()

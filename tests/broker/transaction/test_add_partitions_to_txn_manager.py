@@ -158,6 +158,47 @@ def test_a_marker_between_question_and_answer_makes_it_ask_again(
     assert log.begun == 3
 
 
+@pytest.mark.parametrize("delay_ms", [50, 99, 120, 1000])
+def test_a_slow_answer_goes_with_guards_that_are_in_force(
+    world: World, renewed: ProducerIdAndEpoch, log: Verification, delay_ms: float
+) -> None:
+    """The markers of the last transaction come while the question is on its way."""
+    world.partitions.on_marker = lambda partition, marker: log.marker()
+    in_force: list[VerificationGuard] = []
+    told: list[tuple[Failures, bool]] = []
+
+    def begin() -> Guards:
+        in_force.append(log.guard)
+        return log.begin()
+
+    manager = AddPartitionsToTxnManager(world.coordinator, lambda transactional_id: True, world.timer)
+    manager.delay_ms = delay_ms
+    manager.add_or_verify_with_patience(
+        "t", *renewed, begin, ADD_PARTITION, lambda failures: told.append((failures, in_force[-1] is log.guard))
+    )
+    world.timer.advance(10 * delay_ms)
+    assert told == [({}, True)]
+
+
+def test_what_is_verified_is_renewed_beside_what_failed(
+    world: World, manager: AddPartitionsToTxnManager, log: Verification
+) -> None:
+    """A partition that was not added does not keep the others with guards that a marker has ended."""
+    producer = world.init()
+    world.add(producer, A, client_version=0)
+    told: list[Failures] = []
+
+    def begin() -> Guards:
+        guards = log.begin()
+        if log.begun == 1:
+            log.marker()
+        return {**guards, B: guards[A]}
+
+    manager.add_or_verify_with_patience("t", *producer, begin, GENERIC_ERROR, told.append)
+    assert told == [{B: E.TRANSACTION_ABORTABLE}]
+    assert log.begun == 3
+
+
 def test_where_the_transaction_is_open_nobody_is_asked(manager: AddPartitionsToTxnManager, log: Verification) -> None:
     log.is_open = True
     told: list[Failures] = []

@@ -133,7 +133,7 @@ class World:
     def remember(self, metadata: TransactionMetadata) -> None:
         """As if the coordinator had got there long ago."""
         partition = self.log.partition_for(metadata.transactional_id)
-        record = (key_of(metadata.transactional_id), value_of(metadata, self.config.transaction_version))
+        record = (key_of(metadata.transactional_id), value_of(metadata, self.config.release.transaction_version))
         self.log.append(partition, [record])
         self.restart()
 

@@ -47,13 +47,15 @@ NO_FAILURES: Final = Budget()
 @dataclass(frozen=True)
 class Driver:
     """A Spark driver and its Python workers, which outlive its runs. batches: the rows of each; another driver may have others
-    only where each has a checkpoint of its own. runs: how often it is started. is_job: it has one batch, and calls abort() when
-    that fails. ignores_failures: a foreachBatch function that goes on when publish() raised. start: its commit.log.start."""
+    only where each has a checkpoint of its own. runs: how often it is started. is_slow: a task's first row is written before its
+    others (tasks.py). is_job: it has one batch, and calls abort() when that fails. ignores_failures: a foreachBatch function that
+    goes on when publish() raised. start: its commit.log.start."""
 
     batches: tuple[Rows, ...]
     splits: tuple[Split, ...] = (spread, together)
     runs: int = 1
     checkpoint: int = 0
+    is_slow: bool = False
     is_job: bool = False
     ignores_failures: bool = False
     start: int | None = None

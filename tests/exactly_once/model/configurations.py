@@ -15,7 +15,18 @@ from tests.exactly_once.model.configuration import (
     swapped,
     together,
 )
-from tests.exactly_once.model.left_out import ABORT, DRIVER, DRIVERS, JOB, LONG_DRIVERS, ONE_BATCH, REPEATING, REPLAY
+from tests.exactly_once.model.left_out import (
+    ABORT,
+    AT_ONCE,
+    DRIVER,
+    DRIVERS,
+    JOB,
+    LONG_DRIVERS,
+    ONE_BATCH,
+    REPEATING,
+    REPLAY,
+    SLOW,
+)
 from tests.exactly_once.model.world import Budget
 
 STUBBORN: Final = Driver(ONE_BATCH, splits=(together, spread), runs=3)
@@ -43,6 +54,10 @@ _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "two drivers, one crashes": Configuration((replace(DRIVER, runs=2), DRIVER), budget=Budget(crashes=1, timeouts=1), slots=4),
     "two drivers, two batches": Configuration(LONG_DRIVERS, budget=Budget(lost=1, timeouts=1), slots=2),
     "two drivers, two batches, orphans": Configuration((THEN_SMALL, THEN_SMALL), budget=Budget(dead_attempts=1), slots=3),
+    "two drivers, slow tasks": Configuration((SLOW, SLOW), budget=Budget(lost=1, timeouts=1), slots=2),
+    "two drivers, slow tasks, one crashes": Configuration(
+        (replace(SLOW, runs=2), AT_ONCE), budget=Budget(crashes=1, timeouts=1), slots=2
+    ),
     "two drivers, slow markers": Configuration(DRIVERS, budget=Budget(lost=1, timeouts=1), has_markers=True, slots=2),
     "two drivers, slow markers, two batches": Configuration(LONG_DRIVERS, has_markers=True, slots=2),
     "a replay, crashes": Configuration((replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),

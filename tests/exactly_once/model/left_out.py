@@ -23,6 +23,8 @@ IGNORING: Final = Driver(THREE_SMALL_BATCHES, ignores_failures=True)
 REPEATING: Final = Driver(ONE_BATCH, splits=(spread,), runs=2)
 CHANGING: Final = Driver(ONE_BATCH, splits=(spread, swapped), runs=2)
 BEGINNING: Final = Driver(((0, 1), (2,)), splits=(spread,), ignores_failures=True, start=1)
+AT_ONCE: Final = Driver(ONE_BATCH, splits=(together,))
+SLOW: Final = Driver(ONE_BATCH, splits=(together,), is_slow=True)
 JOB: Final = Driver(ONE_BATCH, splits=(spread,), is_job=True)
 ABORT: Final = Person(resolving.abort, is_abort=True)
 REPLAY: Final = Person(replay)
@@ -42,6 +44,7 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "InitProducerId before a slot is used again": Configuration(
         (Driver(TWO_SMALL_BATCHES, runs=2),), version=1, budget=Budget(lost=1)
     ),
+    "leaders verify that a partition is in the transaction": Configuration((SLOW, SLOW), version=1),
     # commit()
     "an old driver stops": Configuration(LONG_DRIVERS, commit=mutations.goes_on_behind),
     "a gap stops": Configuration((IGNORING,), budget=Budget(timeouts=1), commit=mutations.goes_on_over_gap),
@@ -62,6 +65,9 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     ),
     "describe": Configuration((ALONE,), budget=Budget(timeouts=1)),
     "not too old": Configuration((ALONE,), budget=Budget(timeouts=1), ages=True, commit=mutations.ignores_age),
+    "a transaction that began again is not whole": Configuration(
+        (SLOW, AT_ONCE, ABORT), version=1, budget=Budget(timeouts=1), slots=1, commit=mutations.ignores_partitions
+    ),
     "own transactions are aborted after an error only where none can be prepared": Configuration(
         (ALONE,), budget=Budget(errors=1)
     ),

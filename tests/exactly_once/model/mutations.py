@@ -78,6 +78,14 @@ def ignores_age(view: View) -> Step:
     return rules.decide(replace(view, now_ms=0))
 
 
+def ignores_partitions(view: View) -> Step:
+    if view.described is None:
+        return rules.decide(view)
+    where = {each.transactional_id: each.partitions for each in view.own_handles}
+    described = {each: replace(said, partitions=where[each]) for each, said in view.described.items()}
+    return rules.decide(replace(view, described=described))
+
+
 def takes_unknown_for_aborted(view: View) -> Step:
     return rules.decide(_without_unknown(view))
 

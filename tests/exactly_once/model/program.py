@@ -31,7 +31,8 @@ class Program(NamedTuple):
     of its commit. is_claimed, described: half of Read, of Look. todo: whose EndTxn is still to be answered, got: what it proved.
     after: what follows when the leftovers are ended. is_doomed: when it claimed the log, one of its own was not open any more, or
     too old. is_visible: when it described its own, rows of them were visible. is_preparing: it has sent a record that prepares
-    its own, in whichever attempt, or call, for the batch. is_aborting: a job's commit has failed."""
+    its own, in whichever attempt, or call, for the batch. is_aborting: a job's commit has failed. half: the transaction of a slow
+    task that has rows to write still."""
 
     phase: str = OFF
     run: int = 0
@@ -48,6 +49,7 @@ class Program(NamedTuple):
     is_visible: bool = False
     is_preparing: bool = False
     is_aborting: bool = False
+    half: int = NONE
 
 
 class Turn(NamedTuple):

@@ -1,4 +1,4 @@
-"""The life of a program: it begins, its tasks write, it commits, it crashes and begins again."""
+"""The life of a program: it begins, its tasks write (tasks.py), it commits, it crashes and begins again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_kafka_sink.exactly_once.resolving import batch_to_abort
-from tests.exactly_once.model import coordinator, values
+from tests.exactly_once.model import values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.committing import commits
-from tests.exactly_once.model.configuration import Driver, Person, Rows
-from tests.exactly_once.model.coordinator import PENDING, Slot
+from tests.exactly_once.model.configuration import Driver, Person
 from tests.exactly_once.model.ending import ends, to_abort
 from tests.exactly_once.model.program import COMMITS, DONE, ENDS, OFF, OVER, WRITES, Next, Program, Turn
-from tests.exactly_once.model.values import NONE, TRANSACTIONS
+from tests.exactly_once.model.tasks import first_task, writes
+from tests.exactly_once.model.values import NONE
 from tests.exactly_once.model.world import World
 
 
@@ -45,7 +45,7 @@ def _begins(turn: Turn) -> Next:
     if turn.breaks("no sweep at the start of a run"):
         for each in worlds.listed(world):
             world = worlds.end_txn(world, each, False, batch, has_markers=False)[1]
-    yield turn.does("begins"), turn.becomes(_first_task(turn, Program(run=run + 1, batch=batch)), world)
+    yield turn.does("begins"), turn.becomes(first_task(turn, Program(run=run + 1, batch=batch)), world)
 
 
 def _command_begins(turn: Turn, who: Person) -> Next:
@@ -56,62 +56,6 @@ def _command_begins(turn: Turn, who: Person) -> Next:
     batch = batch_to_abort(last) if who.is_abort else 0 if last is None else last.batch
     program = Program(phase=COMMITS, run=1, batch=batch, view=values.begun(batch, ()))
     yield turn.does("begins"), turn.becomes(program)
-
-
-# Tasks
-
-
-def _partitions(turn: Turn, program: Program) -> tuple[Rows, ...]:
-    splits = turn.driver.splits
-    return splits[(turn.number + program.run) % len(splits)](turn.driver.batches[program.batch])
-
-
-def _first_task(turn: Turn, program: Program) -> Program:
-    return _next_task(turn, program._replace(phase=WRITES, partition=0, own=()))
-
-
-def _next_task(turn: Turn, program: Program) -> Program:
-    """The next that has rows. After the last the driver commits what they told of."""
-    partitions = _partitions(turn, program)
-    partition = program.partition
-    while partition < len(partitions) and not partitions[partition]:
-        partition += 1
-    if partition < len(partitions):
-        return program._replace(partition=partition)
-    return program._replace(phase=COMMITS, partition=0, view=values.begun(program.batch, program.own, turn.driver.start))
-
-
-def _writes(turn: Turn) -> Next:
-    number = _free_slot(turn)
-    slot = turn.world.slots[number]
-    if slot.state in PENDING:
-        return  # InitProducerId waits for the markers
-    world, written = _write(turn, number, slot)
-    program = turn.program._replace(own=(*turn.program.own, written), partition=turn.program.partition + 1)
-    yield turn.does("task writes", written), turn.becomes(_next_task(turn, program), world)
-    if turn.world.budget.dead_attempts:
-        yield turn.does("task writes and dies", written), world.spend("dead_attempts")
-
-
-def _write(turn: Turn, number: int, slot: Slot) -> tuple[World, int]:
-    version, batch, partition = turn.configuration.version, turn.program.batch, turn.program.partition
-    if not (turn.breaks("InitProducerId before a slot is used again") and slot.transaction != NONE):
-        slot = coordinator.initialized(slot, version)
-    rows = _partitions(turn, turn.program)[partition]
-    written = values.transaction(number, slot.epoch, batch, partition, rows, version)
-    return turn.world.with_slot(number, coordinator.produced(slot, written)), written
-
-
-def _free_slot(turn: Turn) -> int:
-    """Of the driver's Python workers: the first that no attempt at this batch has used."""
-    if turn.breaks("an id of each attempt's own"):
-        return turn.program.partition
-    first = turn.configuration.first_slot + turn.number * turn.configuration.slots
-    for number in range(first, first + turn.configuration.slots):
-        last = turn.world.slots[number].transaction
-        if last == NONE or TRANSACTIONS[last].batch < turn.program.batch:
-            return number
-    raise AssertionError("the configuration has too few slots")
 
 
 # The end of a batch
@@ -131,8 +75,8 @@ def _done(turn: Turn) -> Next:
     checkpoint[driver.checkpoint] = max(checkpoint[driver.checkpoint], batch + 1)
     program = Program(phase=OVER)
     if batch + 1 < len(driver.batches):
-        program = _first_task(turn, Program(run=turn.program.run, batch=batch + 1))
+        program = first_task(turn, Program(run=turn.program.run, batch=batch + 1))
     yield turn.does("checkpoint"), turn.becomes(program, world._replace(checkpoint=tuple(checkpoint)))
 
 
-PHASES: Final[dict[str, Callable[[Turn], Next]]] = {WRITES: _writes, COMMITS: commits, ENDS: ends, DONE: _done}
+PHASES: Final[dict[str, Callable[[Turn], Next]]] = {WRITES: writes, COMMITS: commits, ENDS: ends, DONE: _done}

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, TypeVar
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import View, Write
-from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from tests.exactly_once.model.coordinator import EPOCHS, PRODUCER_ID, Slot, state_name
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
+from tests.exactly_once.model.coordinator import EPOCHS, NOTHING, PRODUCER_ID, Slot, state_name
 
 TIMEOUT_MS: Final = 900_000
 NOW_MS: Final = 2_000_000
@@ -23,12 +23,17 @@ T = TypeVar("T")
 
 
 class Transaction(NamedTuple):
-    """slot: the number of its transactional id. rows: their numbers."""
+    """slot: the number of its transactional id. rows: their numbers, so far: with more rows it is another value."""
 
     slot: int
     batch: int
     rows: tuple[int, ...]
     prepared: PreparedTransaction
+
+    @property
+    def attempt(self) -> tuple[int, int, int, int]:
+        """The task's attempt that writes it: to others it is one transaction, however many rows it has so far."""
+        return self.slot, self.handle.epoch, self.batch, self.prepared.spark_partition
 
     @property
     def handle(self) -> TransactionHandle:
@@ -53,9 +58,20 @@ def _number(values: list[T], key: Hashable, make: Callable[[int], T]) -> int:
 
 
 @cache
-def transaction(slot: int, epoch: int, batch: int, spark_partition: int, rows: tuple[int, ...], version: int) -> int:
-    label = (("topic", f"batch {batch}, partition {spark_partition}, rows {rows}"),)
-    handle = TransactionHandle(f"slot-{slot}", PRODUCER_ID + epoch // EPOCHS, epoch, 5 if version == 2 else 4, len(rows), label)
+def transaction(
+    slot: int,
+    epoch: int,
+    batch: int,
+    spark_partition: int,
+    rows: tuple[int, ...],
+    version: int,
+    in_partitions_of: tuple[int, ...],
+) -> int:
+    """in_partitions_of: rows, each of which has a topic partition of its own."""
+    where = partition_ranges(("topic", each) for each in in_partitions_of)
+    label = (f"batch {batch}, partition {spark_partition}", "0")
+    producer_id = PRODUCER_ID + epoch // EPOCHS
+    handle = TransactionHandle(f"slot-{slot}", producer_id, epoch, version, len(rows), (label, *where))
     prepared = PreparedTransaction(handle, spark_partition, hash(rows))
     return _number(TRANSACTIONS, handle, lambda _: Transaction(slot, batch, rows, prepared))
 
@@ -136,7 +152,8 @@ def with_written(number: int, written: int) -> int:
 @cache
 def description(slot: Slot) -> TransactionDescription:
     producer_id = PRODUCER_ID + slot.epoch // EPOCHS
-    return TransactionDescription(state_name(slot), producer_id, slot.epoch, TIMEOUT_MS, BEGUN_MS[slot.is_old])
+    partitions = TRANSACTIONS[slot.transaction].handle.partitions if slot.transaction != NOTHING else ()
+    return TransactionDescription(state_name(slot), producer_id, slot.epoch, TIMEOUT_MS, BEGUN_MS[slot.is_old], partitions)
 
 
 def forget() -> None:

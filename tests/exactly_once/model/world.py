@@ -78,9 +78,11 @@ def slot_of(world: World, transaction: int) -> Slot:
 
 
 def is_open(world: World, transaction: int) -> bool:
-    """And the coordinator's word for it: the same epoch."""
+    """With all of its rows, and by the coordinator's word: at the same epoch."""
     slot = slot_of(world, transaction)
-    return slot.state == ONGOING and slot.epoch == TRANSACTIONS[transaction].handle.epoch
+    if slot.state != ONGOING or slot.epoch != TRANSACTIONS[transaction].handle.epoch:
+        return False
+    return slot.transaction == transaction or set(TRANSACTIONS[transaction].rows) <= set(TRANSACTIONS[slot.transaction].rows)
 
 
 def end_txn(
@@ -89,7 +91,8 @@ def end_txn(
     """EndTxn for a transaction, by a sender that is at `batch`. has_markers: they are written at another time."""
     target = TRANSACTIONS[transaction]
     before = world.slots[target.slot]
-    version = 2 if (target.handle.end_txn_version == 5) is not other_version else 1
+    version = target.handle.transaction_version
+    version = 3 - version if other_version else version
     answer, after = coordinator.end_txn(before, target.handle.epoch, is_commit, version)
     if after == before:
         return answer, world
@@ -103,7 +106,7 @@ def end_txn(
 
 
 def check_target(meant: int, hit: int, batch: int) -> None:
-    if hit != meant:
+    if TRANSACTIONS[hit].attempt != TRANSACTIONS[meant].attempt:
         raise BrokenError("an EndTxn ended another transaction than the one it was sent for")
     if TRANSACTIONS[hit].batch > batch:
         raise BrokenError("the transaction of a later batch was ended")

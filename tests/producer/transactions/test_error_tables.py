@@ -233,4 +233,6 @@ def test_brokers_without_transactions_are_named_as_the_cause(broker: EmbeddedBro
     with under_id(broker.bootstrap_servers, "without", initialized=False) as producer:
         refused = raised_by(producer.init_transactions)
     assert type(refused) is TransactionError
-    assert re.search(r"need brokers with transactions, Kafka 3\.0 or later: broker 1 .* INIT_PRODUCER_ID", str(refused))
+    assert re.search(
+        r"transactions need Kafka 3\.0 or newer, exactly-once 3\.8 or newer: broker 1 .* INIT_PRODUCER_ID", str(refused)
+    )

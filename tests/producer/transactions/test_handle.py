@@ -7,7 +7,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers, partition_ranges
 
 
 def test_neighbours_are_a_range() -> None:
@@ -29,7 +29,15 @@ def test_ranges_name_exactly_what_was_written(written: list[tuple[str, int]]) ->
     assert named == set(written)
 
 
+WRITTEN = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12)))
+
+
+@given(WRITTEN, WRITTEN)
+def test_what_was_written_covers_what_is_a_part_of_it(some: list[tuple[str, int]], others: list[tuple[str, int]]) -> None:
+    assert covers(partition_ranges(some), partition_ranges(others)) == (set(others) <= set(some))
+
+
 def test_a_handle_travels() -> None:
-    handle = TransactionHandle("id", 7, 3, 5, 100, (("a", "0-2"),))
+    handle = TransactionHandle("id", 7, 3, 2, 100, (("a", "0-2"),))
     assert pickle.loads(pickle.dumps(handle)) == handle
     assert str(handle) == "id (producer id 7, epoch 3)"

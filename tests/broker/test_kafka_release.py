@@ -1,0 +1,275 @@
+"""A broker that was told to be an older Kafka says and does what that one does, as far as clients can see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.kafka_release import RELEASES
+from spark_kafka_sink.broker.server_properties import config_from
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
+from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreateTopicsRequest
+from spark_kafka_sink.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from spark_kafka_sink.protocol.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from tests.broker.network.client import Client, api_versions_frame, request_frame
+from tests.broker.transaction.transactor import Transactor, until
+from tests.kafka.kafka import Kafka
+
+E = ErrorCode
+
+KAFKAS_OWN: Final[dict[str, dict[str, tuple[int, int]]]] = json.loads(
+    (Path(__file__).parent / "kafka_api_versions.json").read_text()
+)
+"""What brokers of each release serve: the stable versions in the message definitions of kafka-clients at its last patch release.
+Up to 3.2 they are those of brokers with ZooKeeper, from 3.3 on of brokers with KRaft."""
+
+
+def ranges(answer: ApiVersionsResponse) -> dict[str, tuple[int, int]]:
+    return {
+        ApiKey(each.api_key).name: (each.min_version, each.max_version) for each in answer.api_keys if each.api_key in ALL_APIS
+    }
+
+
+def served_of(release: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Of Kafka's ranges what this broker can serve as well: it does not speak versions that Kafka 4 has dropped."""
+    by_name = {api.key.name.replace("_", ""): api for api in ALL_APIS.values()}
+    both = {by_name[name.upper()]: versions for name, versions in release.items() if name.upper() in by_name}
+    # Produce is told from v0 on, for the sake of old clients.
+    return {
+        api.key.name: (0 if api.key is ApiKey.PRODUCE else max(oldest, api.min_version), newest)
+        for api, (oldest, newest) in both.items()
+    }
+
+
+@contextmanager
+def connected(broker: EmbeddedBroker, broker_id: int = 1) -> Iterator[Client]:
+    host, port = broker.address(broker_id).rsplit(":", 1)
+    with Client(int(port), host) as client:
+        yield client
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """Of a broker that is what the test's parameter says."""
+    with EmbeddedBroker(like=request.param) as broker, connected(broker) as made:
+        broker.create_topic("topic", 2)
+        yield made
+
+
+def test_every_known_release_has_its_versions() -> None:
+    assert tuple(KAFKAS_OWN) == RELEASES
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_versions_are_those_of_the_release(release: str) -> None:
+    with EmbeddedBroker(like=release) as broker, connected(broker) as client:
+        assert ranges(client.api_versions()) == served_of(KAFKAS_OWN[release])
+
+
+def test_without_a_word_it_is_the_newest() -> None:
+    with EmbeddedBroker() as broker, connected(broker) as client:
+        assert ranges(client.api_versions()) == served_of(KAFKAS_OWN[RELEASES[-1]])
+
+
+def test_kafka_itself_serves_what_is_said_of_its_release(kafka: Kafka) -> None:
+    host, port = kafka.bootstrap_servers.rsplit(":", 1)
+    with Client(int(port), host) as client:
+        assert ranges(client.api_versions()) == served_of(KAFKAS_OWN["4.1"])
+
+
+@pytest.mark.parametrize(
+    ("release", "supported", "finalized", "epoch"),
+    [
+        ("2.8", {}, {}, 0),
+        ("3.2", {}, {}, 0),
+        ("3.3", {"metadata.version": (1, 7)}, {"metadata.version": 7}, 1),
+        ("3.9", {"metadata.version": (1, 21)}, {"metadata.version": 21}, 1),
+        ("4.0", {"metadata.version": (7, 25)}, {"metadata.version": 25, "transaction.version": 2}, 1),
+    ],
+)
+def test_the_features_are_those_of_the_release(
+    release: str, supported: dict[str, tuple[int, int]], finalized: dict[str, int], epoch: int
+) -> None:
+    with EmbeddedBroker(like=release) as broker, connected(broker) as client:
+        answer = client.api_versions()
+    assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == supported
+    assert {each.name: each.max_version_level for each in answer.finalized_features} == finalized
+    assert answer.finalized_features_epoch == epoch
+
+
+def test_a_version_that_the_release_does_not_have_closes_the_connection() -> None:
+    with EmbeddedBroker(like="3.7") as broker, connected(broker) as client:
+        client.send(_end_txn_frame(4))
+        assert client.is_closed_by_broker()
+    with EmbeddedBroker(like="3.8") as broker, connected(broker) as client:
+        client.send(_end_txn_frame(4))
+        assert client.receive_response(ApiKey.END_TXN, 4)
+
+
+def _end_txn_frame(version: int) -> bytes:
+    return request_frame(ApiKey.END_TXN, version, EndTxnRequest("t", 1, 0, committed=True))
+
+
+@pytest.mark.parametrize(("release", "newest"), [("2.8", 3), ("3.8", 3), ("3.9", 4)])
+def test_a_client_of_tomorrow_is_told_the_versions_of_api_versions(release: str, newest: int) -> None:
+    """Otherwise it asks in a version that the broker does not have for ever."""
+    with EmbeddedBroker(like=release) as broker, connected(broker) as client:
+        frame = bytearray(api_versions_frame())
+        frame[6:8] = (99).to_bytes(2, "big")  # behind the frame's size and the API's key
+        client.send(bytes(frame))
+        answer: Any = client.receive_response(ApiKey.API_VERSIONS, 0)[1]
+        assert (answer.error_code, ranges(answer)) == (E.UNSUPPORTED_VERSION, {"API_VERSIONS": (0, newest)})
+
+
+# Transactions
+
+
+@pytest.mark.parametrize("client", ["2.8", "3.0", "3.5"], indirect=True)
+def test_before_3_6_a_late_record_opens_a_transaction_that_nobody_ends(client: Client) -> None:
+    """The end of a transaction does not fence its producer there, and nobody asks the coordinator about the next record."""
+    txn = Transactor(client, "t", "topic")
+    who = txn.init(version=4).producer
+    assert txn.add(who, 0) == [E.NONE]
+    assert txn.produce(who, version=9) is E.NONE
+    assert txn.abort(who, version=3).code is E.NONE
+    until(lambda: _stable_offset(client), lambda offset: offset == 2, "the marker")
+    assert txn.produce(who, sequence=1, value="late", version=9) is E.NONE
+    assert txn.abort(who, version=3).code is E.NONE  # again: there is nothing to abort
+    assert _stable_offset(client) == 2
+    assert txn.committed() == []
+
+
+@pytest.mark.parametrize("client", ["3.6", "3.7", "3.9"], indirect=True)
+def test_from_3_6_on_a_late_record_is_refused(client: Client) -> None:
+    txn = Transactor(client, "t", "topic")
+    who = txn.init(version=4).producer
+    assert txn.add(who, 0) == [E.NONE]
+    assert txn.produce(who, version=9) is E.NONE
+    assert txn.abort(who, version=3).code is E.NONE
+    assert txn.settle() == "CompleteAbort"
+    assert txn.produce(who, sequence=1, value="late", version=9) is E.INVALID_TXN_STATE
+    assert _stable_offset(client) == 2
+
+
+@pytest.mark.parametrize(("client", "code"), [("3.6", E.NONE), ("3.7", E.INVALID_TXN_STATE)], indirect=["client"])
+def test_offsets_are_verified_from_3_7_on(client: Client, code: ErrorCode) -> None:
+    txn = Transactor(client, "t", "topic")
+    txn.find()
+    who = txn.init(version=4).producer
+    assert txn.add(who, 0) == [E.NONE]
+    assert txn.commit_offset(who, 1, version=3) is code
+
+
+def _stable_offset(client: Client) -> int:
+    asked = FetchPartition(0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(max_wait_ms=0, isolation_level=1, topics=[FetchTopic("topic", partitions=[asked])])
+    answer: Any = client.ask(ApiKey.FETCH, 12, request)
+    offset: int = answer.responses[0].partitions[0].last_stable_offset
+    return offset
+
+
+# Topic ids
+
+
+@pytest.mark.parametrize("release", ["2.8", "3.8"])
+def test_with_an_older_protocol_between_brokers_topics_have_no_ids(release: str) -> None:
+    config = config_from({"inter.broker.protocol.version": "2.7"}, like=release)
+    with EmbeddedBroker(config=config) as broker, connected(broker) as client:
+        broker.create_topic("topic")
+        answer: Any = client.ask(ApiKey.METADATA, 11, MetadataRequest([MetadataRequestTopic(name="topic")]))
+        assert answer.topics[0].topic_id == ZERO_UUID
+        deleted: Any = client.ask(ApiKey.DELETE_TOPICS, 6, DeleteTopicsRequest(topics=[DeleteTopicState("topic")]))
+        assert (deleted.responses[0].error_code, deleted.responses[0].topic_id) == (0, ZERO_UUID)
+
+
+def test_a_fetch_by_id_finds_nothing_where_there_are_no_ids() -> None:
+    config = config_from({"inter.broker.protocol.version": "2.7-IV2"}, like="3.8")
+    with EmbeddedBroker(config=config) as broker, connected(broker) as client:
+        broker.create_topic("topic")
+        asked = FetchTopic("topic", ZERO_UUID, [FetchPartition(0, fetch_offset=0, partition_max_bytes=1)])
+        by_id: Any = client.ask(ApiKey.FETCH, 16, FetchRequest(max_wait_ms=0, topics=[asked]))
+        by_name: Any = client.ask(ApiKey.FETCH, 12, FetchRequest(max_wait_ms=0, topics=[asked]))
+    assert by_id.responses[0].partitions[0].error_code == E.UNKNOWN_TOPIC_ID
+    assert by_name.responses[0].partitions[0].error_code == E.NONE
+
+
+def test_topics_get_ids_when_the_protocol_is_upgraded(tmp_path: Path) -> None:
+    def topic_id(config: BrokerConfig) -> Any:
+        with EmbeddedBroker(config=config) as broker, connected(broker) as client:
+            if "topic" not in broker.cluster.image.topics:
+                broker.create_topic("topic")
+            answer: Any = client.ask(ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="topic")]))
+            return answer.topics[0].topic_id
+
+    settings = {"inter.broker.protocol.version": "2.7"}
+    assert topic_id(config_from(settings, like="3.8", data_dir=tmp_path)) == ZERO_UUID
+    upgraded = topic_id(BrokerConfig(like="3.8", data_dir=tmp_path))
+    assert upgraded != ZERO_UUID
+    assert topic_id(BrokerConfig(data_dir=tmp_path)) == upgraded
+
+
+# ZooKeeper
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.2", E.NOT_CONTROLLER), ("3.9", E.NONE)])
+def test_with_zookeeper_only_the_controller_makes_topics(release: str, code: ErrorCode) -> None:
+    with EmbeddedBroker(2, like=release) as brokers:
+        assert brokers.cluster.controller_id() == 1
+        codes = []
+        for node in (2, 1):
+            with connected(brokers, node) as client:
+                answer: Any = client.ask(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic(f"of-{node}", 1, 1)]))
+                codes.append(answer.topics[0].error_code)
+    assert codes == [code, E.NONE]
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"like": "2.7"}, "like='2.7' is not a known release of Kafka.*must be one of 2.8, 3.0, .*, 4.1"),
+        ({"like": "3.7.1"}, "did you mean 3.7"),
+        (
+            {"like": "3.9", "transaction_version": 2},
+            "transaction.version=2 is not supported: Kafka 3.9 does not have the feature",
+        ),
+        ({"transaction_version": 3}, "transaction.version=3 is not supported: the newest level is 2"),
+        ({"inter_broker_protocol_version": "2.7"}, "is not a setting of Kafka 4.1"),
+        ({"like": "3.5", "inter_broker_protocol_version": "3.6"}, "must be a version of Kafka up to 3.5"),
+        ({"like": "3.5", "inter_broker_protocol_version": "two"}, "must be a version of Kafka up to 3.5"),
+    ],
+)
+def test_what_a_release_does_not_have_is_an_error(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        BrokerConfig(**settings)
+
+
+def test_the_broker_refuses_an_unknown_release_before_it_starts() -> None:
+    with pytest.raises(OptionError, match=r"like='9\.9'"):
+        EmbeddedBroker(like="9.9")
+
+
+def test_a_broker_that_is_told_a_release_keeps_its_settings() -> None:
+    config = BrokerConfig(num_partitions=3, transaction_version=1)
+    with EmbeddedBroker(config=config, like="4.0") as broker, connected(broker) as client:
+        assert {each.name: each.max_version_level for each in client.api_versions().finalized_features} == {
+            "metadata.version": 25,
+            "transaction.version": 1,
+        }
+        assert broker.cluster.config.num_partitions == 3

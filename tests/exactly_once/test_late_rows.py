@@ -1,0 +1,145 @@
+"""A task that goes on writing after somebody else has aborted its transaction, with transactions of version 1.
+
+That is what a sweep does to the attempt that lost, and to the tasks of a driver that was replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import BatchAbortedError, UnsupportedVersionError
+from spark_kafka_sink.exactly_once.broker_check import check_brokers
+from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.log_writer import LogWriter
+from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from tests.exactly_once.opened import client_of, new_id, record, soon, writer
+from tests.exactly_once.queries import PREFIX, Query
+from tests.kafka.brokers import Brokers
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.embedded import EmbeddedKafka
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.version_fixtures import only_versions
+from tests.kafka.witness import read_topic
+
+
+@pytest.fixture(scope="module")
+def unverifying() -> Iterator[KafkaCluster]:
+    """Kafka 3.9 with its verification switched off, which is what Kafka 3.5 and older are like."""
+    with KafkaCluster(version="3.9", overrides={"transaction.partition.verification.enable": "false"}, heap_mb=256) as made:
+        yield made
+
+
+def abort(client: ClusterClient, handle: TransactionHandle) -> None:
+    (ended,) = TransactionClient(client).end([handle], False, soon()).values()
+    assert ended.outcome is Outcome.ABORTED
+
+
+def late_row(client: ClusterClient, topic: str) -> None:
+    """Writes a row, has it aborted by another process, and writes one more, to the same partition."""
+    task = writer(client, topic, new_id())
+    task.append([record("in time")], soon())
+    with client_of(",".join(client.config.bootstrap_servers)) as other:
+        abort(other, task.handle())
+        until_settled(other, task.handle())
+    task.append([record("late")], soon())
+
+
+def until_settled(client: ClusterClient, handle: TransactionHandle) -> None:
+    """Until the marker is written: before that the late row would be part of what it aborts."""
+    deadline = soon()
+    ids = [handle.transactional_id]
+    while TransactionClient(client).describe(ids, deadline)[handle.transactional_id].state != "CompleteAbort":
+        pass
+
+
+def write_plain_row(kafka: Kafka, topic: str) -> list[str]:
+    """Writes a committed row behind all others; what a consumer that reads committed gets then."""
+    with client_of(kafka) as client:
+        after = writer(client, topic, new_id())
+        after.append([record("behind")], soon())
+        after.commit(soon())
+        until_committed = soon()
+        handle = after.handle()
+        while (
+            TransactionClient(client).describe([handle.transactional_id], until_committed)[handle.transactional_id].state
+            != "CompleteCommit"
+        ):
+            pass
+    found = read_topic(kafka.bootstrap_servers, topic, isolation_level="read_committed")
+    return [(each.value or b"").decode() for each in found]
+
+
+def refused_late_row(kafka: Kafka, topic: str) -> None:
+    with client_of(kafka) as client, pytest.raises(ClaimLostError, match=r"INVALID_TXN_STATE|TRANSACTION_ABORTABLE"):
+        late_row(client, topic)
+    assert write_plain_row(kafka, topic) == ["behind"]
+
+
+def test_a_late_row_is_refused_by_leaders_that_verify(kafka_tv1: Kafka, new_topic: NewTopic) -> None:
+    refused_late_row(kafka_tv1, new_topic(on=kafka_tv1))
+
+
+@only_versions("3.7", "3.8", "3.9")
+def test_leaders_verify_in_each_version_of_kafka(versioned_kafka: KafkaCluster) -> None:
+    refused_late_row(versioned_kafka, versioned_kafka.create_topic(new_id("late")))
+
+
+def held_back_by_late_row(kafka: Brokers) -> None:
+    topic = kafka.create_topic(new_id("late"))
+    with client_of(kafka) as client:
+        late_row(client, topic)
+        assert write_plain_row(kafka, topic) == []  # for ever
+        with pytest.raises(UnsupportedVersionError, match=r"delivery\.guarantee=at-least-once"):
+            check_brokers(client, soon())
+
+
+@pytest.mark.embedded
+def test_older_leaders_take_it_and_hold_readers_back_for_ever_so_exactly_once_is_refused_there() -> None:
+    with EmbeddedKafka(in_memory=True, like="3.5") as kafka:
+        held_back_by_late_row(kafka)
+
+
+@pytest.mark.kafka
+def test_so_do_leaders_that_have_verification_switched_off(unverifying: KafkaCluster) -> None:
+    held_back_by_late_row(unverifying)
+
+
+def test_a_transaction_that_began_again_in_another_partition_is_not_committed(kafka_tv1: Kafka, new_topic: NewTopic) -> None:
+    began_again(kafka_tv1, new_topic(2, on=kafka_tv1), new_topic(2, on=kafka_tv1, config={"cleanup.policy": "compact"}))
+
+
+@only_versions("3.9")
+def test_nor_is_it_in_kafka_3_9(versioned_kafka: KafkaCluster) -> None:
+    log = versioned_kafka.create_topic(new_id("commits"), 2, config={"cleanup.policy": "compact"})
+    began_again(versioned_kafka, versioned_kafka.create_topic(new_id("events"), 2), log)
+
+
+def began_again(kafka: Kafka, topic: str, log: str) -> None:
+    with client_of(kafka) as client:
+        query = Query(kafka, client, topic, log)
+        identity = Slots().take(TransactionalIds(PREFIX, query.id), 0)
+        producer_id, epoch = TransactionClient(client).init_producer_id(identity, 60_000, soon())
+
+        def write(partition: int, value: str) -> TransactionHandle:
+            task = LogWriter(client, identity, producer_id, epoch, 1, (topic, partition))
+            task.append([record(value)], soon())
+            return task.handle()
+
+        with client_of(kafka) as other:
+            abort(other, write(0, "before the abort"))
+        write(1, "after it")
+        # What the task tells: it has noticed nothing.
+        whole = TransactionHandle(identity, producer_id, epoch, 1, 2, ((topic, "0-1"),))
+        with pytest.raises(BatchAbortedError):
+            query.commit(0, (PreparedTransaction(whole, 0, 0),))
+        assert query.open_ids() == []
+        query.expect()

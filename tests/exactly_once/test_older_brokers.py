@@ -1,0 +1,59 @@
+"""Exactly-once at brokers that cannot keep its promise: it is refused; what is open there can still be ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import UnsupportedVersionError
+from spark_kafka_sink.exactly_once.share import Batch
+from tests.exactly_once.opened import client_of
+from tests.exactly_once.queries import Query
+from tests.kafka.embedded import EmbeddedKafka
+from tests.kafka.mixed import mixed_kafka
+
+pytestmark = pytest.mark.embedded
+
+LOG = "commits"
+NEEDS = r"exactly-once needs Kafka 3\.8 or newer on every broker, and broker {} .*delivery.guarantee=at-least-once"
+
+
+def query(kafka: EmbeddedKafka) -> Query:
+    return Query(kafka, client_of(kafka), kafka.create_topic("events"), LOG)
+
+
+@pytest.mark.parametrize("like", ["3.3", "3.5", "3.6", "3.7"])
+def test_a_job_is_refused_before_its_tasks_write_and_before_a_commit_log_is_made(like: str) -> None:
+    with EmbeddedKafka(in_memory=True, like=like) as kafka, query(kafka).client as client:
+        refused = Query(kafka, client, "events", LOG)
+        with pytest.raises(UnsupportedVersionError, match=NEEDS.format(1)):
+            refused.committer().check(Batch.of_new_job(), 30)
+        assert LOG not in kafka.metadata().topics
+
+
+@pytest.mark.parametrize("like", ["3.8", "3.9", "4.0"])
+def test_newer_brokers_are_not(like: str) -> None:
+    with EmbeddedKafka(in_memory=True, like=like) as kafka:
+        made = query(kafka)
+        with made.client:
+            made.committer().check(Batch.of_new_job(), 30)
+            assert made.run(0, "a", "b").rows == 2
+            made.expect("a", "b")
+
+
+def test_one_older_broker_is_enough() -> None:
+    with mixed_kafka(older=2, brokers=3) as kafka:
+        made = query(kafka)
+        with made.client, pytest.raises(UnsupportedVersionError, match=NEEDS.format(2)):
+            made.committer().check(Batch.of_new_job(), 30)
+
+
+def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_broker() -> None:
+    with mixed_kafka(older=2) as kafka:
+        made = query(kafka)
+        with made.client:
+            own = made.write("a")
+            with pytest.raises(UnsupportedVersionError, match=NEEDS.format(2)) as raised:
+                made.commit(0, own)
+            assert "1 rows of this run are not committed" in raised.value.__notes__[0]
+            assert made.open_ids() == []
+            made.expect()
