@@ -188,6 +188,8 @@ class BatchAbortedError(CommitError):
 
 
 class CommitTimeoutError(CommitError, DeadlineError):
-    """The commit did not end in time; some of its transactions may have been committed. Made again, it does what is left."""
+    """A commit did not end in time. `facts` has standing (a name of `exactly_once.commit_errors.Standing`): what is known of its
+    rows. Made again, the commit does what is left.
+    """
 
     code = "COMMIT_TIMEOUT"

@@ -49,6 +49,7 @@ class Cluster:
     """A snapshot for any thread to read without a lock; the next answer makes another one. Java's Cluster.
 
     nodes: brokers by id. topics: what is known of each by its name. cluster_id: the cluster's own, None while not known.
+    controller_id: the broker that creates topics, None while not known; with KRaft any broker, which hands requests on.
 
     Topics are those the client asked for. A leader that is not among the nodes counts as none, as in Java's Cluster.
     """
@@ -56,6 +57,7 @@ class Cluster:
     nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
     cluster_id: str | None = None
+    controller_id: int | None = None
     # Filled when first asked for; two threads that do so at once write the same.
     _available: dict[str, NDArray[np.int32]] = field(default_factory=dict, init=False, repr=False)
 

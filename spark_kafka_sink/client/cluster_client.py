@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -22,7 +23,7 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.api import Api, RequestT, ResponseT
-from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 PATIENCE_MS: Final = 10_000
 """How long one answer is waited for: a broker that is stopped, not dead, keeps its connections, and whoever took over what it did
@@ -102,8 +103,37 @@ class ClusterClient:
         return answer
 
     def ask_any(self, api: Api[RequestT, ResponseT], body: Body, deadline: float) -> ResponseT:
-        """The answer of whichever broker can be asked. So also for what only a controller does: brokers of KRaft hand it on."""
+        """The answer of whichever broker can be asked. Not for what only a controller does: `ask_controller`."""
         return self.ask(None, api, body, deadline)
+
+    def ask_controller(
+        self, api: Api[RequestT, ResponseT], body: Body, code_of: Callable[[ResponseT], int], deadline: float
+    ) -> ResponseT:
+        """Asks the controller that brokers name, and after NOT_CONTROLLER or a lost connection another broker.
+
+        Brokers of KRaft hand requests on to the controller, those of ZooKeeper answer NOT_CONTROLLER; and what they know of the
+        controller may be old. `code_of` reads the error code of an answer. DeadlineError names each broker and what it said.
+        """
+        self._open(deadline)
+        waiting = Waiting(deadline, self._backoff)
+        named, refused = self._metadata.fetch().controller_id, set[int]()
+        while True:
+            node = self._controller(named, refused)
+            with waiting.told_as_well():
+                (answer,) = self.try_many([Question(node.id, api, body)], deadline)
+            if isinstance(answer, api.response) and code_of(answer) != ErrorCode.NOT_CONTROLLER:
+                return answer
+            if isinstance(answer, Exception) and not isinstance(answer, DisconnectedError):
+                raise answer
+            said = answer.message if isinstance(answer, DisconnectedError) else ErrorCode.NOT_CONTROLLER.name
+            waiting.note(f"{api.name} of {node}", said)
+            refused.add(node.id)
+            waiting.again()
+            with waiting.told_as_well():
+                self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
+            before, named = named, self._metadata.fetch().controller_id
+            if named != before:
+                refused.clear()
 
     # What is known of the cluster
 
@@ -156,6 +186,15 @@ class ClusterClient:
         self._coordinators.forget(transactional_ids)
 
     # Inside
+
+    def _controller(self, named: int | None, refused: set[int]) -> Node:
+        """The broker that is `named` unless it has refused; else another that has not; once all have, they are asked again."""
+        nodes = self._metadata.nodes()
+        if refused >= nodes.keys():
+            refused.clear()
+        if named is not None and named in nodes and named not in refused:
+            return nodes[named]
+        return random.choice([node for node in nodes.values() if node.id not in refused])
 
     def _open(self, deadline: float) -> None:
         """A client of this process, that knows brokers; what happened while nobody asked is taken notice of."""

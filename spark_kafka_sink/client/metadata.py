@@ -117,7 +117,7 @@ class Metadata:
                 self._seen[name] = topics[name] = with_leader(known, partition, leader.leader_id, leader.leader_epoch)
                 taken.add((name, partition))
             if taken:
-                self._cluster = Cluster(nodes, topics, self._cluster.cluster_id)
+                self._cluster = replace(self._cluster, nodes=nodes, topics=topics)
                 self._changed.notify_all()
             return taken
 
@@ -207,7 +207,8 @@ class Metadata:
             if self._retains(name, now_ms):
                 topics[name] = self._merge(name, answer)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        self._cluster = Cluster(nodes, topics, response.cluster_id)
+        controller_id = response.controller_id if response.controller_id in nodes else None
+        self._cluster = Cluster(nodes, topics, response.cluster_id, controller_id)
         self._answers.answered(node_label, {name: _trouble(known) for name, known in topics.items() if name in answers})
         self._answered_topics(answers)
         for name in [name for name in self._seen if not self._retains(name, now_ms)]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
@@ -48,9 +50,22 @@ class Waiting:
         self._tries += 1
         time.sleep(max(0.0, min(pause_s, self._deadline - time.monotonic())))
 
+    @contextmanager
+    def told_as_well(self) -> Iterator[None]:
+        """Adds what was noted here to a DeadlineError that is raised inside, by another wait with the same deadline."""
+        try:
+            yield
+        except DeadlineError as error:
+            if not self._said:
+                raise
+            raise DeadlineError(f"{self._text()}; then {error.message}", **error.facts) from error
+
     def fail(self) -> NoReturn:
+        raise DeadlineError(self._text())
+
+    def _text(self) -> str:
         waited_ms = round((time.monotonic() - self._begun) * 1000)
         said = [f"{asked}: {text}" for asked, text in self._said.items()]
         more = [f"and {len(said) - _MOST_NAMED} more"] if len(said) > _MOST_NAMED else []
         tries = "once" if self._tries == 0 else f"{self._tries + 1} times"
-        raise DeadlineError(f"not within {waited_ms:,} ms, asked {tries}: {'; '.join(said[:_MOST_NAMED] + more)}")
+        return f"not within {waited_ms:,} ms, asked {tries}: {'; '.join(said[:_MOST_NAMED] + more)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import Enum
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
@@ -112,21 +113,42 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
     )
 
 
+class Standing(Enum):
+    """What is known of a run's rows when the time of their commit is over."""
+
+    ABORTED = "None of this run's rows is visible, and its transactions are aborted."
+    OPEN = (
+        "None of this run's rows is visible, but some of its transactions are open until kafka.transaction.timeout.ms has passed,"
+        " or until `{abort}` ends them; consumers that read committed wait for them."
+    )
+    UNKNOWN = "It is not known whether they are prepared, so some of them may be visible."
+    PREPARED = "They are prepared, and some of them may be visible."
+    VISIBLE = "All rows of the batch are visible, but the commit log does not say yet that it is complete."
+
+
 def commit_timeout(
-    batch: Batch, own: Iterable[PreparedTransaction], timeout_s: float, error: KafkaSinkError, options: str
+    batch: Batch,
+    own: Iterable[PreparedTransaction],
+    timeout_s: float,
+    error: KafkaSinkError,
+    standing: Standing,
+    options: str,
 ) -> CommitTimeoutError:
-    to_do = "start the query again, and the commit goes on where it was"
-    if batch.is_job:
-        # Not by whether there is a record: one that says `closed` means that nothing is visible.
+    known = standing.value.format(abort=_command("abort", batch, options))
+    if standing in (Standing.ABORTED, Standing.OPEN):
+        to_do = _again(batch) if batch.is_job else f"{_again(batch)}, which writes the batch again"
+    elif batch.is_job:
         to_do = (
             f"run `{_command('recover', batch, options)}` within {COMPLETE_FOR_MS // 3_600_000} hours, which ends it and says"
             " what became of it; run the job again only where that says so"
         )
+    else:
+        to_do = f"{_again(batch)}, and the commit goes on where it was"
     return CommitTimeoutError(
-        f"{batch}: {rows_of(own)} could not be committed within {timeout_s:.0f} s, and it may be that some are: {error.message}."
-        f" To go on: {to_do}",
+        f"{batch}: {rows_of(own)} could not be committed within {timeout_s:.0f} s: {error.message}. {known} To go on: {to_do}",
         query_id=batch.query_id,
         batch=batch.number,
+        standing=standing.name,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +17,7 @@ from spark_kafka_sink.protocol.create_topics import (
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
+    CreateTopicsResponse,
 )
 from spark_kafka_sink.protocol.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -26,7 +28,10 @@ from spark_kafka_sink.protocol.describe_configs import (
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
 
+logger = logging.getLogger(__name__)
+
 _CLEANUP_POLICY: Final = "cleanup.policy"
+_MIN_ISR: Final = "min.insync.replicas"
 _TOPIC: Final = 2  # ConfigResource.Type.TOPIC
 _DEFAULT_REPLICATION: Final = 3
 _TRANSACTIONS: Final = "__transaction_state"
@@ -42,6 +47,9 @@ _CONFIGS: Final[Mapping[str, str]] = {
     "unclean.leader.election.enable": "false",  # a record that was committed and is gone would be a batch written twice
 }
 
+_REFUSED_CONFIGS: Final = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION, ErrorCode.INVALID_REQUEST})
+"""What managed services answer where customers may not set some of these configs."""
+
 
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
     """Make the topic unless it is there, and check it. Two may do so at once.
@@ -51,16 +59,17 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
     """
     waiting = Waiting(deadline, BACKOFF)
     while True:
-        partitions, code = client.topic(settings.topic, deadline)
-        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            _create(client, settings, waiting, deadline)
-        elif code and not error_facts(code).retriable:
-            raise _refused(settings, code, "Metadata", None)
-        elif partitions and _is_checked(client, settings, waiting, deadline):
-            _check_partitions(settings, partitions)  # last: its advice is for a topic that is the log
-            return
+        with waiting.told_as_well():
+            partitions, code = client.topic(settings.topic, deadline)
+            waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was made a moment ago")
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                _create(client, settings, waiting, deadline)
+            elif code and not error_facts(code).retriable:
+                raise _refused(client, settings, code, "Metadata", None)
+            elif partitions and _is_checked(client, settings, waiting, deadline):
+                _check_partitions(settings, partitions)  # last: its advice is for a topic that is the log
+                return
         # Else it is just being made: brokers learn of it one after the other.
-        waiting.note(f"topic {settings.topic}", error_facts(code).name if code else "it was made a moment ago")
         waiting.again()
 
 
@@ -79,22 +88,58 @@ def _check_partitions(settings: CommitLogSettings, partitions: int) -> None:
 
 def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting, deadline: float) -> None:
     replicas = settings.replication_factor or _replicas(client, deadline)
-    configs = {**_CONFIGS, **({"min.insync.replicas": "2"} if replicas >= _DEFAULT_REPLICATION else {})}
+    configs = {**_CONFIGS, **({_MIN_ISR: "2"} if replicas >= _DEFAULT_REPLICATION else {})}
+    result = _asked_to_create(client, settings, replicas, configs, deadline)
+    if result.error_code in _REFUSED_CONFIGS:
+        first, only = result, {_CLEANUP_POLICY: _CONFIGS[_CLEANUP_POLICY]}
+        result = _asked_to_create(client, settings, replicas, only, deadline)
+        if result.error_code == ErrorCode.NONE:
+            _warn_of_configs(settings, first, {name: value for name, value in configs.items() if name not in only})
+    if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        return
+    facts = error_facts(result.error_code)
+    if not facts.retriable:
+        raise _not_made(client, settings, result, replicas)
+    waiting.note(f"CreateTopics of {settings.topic}", facts.name)
+
+
+def _asked_to_create(
+    client: ClusterClient, settings: CommitLogSettings, replicas: int, configs: Mapping[str, str], deadline: float
+) -> CreatableTopicResult:
     topic = CreatableTopic(
         name=settings.topic,
         num_partitions=settings.partitions,
         replication_factor=replicas,
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
     )
-    # Any broker will do: those of KRaft hand it to the controller.
     request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS)
-    (result,) = client.ask_any(CREATE_TOPICS, request, deadline).topics
-    if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        return
-    facts = error_facts(result.error_code)
-    if not facts.retriable:
-        raise _not_made(settings, result, replicas)
-    waiting.note(f"CreateTopics of {settings.topic}", facts.name)
+    return _result(client.ask_controller(CREATE_TOPICS, request, lambda answer: _result(answer).error_code, deadline))
+
+
+def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:
+    (result,) = answer.topics
+    return result
+
+
+def _warn_of_configs(settings: CommitLogSettings, refused: CreatableTopicResult, left_out: Mapping[str, str]) -> None:
+    name, message = error_facts(refused.error_code).name, refused.error_message
+    logger.warning(
+        "the commit log, topic %s: the brokers refused its configs (%s), so it was created with %s=%s alone. Set as many of the"
+        " others as you may: %s",
+        settings.topic,
+        f"{name}: {message}" if message else name,
+        _CLEANUP_POLICY,
+        _CONFIGS[_CLEANUP_POLICY],
+        ", ".join(f"{config}={value}" for config, value in left_out.items()),
+    )
+
+
+def _by_hand(client: ClusterClient, settings: CommitLogSettings, replicas: int) -> str:
+    return (
+        f"`kafka-topics.sh --bootstrap-server {','.join(client.config.bootstrap_servers)} --create --topic {settings.topic}"
+        f" --partitions {settings.partitions} --replication-factor {replicas} --config {_CLEANUP_POLICY}=compact"
+        f" --config {_MIN_ISR}={max(1, replicas - 1)}`"
+    )
 
 
 def _replicas(client: ClusterClient, deadline: float) -> int:
@@ -106,7 +151,7 @@ def _replicas(client: ClusterClient, deadline: float) -> int:
     return min(_DEFAULT_REPLICATION, max(known, len(client.brokers(deadline))))
 
 
-def _not_made(settings: CommitLogSettings, result: CreatableTopicResult, replicas: int) -> KafkaSinkError:
+def _not_made(client: ClusterClient, settings: CommitLogSettings, result: CreatableTopicResult, replicas: int) -> KafkaSinkError:
     if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
         return OptionError(
             f"option commit.log.replication.factor: topic {settings.topic} cannot be made with {replicas} replicas:"
@@ -114,7 +159,7 @@ def _not_made(settings: CommitLogSettings, result: CreatableTopicResult, replica
             option="commit.log.replication.factor",
             topic=settings.topic,
         )
-    return _refused(settings, result.error_code, "CreateTopics", result.error_message)
+    return _refused(client, settings, result.error_code, "CreateTopics", result.error_message, replicas)
 
 
 # There
@@ -127,7 +172,7 @@ def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Wai
     if result.error_code:
         facts = error_facts(result.error_code)
         if not facts.retriable:
-            raise _refused(settings, result.error_code, "DescribeConfigs", result.error_message)
+            raise _refused(client, settings, result.error_code, "DescribeConfigs", result.error_message)
         waiting.note(f"DescribeConfigs of {settings.topic}", facts.name)
         return False
     _check_policy(settings, result)
@@ -148,20 +193,24 @@ def _check_policy(settings: CommitLogSettings, result: DescribeConfigsResult) ->
 
 _GRANTS: Final[Mapping[str, str]] = {
     "Metadata": "grant this client Describe on it, and Create, Read, Write and DescribeConfigs, which it needs next",
-    "CreateTopics": "grant this client Create on it, or make it yourself with cleanup.policy=compact",
+    "CreateTopics": "grant this client Create on it",
     "DescribeConfigs": "grant this client DescribeConfigs on it",
 }
 _DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
-def _refused(settings: CommitLogSettings, code: int, api: str, message: str | None) -> KafkaSinkError:
+def _refused(
+    client: ClusterClient, settings: CommitLogSettings, code: int, api: str, message: str | None, replicas: int | None = None
+) -> KafkaSinkError:
+    """replicas: of the topic, where it was to be created."""
     name = error_facts(code).name
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         text = f"option commit.log.topic: {settings.topic!r} is no topic's name: {message or name}"
         return OptionError(text, option="commit.log.topic")
     to_do = _GRANTS[api] if code in _DENIALS else message or "see the brokers' logs"
+    by_hand = "" if replicas is None else f"; or create the topic yourself: {_by_hand(client, settings, replicas)}"
     return BrokerError(
-        f"the commit log, topic {settings.topic}: {api} answered {name}: {to_do}",
+        f"the commit log, topic {settings.topic}: {api} answered {name}: {to_do}{by_hand}",
         topic=settings.topic,
         error_code=code,
         error=name,

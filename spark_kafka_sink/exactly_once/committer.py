@@ -11,11 +11,11 @@ from typing import Final
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
-from spark_kafka_sink.exactly_once.commit_errors import batch_aborted, commit_stopped, commit_timeout, rows_of
+from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
+from spark_kafka_sink.exactly_once.execution import SWEEP_S, Execution, Progress, until_it_keeps_its_claim
 from spark_kafka_sink.exactly_once.old_jobs import forget, old_jobs
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Stop, View, decide, key
@@ -32,17 +32,35 @@ Own = tuple[PreparedTransaction, ...]
 _SWEEPING: Final = "0"
 _FORGOTTEN_AT_ONCE: Final = 100
 _REMEMBERED: Final = 1000
+# The list only serves to abort what lost tasks have left open: a broker that does not answer must not hold rows back.
+_LIST_S: Final = 5.0
 
 
 class Committer:
     """Whatever a commit is interrupted by, the same call again does what is left. For one thread at a time."""
 
-    def __init__(self, log: CommitLog, transactions: TransactionClient, prefix: str, timeout_s: float, options: str = "") -> None:
-        """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here."""
+    def __init__(
+        self,
+        log: CommitLog,
+        transactions: TransactionClient,
+        prefix: str,
+        timeout_s: float,
+        options: str = "",
+        *,
+        sweep_s: float = SWEEP_S,
+        list_s: float = _LIST_S,
+    ) -> None:
+        """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here.
+
+        sweep_s: how long, beyond that, to try to abort what cannot be committed. list_s: how long a commit waits for the list of
+        open transactions, in which it looks for those of lost tasks.
+        """
         self._log = log
         self._transactions = transactions
         self._prefix = prefix
         self._timeout_s = timeout_s
+        self._sweep_s = sweep_s
+        self._list_s = list_s
         self._options = options
         # Batches whose record this process has written, or maybe: Spark gives it a batch once, others may again.
         self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
@@ -91,10 +109,11 @@ class Committer:
         try:
             is_own = until_it_keeps_its_claim(attempt, begun + self._timeout_s)
         except DeadlineError as error:
-            raise commit_timeout(batch, own, self._timeout_s, error, self._options) from error
+            standing = self._standing(batch, own, done)
+            raise commit_timeout(batch, own, self._timeout_s, error, standing, self._options) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
-                error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, done)))
+                error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, own, done)))
             raise
         step("commit.end", batch.number)
         visible_s = done.visible - done.prepared if done.visible and done.prepared else 0.0
@@ -103,14 +122,14 @@ class Committer:
 
     def _attempt(self, batch: Batch, own: Own, start: int | None, deadline: float, done: Progress) -> bool:
         """Whether the rows that are visible are those of `own`."""
-        execution = self._execution(batch, View(batch.number, own, start), deadline, done)
+        execution = self._execution(batch, View(batch.number, own, start), deadline, done, self._list_s)
         try:
             self._check_brokers(deadline)
             end = execution.run(decide)
         except (ClaimLostError, DeadlineError):
             raise
         except KafkaSinkError:
-            if self._is_invisible(batch, done):  # else they may be in the log
+            if self._is_invisible(batch, own, done):  # else they may be in the log
                 execution.abort(execution.view.own_handles)
             raise
         finally:
@@ -122,18 +141,34 @@ class Committer:
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
-            is_invisible = self._is_invisible(batch, done)
+            is_invisible = self._is_invisible(batch, own, done)
             raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible)
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         return all(key(each.handle) in recorded for each in own)
 
-    def _is_invisible(self, batch: Batch, done: Progress) -> bool:
+    def _is_invisible(self, batch: Batch, own: Own, done: Progress) -> bool:
         """Nobody can have prepared the rows of this run, and so nobody have committed them."""
-        return not done.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
+        is_logged = any(key(each.handle) in done.logged for each in own)
+        return not is_logged and not done.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
-    def _execution(self, batch: Batch, view: View, deadline: float, done: Progress) -> Execution:
+    def _standing(self, batch: Batch, own: Own, done: Progress) -> Standing:
+        """What is known when the time is over. What nobody can commit is aborted, in a time of its own."""
+        is_invisible = self._is_invisible(batch, own, done)
+        handles = tuple(each.handle for each in own)
+        is_ended = is_invisible and self._execution(batch, View(batch.number, own), time.monotonic(), done).abort(handles)
+        if done.visible is not None:
+            return Standing.VISIBLE
+        if is_invisible:
+            return Standing.ABORTED if is_ended else Standing.OPEN
+        is_prepared = done.prepared is not None or any(key(each.handle) in done.logged for each in own)
+        return Standing.PREPARED if is_prepared else Standing.UNKNOWN
+
+    def _execution(self, batch: Batch, view: View, deadline: float, done: Progress, list_s: float | None = None) -> Execution:
         ids = TransactionalIds(self._prefix, batch.query_id)
-        return Execution(self._log, self._transactions, ids, view, deadline, done, batch.checkpoint)
+        sweep_s = self._sweep_s
+        return Execution(
+            self._log, self._transactions, ids, view, deadline, done, batch.checkpoint, sweep_s=sweep_s, list_s=list_s
+        )
 
     def abort_job(self, job: Batch, own: Own) -> Refused | bool:
         """Abort the transactions of a batch job that failed, those of its lost tasks too. True: nothing of it is open or visible;

@@ -6,12 +6,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.waiting import Waiting
-from spark_kafka_sink.errors import KafkaSinkError, OptionError
+from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
@@ -20,7 +20,7 @@ from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
 from spark_kafka_sink.exactly_once.log_writer import RecordRefusedError
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
-from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write
+from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, key, ms_to_prepare
 from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.exactly_once.steps import Step as StepName
 from spark_kafka_sink.exactly_once.steps import is_watched, step
@@ -34,8 +34,8 @@ Result = TypeVar("Result")
 
 # Two drivers that take the log from each other must not do so at the same pace; the back-off has a random part.
 _BACKOFF: Final = ExponentialBackoff(20, 1000)
-# What nobody will commit is aborted by its coordinator anyway, later.
-_SWEEP_S: Final = 10.0
+SWEEP_S: Final = 10.0
+"""How long to try to abort what nobody will commit: its coordinator does so anyway, later."""
 _STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
     State.PREPARED: ("prepared.before", "prepared.after"),
     State.COMPLETE: ("complete.before", "complete.after"),
@@ -45,12 +45,14 @@ _STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
 @dataclass(slots=True)
 class Progress:
     """What was done so far, over all attempts. rows: made visible. is_prepared_maybe: else nobody can have prepared what this
-    commit() was given. prepared, visible: when, on time.monotonic's clock."""
+    commit() was given. logged: transactions that a record of the batch, as it was read, asks to commit. prepared, visible: when,
+    on time.monotonic's clock."""
 
     rows: int = 0
     committed: int = 0
     aborted: int = 0
     is_prepared_maybe: bool = False
+    logged: set[tuple[str, int, int]] = field(default_factory=set)
     prepared: float | None = None
     visible: float | None = None
 
@@ -84,8 +86,12 @@ class Execution:
         deadline: float,
         done: Progress,
         checkpoint: str = "",
+        *,
+        sweep_s: float = SWEEP_S,
+        list_s: float | None = None,
     ) -> None:
-        """view: of the batch, with nothing known. checkpoint: the query's, "" where it is not known."""
+        """view: of the batch, with nothing known. checkpoint: the query's, "" where it is not known. sweep_s: of `abort`. list_s:
+        after how long to go on without the list of open transactions; None where what is decided depends on it."""
         self.view = view
         self._log = log
         self._claim: Claim | None = None
@@ -94,6 +100,9 @@ class Execution:
         self._deadline = deadline
         self._done = done
         self._checkpoint = checkpoint
+        self._sweep_s = sweep_s
+        self._list_s = list_s
+        self._looked = 0.0
 
     def run(self, decide: Callable[[View], object]) -> object:
         """Do what `decide` says until it says something else, which is returned."""
@@ -116,7 +125,7 @@ class Execution:
             return True
         self._step("sweep.before")
         try:
-            is_all = self._sweep(handles, time.monotonic() + _SWEEP_S)
+            is_all = self._sweep(handles, time.monotonic() + self._sweep_s)
         except KafkaSinkError as error:
             logger.warning(
                 "batch %s of %s: transactions may stay open until they time out: %s", self.view.batch, self._ids.query_id, error
@@ -148,6 +157,8 @@ class Execution:
         last = self._claim.last
         if last is not None:
             self._check_prefix(last)
+            if last.batch == self.view.batch:
+                self._done.logged |= {key(each) for each in last.handles} - {key(each) for each in last.aborted_handles}
         # Closed: somebody has ended what was left of it before anything was committed. A job's id is new.
         is_first = (last is None or last.state is State.CLOSED) and self.view.batch in (0, self.view.start)
         if is_first and not is_job(self._ids.query_id):
@@ -193,8 +204,24 @@ class Execution:
 
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._deadline)
-        listed = self._transactions.open_handles(self._ids, self._deadline)
+        listed = self._listed()
+        self._looked = time.monotonic()
         self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000)
+
+    def _listed(self) -> tuple[TransactionHandle, ...]:
+        if self._list_s is None:
+            return self._transactions.open_handles(self._ids, self._deadline)
+        try:
+            return self._transactions.open_handles(self._ids, min(self._deadline, time.monotonic() + self._list_s))
+        except KafkaSinkError as error:
+            logger.warning(
+                "batch %s of %s: what lost tasks have left open is not aborted by this commit, as brokers do not list it: a later"
+                " commit aborts it, or it times out: %s",
+                self.view.batch,
+                self._ids.query_id,
+                error,
+            )
+            return ()
 
     def _write(self, write: Write) -> None:
         is_prepared = write.state is State.PREPARED
@@ -214,15 +241,27 @@ class Execution:
         self._step(before)
         was_prepared_maybe = self._done.is_prepared_maybe
         self._done.is_prepared_maybe |= is_prepared
+        deadline = self._deadline_of(write)
         try:
-            self._claim.write(record, self._deadline)
+            self._claim.write(record, deadline)
         except RecordRefusedError:
             self._done.is_prepared_maybe = was_prepared_maybe
             raise
-        if is_prepared:
-            self._done.prepared = time.monotonic()
+        except DeadlineError as error:
+            # Its EndTxn was not sent, so it is not in the log, nor will it be.
+            self._done.is_prepared_maybe = was_prepared_maybe
+            if deadline == self._deadline:
+                raise
+            # At the top it is found that too little time is left.
+            raise ClaimLostError(f"the record could not be written in time: {error.message}", **error.facts) from error
+        if write.state is not State.COMPLETE:
+            self._done.prepared = time.monotonic() if is_prepared else None
         self._step(after)
         self.view = self.view.with_written(record)
+
+    def _deadline_of(self, write: Write) -> float:
+        left_ms = ms_to_prepare(self.view, write) if write.state is State.PREPARED else None
+        return self._deadline if left_ms is None else min(self._deadline, self._looked + left_ms / 1000)
 
     def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
         ended = dict[str, Ended]()

@@ -36,6 +36,10 @@ _LIST_OFFSETS: Final = LIST_OFFSETS.limited_to(5, LIST_OFFSETS.max_version)
 """From v5 on a new leader that does not know the high watermark yet says OFFSET_NOT_AVAILABLE (KIP-207). Fetch answers tell a
 high watermark as well, but such a leader's is an old one, and what was committed since would be taken not to be there."""
 
+_FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
+"""For topics without ids, as with inter.broker.protocol.version below 2.8: brokers offer later versions, and know no such topic.
+Java's FetchSessionHandler does the same."""
+
 _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: ": grant this client Read and Describe on the topic",
 }
@@ -95,8 +99,7 @@ class LogReader:
         position = self.position
         while position < end:
             node_id = self._client.leader(self._topic, self._partition, deadline)
-            request = self._fetch_request(position, _READ_UNCOMMITTED, 0)
-            (answer,) = self._client.try_many([Question(node_id, FETCH, request)], deadline)
+            (answer,) = self._client.try_many([self._fetch(node_id, position, _READ_UNCOMMITTED, 0)], deadline)
             said = self._fetched(answer)
             if said is None or not self._is_fine(said.error_code, "Fetch"):
                 self._waiting.again()
@@ -135,7 +138,7 @@ class LogReader:
         questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
         if self._position is not None:
             wait_ms = self._wait_ms(self._position, deadline)
-            questions.append(Question(node_id, FETCH, self._fetch_request(self._position, _READ_COMMITTED, wait_ms)))
+            questions.append(self._fetch(node_id, self._position, _READ_COMMITTED, wait_ms))
         answers = self._client.try_many(questions, deadline)
         offsets = [self._offset(answer) for answer in answers[: len(wanted)]]
         if None in offsets:
@@ -160,7 +163,7 @@ class LogReader:
             return 0
         return max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
 
-    def _fetch_request(self, position: int, isolation_level: int, wait_ms: int) -> FetchRequest:
+    def _fetch(self, node_id: int, position: int, isolation_level: int, wait_ms: int) -> Question:
         partition = FetchPartition(
             partition=self._partition,
             current_leader_epoch=self._leader_epoch(),
@@ -168,9 +171,10 @@ class LogReader:
             partition_max_bytes=_FETCH_BYTES,
         )
         topic = FetchTopic(topic=self._topic, topic_id=self._topic_id or ZERO_UUID, partitions=[partition])
-        return FetchRequest(
+        request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=isolation_level, topics=[topic]
         )
+        return Question(node_id, _FETCH_BY_NAME if self._topic_id is None else FETCH, request)
 
     def _leader_epoch(self) -> int:
         epoch = self._client.known().leader_epoch(self._topic, self._partition)

@@ -15,6 +15,11 @@ from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescripti
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
 # A batch whose transactions have less than this left of their time is not begun to be committed; a quarter of a short time-out.
+#
+# One half of it is for the record, which must be in the log before a transaction has less than the other half left, or nothing
+# is committed. So however slow the log is, half a minute is left for EndTxn: about what a coordinator's fail-over takes.
+# A margin of all that a commit may take, five minutes, would give up batches that take 10 to 14 of their 15 minutes to write and
+# are committed within seconds. EndTxn is tried beyond the margin: once some are committed, it helps nobody to stop.
 MARGIN_MS = 60_000
 
 
@@ -223,8 +228,20 @@ def _is_open(handle: TransactionHandle, view: View) -> bool:
         return False
     if not covers(said.partitions, handle.partitions):
         return False
-    margin = min(MARGIN_MS, said.timeout_ms // 4)
-    return view.now_ms - said.start_time_ms <= said.timeout_ms - margin
+    return view.now_ms - said.start_time_ms <= said.timeout_ms - _margin_ms(said)
+
+
+def _margin_ms(said: TransactionDescription) -> int:
+    return min(MARGIN_MS, said.timeout_ms // 4)
+
+
+def ms_to_prepare(view: View, write: Write) -> int | None:
+    """For how many ms after Look a record that says `prepared` may be on its way; None where nothing in it can time out."""
+    kept = set(write.committed)
+    ids = [each.handle.transactional_id for each in write.transactions if each.handle.transactional_id not in kept]
+    described = [said for each in ids if (said := (view.described or {}).get(each)) is not None]
+    ends = [said.start_time_ms + said.timeout_ms - _margin_ms(said) // 2 for said in described]
+    return min(ends) - view.now_ms if ends else None
 
 
 def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop:

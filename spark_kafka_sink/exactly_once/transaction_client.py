@@ -115,7 +115,8 @@ class TransactionClient:
         """
         waiting = Waiting(deadline, BACKOFF)
         while True:
-            found = self._list_once(prefix, waiting, deadline)
+            with waiting.told_as_well():
+                found = self._list_once(prefix, waiting, deadline)
             if found is not None:
                 return found
             waiting.again()

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
+from spark_kafka_sink.exactly_once.commit_errors import Standing
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer, Own
@@ -54,7 +55,7 @@ def _held(lock: Lock, batch: Batch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
         who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
         text = f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later"
-        raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number)
+        raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=Standing.OPEN.name)
     try:
         yield
     finally:

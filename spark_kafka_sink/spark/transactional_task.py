@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.first_transactions import first_transactions
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.slots import slots
@@ -25,9 +26,11 @@ def write_share(
     """Write every row and report it, with the open transaction, which is the committer's from here on.
 
     It never asks what became of the batch before: only a commit decides. A task that fails has aborted its transaction.
+    BatchAbortedError: it is a job's that has taken too long to be committed.
     """
+    assert options.exactly_once is not None
     step("task.start", batch.number)
-    iterator = iter(batches)
+    iterator = iter(_in_time(batches, options, batch))
     first = next(iterator, None)
     # Many tasks of a small DataFrame have no rows: they need no transaction.
     report, transaction = (DeliveryReport(), None) if first is None else _write(chain([first], iterator), options, batch)
@@ -42,6 +45,7 @@ def _write(
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
     checksum = RowChecksum()
+    begun = first_transactions.now()
     with cache.transaction(options.producer, slots.take(ids, batch.number)) as scope:
         try:
             step("produce.before", batch.number)
@@ -52,8 +56,18 @@ def _write(
         except Exception as error:
             error.add_note(_what_is_known(scope.report()))
             raise
-        transaction = None if handle is None else PreparedTransaction(handle, spark_partition(), checksum.value)
-        return scope.report(), transaction
+        if handle is None:
+            return scope.report(), None
+        first_transactions.prepared(batch, begun)
+        return scope.report(), PreparedTransaction(handle, spark_partition(), checksum.value)
+
+
+def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch) -> Iterator[SchemaAndBatch]:
+    """The same; it is looked at the time before each."""
+    first_transactions.check(batch, options.producer.transaction_timeout_ms)
+    for each in batches:
+        first_transactions.check(batch, options.producer.transaction_timeout_ms)
+        yield each
 
 
 def _stepping(batches: Iterable[SchemaAndBatch], batch: Batch) -> Iterator[SchemaAndBatch]:

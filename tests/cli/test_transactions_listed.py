@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.cli.left_over import LeftOver
+from tests.kafka.embedded import EmbeddedKafka
 
 
 def test_nothing_is_listed_where_nothing_is(query: LeftOver) -> None:
@@ -77,3 +81,17 @@ def test_other_prefixes_are_not_listed(query: LeftOver) -> None:
     query.task(0, "a")
     shorter = query.run("list", "--json", "--prefix", query.prefix[:-1])  # the last one that is given counts
     assert (shorter.exit_code, shorter.stdout) == (0, "")
+
+
+@pytest.mark.embedded
+def test_a_list_that_a_broker_is_missing_from_is_none() -> None:
+    with EmbeddedKafka(2, in_memory=True) as brokers:
+        brokers.create_topic("rows", 1, 1, {})
+        brokers.create_topic("commits", 2, 1, {"cleanup.policy": "compact"})
+        query = LeftOver(brokers, "rows", "commits")
+        query.task(0, "a")
+        with brokers.broker.faults.hold(ApiKey.LIST_TRANSACTIONS, times=None, broker=2):
+            listed = query.run("list", "--timeout", "1")
+        assert (listed.exit_code, listed.stdout) == (1, "")
+        assert f"ListTransactions of broker 2 ({brokers.address(2)})" in listed.stderr
+        query.close()

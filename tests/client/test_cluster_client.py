@@ -8,10 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.faults.effects import Change
+from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from spark_kafka_sink.protocol.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
 from spark_kafka_sink.protocol.describe_configs import (
     DESCRIBE_CONFIGS,
@@ -19,8 +24,11 @@ from spark_kafka_sink.protocol.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchTopic
+from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from spark_kafka_sink.protocol.metadata import MetadataResponse
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from tests.kafka.brokers import Brokers
 from tests.kafka.embedded import EmbeddedKafka
@@ -243,3 +251,94 @@ def test_a_client_that_is_closed_asks_nothing(client: ClusterClient) -> None:
 def test_nothing_is_asked_after_the_deadline(client: ClusterClient) -> None:
     with pytest.raises(DeadlineError):
         client.ask_any(PRODUCE, ProduceRequest(), time.monotonic() - 1)
+
+
+# A controller, as with ZooKeeper, where no other broker creates topics
+
+
+def new_topic_request(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+
+
+def made_by_controller(client: ClusterClient, name: str, deadline: float) -> int:
+    answer = client.ask_controller(CREATE_TOPICS, new_topic_request(name), code_of, deadline)
+    return code_of(answer)
+
+
+def code_of(answer: CreateTopicsResponse) -> int:
+    return answer.topics[0].error_code
+
+
+def naming(controller_id: int) -> Change:
+    def change(_: Message, answer: Message) -> Message:
+        assert isinstance(answer, MetadataResponse)
+        answer.controller_id = controller_id
+        return answer
+
+    return change
+
+
+@pytest.fixture
+def three_brokers() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(3, in_memory=True) as made:
+        yield made
+
+
+def refusing(broker: EmbeddedBroker, *broker_ids: int) -> list[Fault]:
+    return [broker.faults.fail(ApiKey.CREATE_TOPICS, ErrorCode.NOT_CONTROLLER, times=None, broker=each) for each in broker_ids]
+
+
+def test_the_controller_is_asked_that_brokers_name(three_brokers: EmbeddedKafka) -> None:
+    broker = three_brokers.broker
+    refused = refusing(broker, 1, 2)
+    broker.faults.alter(ApiKey.METADATA, naming(3), times=None)
+    for number in range(8):
+        with client_of(three_brokers) as client:
+            assert made_by_controller(client, f"made-{number}", soon(5)) == 0
+    assert [fault.hits for fault in refused] == [0, 0]
+
+
+def test_a_controller_that_moved_is_found(three_brokers: EmbeddedKafka) -> None:
+    broker = three_brokers.broker
+    with client_of(three_brokers) as client, broker.faults.alter(ApiKey.METADATA, naming(3), times=None):
+        assert made_by_controller(client, "first", soon(5)) == 0
+        broker.faults.clear()
+        broker.faults.alter(ApiKey.METADATA, naming(1), times=None)
+        (_, refused) = refusing(broker, 2, 3)
+        assert made_by_controller(client, "second", soon(5)) == 0
+        assert refused.hits == 1
+
+
+def test_where_brokers_name_another_one_than_the_controller_all_are_asked(three_brokers: EmbeddedKafka) -> None:
+    broker = three_brokers.broker
+    refusing(broker, 1, 2)
+    broker.faults.alter(ApiKey.METADATA, naming(2), times=None)
+    with client_of(three_brokers) as client:
+        assert made_by_controller(client, "made", soon(5)) == 0
+
+
+def test_where_nobody_is_the_controller_the_deadline_says_who_said_so(three_brokers: EmbeddedKafka) -> None:
+    refusing(three_brokers.broker, 1, 2, 3)
+    with client_of(three_brokers) as client, pytest.raises(DeadlineError) as caught:
+        made_by_controller(client, "never", soon(1.5))
+    for broker_id in three_brokers.broker_ids:
+        where = f"broker {broker_id} ({three_brokers.address(broker_id)})"
+        assert f"CREATE_TOPICS of {where}: NOT_CONTROLLER" in caught.value.message
+
+
+@pytest.mark.parametrize("cut", ["cut_before", "cut_after"])
+def test_after_a_lost_connection_to_the_controller_another_is_asked(three_brokers: EmbeddedKafka, cut: str) -> None:
+    broker = three_brokers.broker
+    broker.faults.alter(ApiKey.METADATA, naming(2), times=None)
+    lost = getattr(broker.faults, cut)(ApiKey.CREATE_TOPICS, times=None, broker=2)
+    with client_of(three_brokers) as client:
+        code = made_by_controller(client, "made", soon(5))
+    assert code == (0 if cut == "cut_before" else ErrorCode.TOPIC_ALREADY_EXISTS)
+    assert lost.hits == 1
+
+
+def test_after_a_lost_connection_any_other_broker_is_asked(three_brokers: EmbeddedKafka) -> None:
+    lost = [three_brokers.broker.faults.cut_before(ApiKey.DESCRIBE_CLUSTER, times=None, broker=each) for each in (1, 2)]
+    with client_of(three_brokers) as client:
+        assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon(5)).error_code == 0
+    assert all(fault.hits <= 1 for fault in lost)

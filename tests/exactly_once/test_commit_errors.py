@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import DeadlineError
-from spark_kafka_sink.exactly_once.commit_errors import batch_aborted, commit_stopped, commit_timeout
+from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.rules import Reason, View
 from spark_kafka_sink.exactly_once.share import Batch
@@ -59,8 +59,19 @@ def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible
     assert "not visible" not in str(commit_stopped(BATCH, view, Reason.BEHIND, "", is_invisible=False))
 
 
-def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_says_so() -> None:
-    error = DeadlineError("not within 300,000 ms")
-    said = str(commit_timeout(Batch("job-1", 0), (), 300, error, "--bootstrap-servers b:1"))
+JOB = Batch("job-1", 0)
+TOO_LATE = DeadlineError("not within 300,000 ms")
+
+
+@pytest.mark.parametrize("standing", [Standing.UNKNOWN, Standing.PREPARED, Standing.VISIBLE])
+def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_says_so(standing: Standing) -> None:
+    said = str(commit_timeout(JOB, (), 300, TOO_LATE, standing, "--bootstrap-servers b:1"))
     assert "run `spark-kafka-sink transactions recover --query job-1 --bootstrap-servers b:1` within 48 hours" in said
     assert said.endswith("run the job again only where that says so")
+
+
+@pytest.mark.parametrize("standing", [Standing.ABORTED, Standing.OPEN])
+def test_a_job_that_nobody_can_have_committed_is_to_be_run_again(standing: Standing) -> None:
+    said = str(commit_timeout(JOB, (), 300, TOO_LATE, standing, ""))
+    assert "None of this run's rows is visible" in said
+    assert said.endswith("To go on: run the job again")

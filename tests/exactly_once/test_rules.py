@@ -10,7 +10,20 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.rules import MARGIN_MS, Commit, Done, GiveUp, Look, Read, Reason, Stop, View, Write, decide
+from spark_kafka_sink.exactly_once.rules import (
+    MARGIN_MS,
+    Commit,
+    Done,
+    GiveUp,
+    Look,
+    Read,
+    Reason,
+    Stop,
+    View,
+    Write,
+    decide,
+    ms_to_prepare,
+)
 from tests.exactly_once.examples import (
     BATCH,
     BEFORE,
@@ -123,6 +136,39 @@ def test_the_first_batch_is_given_up_when_the_log_has_no_record_a_second_time() 
     view = read(None, batch=0).with_look({}, (), BEGUN_MS)
     assert decide(view) == Read()
     assert decide(view.with_read(None)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
+
+
+@pytest.mark.parametrize(("timeout_ms", "margin_ms"), [(TIMEOUT_MS, MARGIN_MS), (60_000, 15_000), (2_000, 500)])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_when_the_batch_is_prepared_half_of_the_margin_is_left(timeout_ms: int, margin_ms: int, share: float) -> None:
+    age_ms = int((timeout_ms - margin_ms) * share)
+    described = {each.transactional_id: replace(ongoing(each), timeout_ms=timeout_ms) for each in OWN_HANDLES}
+    view = read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS + age_ms)
+    write = decide(view)
+    assert isinstance(write, Write)
+    assert ms_to_prepare(view, write) == timeout_ms - age_ms - margin_ms // 2
+
+
+def test_the_oldest_transaction_that_is_to_be_committed_says_how_long_a_batch_may_take_to_be_prepared() -> None:
+    oldest, other = OWN_HANDLES
+    described = {
+        oldest.transactional_id: ongoing(oldest),
+        other.transactional_id: ongoing(other, BEGUN_MS + 5_000),
+        "of-no-record": ongoing(handle("of-no-record"), BEGUN_MS - 500_000),
+    }
+    view = read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS + 10_000)
+    write = decide(view)
+    assert isinstance(write, Write)
+    assert ms_to_prepare(view, write) == TIMEOUT_MS - 10_000 - MARGIN_MS // 2
+    kept = replace(write, committed=(oldest.transactional_id,))
+    assert ms_to_prepare(view, kept) == TIMEOUT_MS - 5_000 - MARGIN_MS // 2
+
+
+def test_a_batch_without_rows_may_take_any_time_to_be_prepared() -> None:
+    view = looked(read(record(State.COMPLETE, BATCH - 1), ()))
+    write = decide(view)
+    assert isinstance(write, Write)
+    assert ms_to_prepare(view, write) is None
 
 
 @pytest.mark.parametrize(("timeout_ms", "oldest_ms"), [(TIMEOUT_MS, TIMEOUT_MS - MARGIN_MS), (60_000, 45_000)])

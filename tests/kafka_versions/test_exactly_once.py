@@ -11,7 +11,7 @@ from tests.faults.exactly_once.kills import Kill, Victim
 from tests.faults.exactly_once.moved import moved
 from tests.faults.exactly_once.siege import Siege
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.version_fixtures import only_versions
+from tests.kafka.version_fixtures import IN_ZOOKEEPER_MODE, only_versions
 from tests.kafka.versions import NEWEST
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -21,7 +21,7 @@ BATCHES = 3
 HALFWAY = Kill(Victim.PYTHON, "end.after")
 
 
-@only_versions("3.9", NEWEST)  # the default version: tests/faults/exactly_once/
+@only_versions(IN_ZOOKEEPER_MODE, "3.9", NEWEST)  # the default version: tests/faults/exactly_once/
 def test_each_row_is_visible_once_though_the_commit_is_killed_halfway(
     versioned_kafka: KafkaCluster, topic: str, tmp_path: Path, fleet: Fleet
 ) -> None:

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from spark_kafka_sink import Producer
 from spark_kafka_sink.errors import ProducerFencedError
 from tests.kafka.cluster import KafkaCluster
+from tests.kafka.dump_log import dump_log
 from tests.kafka.witness import read_topic
 
 
@@ -30,6 +31,12 @@ def committed_offset(cluster: KafkaCluster, group: str, topic: str) -> int:
         consumer.close()
 
 
+def epochs(cluster: KafkaCluster, topic: str) -> set[int]:
+    """Returns the producer epochs in partition 0's log. Transactions of version 2 raise the epoch each time one ends."""
+    batches = dump_log(cluster, cluster.leader(topic), topic)
+    return {batch.producer_epoch for batch in batches if batch.transactional and not batch.control}
+
+
 def test_what_is_committed_is_visible_and_what_is_aborted_is_not(
     kafka_version: str, versioned_kafka: KafkaCluster, topic: str
 ) -> None:
@@ -49,6 +56,7 @@ def test_what_is_committed_is_visible_and_what_is_aborted_is_not(
     stored = [record.value for record in read_topic(versioned_kafka.direct_servers, topic)]
     assert stored == [b"committed", b"aborted", b"committed later"]
     assert committed_offset(versioned_kafka, topic, topic) == 7
+    assert len(epochs(versioned_kafka, topic)) == (1 if kafka_version < "4" else 3)
 
 
 def test_the_second_producer_with_an_id_fences_the_first(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:

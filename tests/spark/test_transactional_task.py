@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import Row
 
-from spark_kafka_sink.errors import KafkaSinkError, RecordError, UsageError
+from spark_kafka_sink.errors import BatchAbortedError, KafkaSinkError, RecordError, UsageError
+from spark_kafka_sink.exactly_once import first_transactions
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
@@ -141,6 +144,39 @@ def test_a_missing_permission_is_told_by_the_first_task(kafka_with_acls: KafkaWi
         pytest.raises(KafkaSinkError, match=r"transactional id spark-kafka-sink\.job-.*TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ):
         write(settings, numbered(0, 1), Batch.of_new_job())
+
+
+def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
+    settings: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Batch.of_new_job()
+    _, share = write(settings, numbered(0, 5), batch)
+    later = time.monotonic() + settings.producer.transaction_timeout_ms / 1000 + 61
+    monkeypatch.setattr(first_transactions, "time", SimpleNamespace(monotonic=lambda: later))
+    rows = iter(numbered(5, 10))
+    with pytest.raises(BatchAbortedError, match=rf"{batch}: .*kafka\.transaction\.timeout\.ms"):
+        write_share(batches_of_rows(rows, settings.topic), settings, Feed(), batch)
+    assert len(list(rows)) == 5
+    end(settings, share, False)
+    assert open_ids(settings, batch) == []
+
+
+def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_open(
+    settings: SinkOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Batch.of_new_job()
+    _, share = write(settings, numbered(0, 5), batch)
+
+    def rows() -> Iterator[Row]:
+        yield from numbered(5, 15)
+        later = time.monotonic() + settings.producer.transaction_timeout_ms / 1000 + 61
+        monkeypatch.setattr(first_transactions, "time", SimpleNamespace(monotonic=lambda: later))
+        yield from numbered(15, 10_000)
+
+    with pytest.raises(BatchAbortedError):
+        write_share(batches_of_rows(rows(), settings.topic), settings, Feed(), batch)
+    end(settings, share, False)
+    assert open_ids(settings, batch) == []
 
 
 def test_a_task_that_spark_tells_nothing_of_its_batch_writes_nothing() -> None:

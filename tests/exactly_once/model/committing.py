@@ -116,6 +116,10 @@ def _look(turn: Turn, step: Look) -> Next:
     looked = values.with_look(program.view, program.described, listed)
     is_visible = program.is_visible and isinstance(decided(_rules(turn), looked), Read | GiveUp)  # else nobody asks
     yield turn.does("lists"), turn.becomes(program._replace(view=looked, described=None, is_visible=is_visible))
+    if world.budget.errors and isinstance(turn.configuration.programs[turn.number], Driver) and not program.is_aborting:
+        unlisted = values.with_look(program.view, program.described, ())
+        after = program._replace(view=unlisted, described=None, is_visible=is_visible)
+        yield turn.does("gets no list in time"), turn.becomes(after, world.spend("errors"))
 
 
 def _as_written(transaction: int) -> coordinator.Slot:

@@ -1,0 +1,231 @@
+"""A commit that does not end in time leaves nothing open that nobody can commit, and says what is known of its rows."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import BatchAbortedError, CommitTimeoutError
+from spark_kafka_sink.exactly_once import execution
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.exactly_once.opened import client_of
+from tests.exactly_once.queries import OPTIONS, PREFIX, Query
+from tests.kafka.embedded import EmbeddedKafka
+
+pytestmark = pytest.mark.embedded
+_numbers = itertools.count()
+
+Own = tuple[PreparedTransaction, ...]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedKafka]:
+    """Of our own, whose faults hit nobody else."""
+    with EmbeddedKafka(in_memory=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def _client(broker: EmbeddedKafka) -> Iterator[ClusterClient]:
+    with client_of(broker) as made:
+        yield made
+
+
+@pytest.fixture
+def query(broker: EmbeddedKafka, _client: ClusterClient) -> Iterator[Query]:
+    topic = f"timeouts-{next(_numbers)}"
+    broker.create_topic(topic, 1, 1, {})
+    # A log of its own, too: what one test leaves open there would hold the next one back.
+    yield Query(broker, _client, topic, f"{topic}-commits")
+    broker.broker.faults.clear()
+
+
+@dataclass
+class FaultAt:
+    """A fault from the first time on that a commit comes to a step."""
+
+    monkeypatch: pytest.MonkeyPatch
+    faults: list[Fault] = field(default_factory=list)
+
+    def begins(self, where: str, broker: EmbeddedKafka, api: ApiKey, error: ErrorCode, topic: str | None = None) -> None:
+        def step(name: str, _: int) -> None:
+            if name == where and not self.faults:
+                at = {} if topic is None else {"topic": topic}
+                self.faults.append(broker.broker.faults.fail(api, error, times=None, **at))  # type: ignore[arg-type]
+
+        self.monkeypatch.setattr(execution, "step", step)
+
+
+@pytest.fixture
+def fault_at(monkeypatch: pytest.MonkeyPatch) -> FaultAt:
+    return FaultAt(monkeypatch)
+
+
+def hurried(query: Query, timeout_s: float = 1.0, sweep_s: float = 5.0, list_s: float = 1.0) -> Committer:
+    return Committer(query.log(), TransactionClient(query.client), PREFIX, timeout_s, OPTIONS, sweep_s=sweep_s, list_s=list_s)
+
+
+def too_late(query: Query, own: Own, committer: Committer | None = None) -> str:
+    with pytest.raises(CommitTimeoutError, match=rf"^\[COMMIT_TIMEOUT\] batch 0 of {query.id}: ") as caught:
+        (committer or hurried(query)).commit(Batch(query.id, 0), own)
+    return caught.value.message
+
+
+NO_LEADER = ErrorCode.LEADER_NOT_AVAILABLE
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_where_the_commit_log_cannot_be_read_in_time_nothing_stays_open(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    query.log().ensure(time.monotonic() + 10)
+    with broker.broker.faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic):
+        said = too_late(query, own)
+    assert "2 rows could not be committed within 1 s" in said
+    assert "None of this run's rows is visible, and its transactions are aborted." in said
+    assert said.endswith("To go on: start the query again, which writes the batch again")
+    assert query.open_ids() == []
+    query.run(0, "a", "b")
+    query.expect("a", "b")
+
+
+def test_where_the_record_cannot_be_written_in_time_nothing_stays_open(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    query.log().ensure(time.monotonic() + 10)
+    with broker.broker.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=None, topic=query.log_topic):
+        said = too_late(query, own)
+    assert "None of this run's rows is visible, and its transactions are aborted." in said
+    assert query.open_ids() == []
+    query.run(0, "a", "b")
+    query.expect("a", "b")
+
+
+def test_of_a_job_that_was_not_prepared_in_time_it_is_said_that_it_can_be_run_again(broker: EmbeddedKafka, query: Query) -> None:
+    query.id = Batch.of_new_job().query_id
+    own = query.write("a")
+    query.log().ensure(time.monotonic() + 10)
+    with broker.broker.faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic):
+        assert too_late(query, own).endswith("To go on: run the job again")
+
+
+def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a")
+    query.log().ensure(time.monotonic() + 10)
+    faults = broker.broker.faults
+    with (
+        faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic),
+        faults.fail(ApiKey.END_TXN, LOADING, times=None),
+    ):
+        begun = time.monotonic()
+        said = too_late(query, own, hurried(query, sweep_s=0.5))
+        assert time.monotonic() - begun < 5
+    assert "None of this run's rows is visible" in said
+    assert "are open until kafka.transaction.timeout.ms has passed" in said
+    assert f"`spark-kafka-sink transactions abort --query {query.id} {OPTIONS}`" in said
+    assert len(query.open_ids()) == 1
+
+
+def test_where_it_is_not_known_whether_the_batch_is_prepared_nothing_is_aborted(broker: EmbeddedKafka, query: Query) -> None:
+    own = query.write("a", "b")
+    with broker.broker.faults.fail(ApiKey.END_TXN, LOADING, times=None):
+        said = too_late(query, own)
+    assert "It is not known whether they are prepared, so some of them may be visible." in said
+    assert said.endswith("To go on: start the query again, and the commit goes on where it was")
+    assert len(query.open_ids()) == 2
+    query.commit(0, own)
+    query.expect("a", "b")
+
+
+def test_what_is_prepared_is_not_aborted_and_said_to_be_so(broker: EmbeddedKafka, query: Query, fault_at: FaultAt) -> None:
+    own = query.write("a", "b")
+    fault_at.begins("end.before", broker, ApiKey.END_TXN, LOADING)
+    said = [too_late(query, own), too_late(query, own)]  # the second is another process, which has not prepared anything itself
+    for each in said:
+        assert "They are prepared, and some of them may be visible." in each
+    fault_at.faults[0].remove()
+    query.commit(0, own)
+    query.expect("a", "b")
+
+
+def test_where_only_the_last_record_is_missing_all_rows_are_said_to_be_visible(
+    broker: EmbeddedKafka, query: Query, fault_at: FaultAt
+) -> None:
+    own = query.write("a", "b")
+    fault_at.begins("complete.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
+    said = too_late(query, own)
+    assert "All rows of the batch are visible, but the commit log does not say yet that it is complete." in said
+    query.expect("a", "b")
+    fault_at.faults[0].remove()
+    assert query.commit(0, own).rows in (0, 2)
+    query.expect("a", "b")
+
+
+def test_rows_that_were_written_again_are_aborted_where_those_of_before_cannot_be_committed_in_time(
+    broker: EmbeddedKafka, query: Query, fault_at: FaultAt
+) -> None:
+    own = query.write("a", "b")
+    fault_at.begins("end.before", broker, ApiKey.END_TXN, LOADING)
+    too_late(query, own)
+    fault_at.faults[0].remove()
+    again = query.write("b", "a")
+    with broker.broker.faults.fail(ApiKey.END_TXN, LOADING, times=30):
+        said = too_late(query, again)
+    assert "None of this run's rows is visible" in said
+    assert {each.handle.transactional_id for each in again}.isdisjoint(query.open_ids())
+    query.run(0, "a", "b")
+    query.expect("a", "b")
+
+
+# The list of what is open
+
+
+@pytest.mark.parametrize("error", [None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_broker_that_does_not_list_transactions_holds_no_commit_up(
+    broker: EmbeddedKafka, query: Query, caplog: pytest.LogCaptureFixture, error: ErrorCode | None
+) -> None:
+    query.write("lost")
+    own = query.write("a")
+    faults = broker.broker.faults
+    with (
+        faults.hold(ApiKey.LIST_TRANSACTIONS, times=None)
+        if error is None
+        else faults.fail(ApiKey.LIST_TRANSACTIONS, error, times=None),
+        caplog.at_level(logging.WARNING),
+    ):
+        report = hurried(query, timeout_s=20).commit(Batch(query.id, 0), own)
+    assert (report.rows, report.own, report.aborted) == (1, True, 0)
+    assert f"batch 0 of {query.id}: what lost tasks have left open is not aborted by this commit" in caplog.text
+    assert f"ListTransactions of broker 1 ({broker.address(1)})" in caplog.text
+    assert len(query.open_ids()) == 1
+    assert query.run(1, "b").aborted == 1
+    query.expect("a", "b")
+
+
+# Time that is left when a batch is prepared
+
+
+def test_a_batch_is_not_prepared_any_more_when_its_transactions_are_about_to_time_out(
+    broker: EmbeddedKafka, query: Query, fault_at: FaultAt
+) -> None:
+    """A quarter of their time, 2 s, is left when they are looked at; half of that has to be left when the record is there."""
+    own = query.write("a", "b", timeout_ms=8_000)
+    fault_at.begins("prepared.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
+    begun = time.monotonic()
+    with pytest.raises(BatchAbortedError, match=r"had too little time left .*kafka\.transaction\.timeout\.ms"):
+        hurried(query, timeout_s=30).commit(Batch(query.id, 0), own)
+    assert time.monotonic() - begun < 8
+    assert query.open_ids() == []
+    fault_at.faults[0].remove()
+    query.run(0, "a", "b")
+    query.expect("a", "b")
