@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
@@ -110,8 +111,11 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
 def _run(context: SparkContext) -> str:
     """StreamExecution names its thread after the ids of the query and of its run. In another thread of the program's the job
     group is the run's, too, unless somebody has set another."""
-    assert context._jvm is not None
-    named = re.search(r"runId = ([0-9a-f-]+)", context._jvm.java.lang.Thread.currentThread().getName())
+    try:
+        jvm: Any = context._jvm
+        named = re.search(r"runId = ([0-9a-f-]+)", jvm.java.lang.Thread.currentThread().getName())
+    except Exception:  # whatever refuses a program the JVM
+        named = None
     return named[1] if named else str(context.getLocalProperty(JOB_GROUP))
 
 

@@ -77,12 +77,18 @@ class DeliveryMetrics:
     thread replaces `live`.
     """
 
-    def __init__(self, context: SparkContext | None, on_refusal: Callable[[], None] = lambda: None) -> None:
-        """`context` is None on Spark Connect, which has no accumulators: then reading a count is an error, never a false 0.
+    def __init__(
+        self,
+        context: SparkContext | None,
+        on_refusal: Callable[[], None] = lambda: None,
+        why: str = "Spark Connect has no accumulators",
+    ) -> None:
+        """`context` is None where nothing can be counted: then reading a count is an error, which says `why`, never a false 0.
 
         `on_refusal` is called in the listener's thread when a commit was refused because no task had written.
         """
         self.closed = False
+        self._why = why
         self._lock = threading.Lock()
         self._committed: DeliveryReport | None = None
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
@@ -130,13 +136,11 @@ class DeliveryMetrics:
 
     def _check_available(self) -> None:
         if not self.available:
-            raise UsageError(
-                "Spark Connect has no accumulators, so deliveries are not counted here; publish(df, ...) returns its report there"
-            )
+            raise UsageError(f"{self._why}, so deliveries are not counted here; publish(df, ...) returns its report there")
 
     def __repr__(self) -> str:
         if not self.available:
-            return "DeliveryMetrics(not available on Spark Connect)"
+            return f"DeliveryMetrics(not available: {self._why})"
         live, committed = self.live, self.committed
         return "\n".join(
             f"{name}: {summary(report) if report else 'nothing reported yet'}"

@@ -17,6 +17,7 @@ from spark_kafka_sink.spark.options import KAFKA_PREFIX, sink_options
 from spark_kafka_sink.spark.progress import progress_bar
 from spark_kafka_sink.spark.report_text import html_table, summary, table
 from spark_kafka_sink.spark.sink_option import TOPIC
+from spark_kafka_sink.spark.worker_python import warn_of_other_python
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def publish(
     """
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     checked = sink_options(_merged(options or {}, {name: value for name, value in named.items() if value is not None}))
+    warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     with progress_bar(df.sparkSession, progress):
         tasks = publish_job(df, checked, metrics)

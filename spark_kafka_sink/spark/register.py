@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.spark.continuous import end_continuous_queries
 from spark_kafka_sink.spark.data_source import reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
+from spark_kafka_sink.spark.worker_python import warn_of_other_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,39 +31,59 @@ def register(spark: SparkSession) -> DeliveryMetrics:
     Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and
     says DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes that active session.
 
-    On Spark Connect the format is registered and the handle says that it cannot count.
+    On Spark Connect the format is registered and the handle says that it cannot count. The same holds where Spark does not let a
+    program reach into its JVM (shared clusters of Databricks): one warning says what does not work there.
     """
-    metrics = _metrics(spark)
+    metrics, problems = _metrics(spark)
     if metrics.available:
         # First: Spark 4.0 looks into the active session, not into `spark`, for what is registered already.
-        _make_active(spark)
+        problems += _make_active(spark)
+        warn_of_other_python(spark.sparkContext)
     spark.dataSource.register(reporting_to(metrics.feed))
+    if problems:
+        logger.warning("register: not everything is allowed in this session: %s", "; ".join(problems))
     return metrics
 
 
-def _make_active(spark: Any) -> None:
-    """Make `spark` the active session of this thread, which PySpark does only in the thread that made it."""
-    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+def _make_active(spark: Any) -> list[str]:
+    """Make `spark` the active session of this thread, which PySpark does only in the thread that made it; what did not work."""
+    try:
+        spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it
+        text = "the active session of this thread cannot be set, so the format may not be found in threads that have another"
+        return [f"{text} ({_first_line(error)})"]
+    return []
 
 
-def _metrics(spark: SparkSession) -> DeliveryMetrics:
-    context = _context(spark)
-    if context is None:
-        logger.warning("Spark Connect has no accumulators: deliveries through kafka_sink are not counted in this session")
-        return DeliveryMetrics(None)
+def _metrics(spark: SparkSession) -> tuple[DeliveryMetrics, list[str]]:
+    """The handle, and what did not work."""
+    try:
+        context = spark.sparkContext
+    except AttributeError as error:  # PySparkAttributeError
+        return _uncounted("Spark Connect has no accumulators", error)
+    except Exception as error:
+        return _uncounted("Spark does not allow sparkContext here", error)
+    try:
+        return _handle(spark, context), []
+    except Exception as error:
+        return _uncounted("Spark does not allow accumulators here", error)
+
+
+def _uncounted(why: str, error: Exception) -> tuple[DeliveryMetrics, list[str]]:
+    return DeliveryMetrics(None, why=why), [f"{why}, so deliveries through kafka_sink are not counted ({_first_line(error)})"]
+
+
+def _handle(spark: SparkSession, context: SparkContext) -> DeliveryMetrics:
     with _lock:
         application = str(context.applicationId)
         if application not in _handles or _handles[application].closed:
+            made = DeliveryMetrics(context, partial(end_continuous_queries, spark))
             for old in _handles.values():
                 old.close()
             _handles.clear()
-            _handles[application] = DeliveryMetrics(context, partial(end_continuous_queries, spark))
+            _handles[application] = made
         return _handles[application]
 
 
-def _context(spark: SparkSession) -> SparkContext | None:
-    try:
-        return spark.sparkContext
-    except AttributeError:
-        # PySparkAttributeError: JVM_ATTRIBUTE_NOT_SUPPORTED
-        return None
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -44,7 +44,7 @@ def test_without_accumulators_a_count_is_an_error_and_never_0() -> None:
     for count in ("live", "committed"):
         with pytest.raises(UsageError, match="Spark Connect has no accumulators"):
             getattr(metrics, count)
-    assert repr(metrics) == "DeliveryMetrics(not available on Spark Connect)"
+    assert repr(metrics) == "DeliveryMetrics(not available: Spark Connect has no accumulators)"
     assert metrics.feed == Feed()
     metrics.close()
 

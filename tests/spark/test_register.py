@@ -1,0 +1,93 @@
+"""register() where Spark does not let a program reach into its JVM: Databricks' shared clusters, and what is like them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkAttributeError
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import UsageError
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.spark.frames import numbers, options, read_values
+
+pytestmark = pytest.mark.spark
+
+NOT_ALLOWED = [
+    AttributeError("_jvm"),
+    PySparkAttributeError(errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": "_jvm"}),
+    Py4JError("Method public org.apache.spark.SparkContext is not whitelisted on class class SparkSession"),
+]
+
+
+class Restricted:
+    """The same object, of which some attributes are not allowed, and others are something else."""
+
+    def __init__(self, original: object, error: Exception, *refused: str, instead: Mapping[str, object] | None = None) -> None:
+        self._own = original, error, refused, instead or {}
+
+    def __getattr__(self, name: str) -> Any:
+        original, error, refused, instead = self.__dict__["_own"]
+        if name in refused:
+            raise error
+        return instead[name] if name in instead else getattr(original, name)
+
+
+@pytest.fixture(autouse=True)
+def _no_handle(metrics: sks.DeliveryMetrics) -> None:
+    metrics.close()  # the next register makes another
+
+
+def write(spark: SparkSession, kafka: Kafka, topic: str) -> None:
+    df = numbers(spark, 10)
+    df.write.format("kafka_sink").options(**options(kafka, topic=topic)).mode("append").save()
+
+
+@pytest.mark.parametrize("error", NOT_ALLOWED)
+def test_without_the_jvm_the_format_is_registered_and_counts(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    topic = new_topic()
+    handle = sks.register(cast("SparkSession", Restricted(spark, error, "_jvm")))
+    (warning,) = caplog.messages
+    assert "register: not everything is allowed in this session: " in warning
+    assert "active session of this thread" in warning
+    write(spark, kafka, topic)
+    assert read_values(kafka, topic) == list(range(10))
+    assert handle.live is not None
+    assert handle.live.records == 10
+    handle.close()
+
+
+@pytest.mark.parametrize("error", NOT_ALLOWED)
+@pytest.mark.parametrize("refused", ["sparkContext", "accumulator", "applicationId"])
+def test_what_cannot_be_counted_is_an_error_to_read_and_never_0(
+    spark: SparkSession,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    refused: str,
+) -> None:
+    topic = new_topic()
+    context = Restricted(spark.sparkContext, error, refused)
+    session = Restricted(spark, error, refused, instead={"sparkContext": context})
+    handle = sks.register(cast("SparkSession", session))
+    (warning,) = caplog.messages
+    assert "deliveries through kafka_sink are not counted" in warning
+    write(spark, kafka, topic)
+    assert read_values(kafka, topic) == list(range(10))
+    assert not handle.available
+    for count in ("live", "committed"):
+        with pytest.raises(UsageError, match="are not counted"):
+            getattr(handle, count)
+    handle.close()
