@@ -24,13 +24,16 @@ OLDEST := 4.0.0
 VENV_OLDEST := .venv-spark40
 CODE := spark_kafka_sink $(wildcard pyspark_kafka_sink pyspark_kafka_sink.py) jobs tests benchmarks docs
 
-.PHONY: setup jars check format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs chaos bench constraints clean
+.PHONY: setup java jars check format test test-quick test-all test-newest test-oldest test-all-newest test-all-oldest demo docs chaos bench constraints clean
 
 setup: $(VENV)/.stamp
 
-$(VENV)/.stamp: pyproject.toml constraints.txt
+# Ahead of the downloads: Spark's own error for this comes after them, and does not say what to install.
+java:
 	@"$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || \
 		{ echo "Spark needs Java 17 or newer, and there is none: install Java 17 and put it on PATH, or set JAVA_HOME" >&2; exit 1; }
+
+$(VENV)/.stamp: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV): downloads Spark and the tools, about 620 MB, 1 to 5 minutes" >&2
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
@@ -69,8 +72,8 @@ test: test-newest test-oldest
 test-all: test-all-newest test-all-oldest
 
 # Ahead of the tests, which would not show that something is being downloaded. Kept outside the repository, once.
-jars: setup
-	@$(VENV)/bin/python -m tests.kafka.jars $(wildcard tests/*/pom.xml)
+jars: java setup
+	@$(VENV)/bin/python -m tests.kafka.jars $(wildcard tests/*/pom.xml tests/kafka/poms/*.xml)
 
 test-newest: jars
 	$(VENV)/bin/python $(PYTEST) --tier=test $(NEWEST) --durations=25 $(PYTEST_ARGS)
@@ -87,7 +90,7 @@ test-all-oldest: $(VENV_OLDEST)/.stamp
 	$(VENV_OLDEST)/bin/python $(PYTEST) --tier=all tests/spark -m "not kafka" $(PYTEST_ARGS)
 
 demo: export BROKER := $(BROKER)
-demo: setup
+demo: java setup
 	$(VENV)/bin/python jobs/demo.py
 
 docs: setup
@@ -96,11 +99,11 @@ docs: setup
 chaos: export SEED := $(SEED)
 chaos: export KILLS := $(KILLS)
 chaos: export BROKER := $(BROKER)
-chaos: setup
+chaos: java setup
 	$(VENV)/bin/python -m tests.faults.exactly_once
 
 bench: export QUICK := $(QUICK)
-bench: setup
+bench: java setup
 	$(VENV)/bin/python -m benchmarks
 
 # The exact versions of development and CI: what the newest releases resolve to now.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -124,3 +125,21 @@ def test_compose_asks_the_broker_itself_whether_it_is_healthy() -> None:
 
 def test_compose_settings_are_text() -> None:
     assert {type(value) for value in kafka_service()["environment"].values()} == {str}
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enough"), [(None, False), ("1.8.0_402", False), ("11.0.22", False), ("17.0.15", True), ("25", True)]
+)
+def test_make_looks_for_java_before_it_downloads_spark(version: str | None, is_enough: bool, tmp_path: Path) -> None:
+    make = shutil.which("make")
+    assert make is not None
+    for name in ("sh", "grep"):
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    if version is not None:
+        (tmp_path / "java").write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+        (tmp_path / "java").chmod(0o755)
+    done = subprocess.run([make, "java"], cwd=ROOT, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=30)
+    assert (done.returncode == 0) is is_enough
+    assert ("install Java 17" in done.stderr) is not is_enough
+    recipe = subprocess.run([make, "--dry-run", "jars"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+    assert recipe.index("install Java 17") < recipe.index("-m tests.kafka.jars")

@@ -40,6 +40,8 @@ _SLOW: Final = "slow"
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _GROUPS: Final = ("chaos", "spark", "java", "kafka")
 _ORDER: Final = {"chaos": 0, "spark": 1}
+# These share a cluster of each version.
+_VERSIONS: Final = "tests/kafka_versions/"
 
 
 def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
@@ -61,6 +63,8 @@ def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
 
 def group_of(marks: Collection[str], file: str) -> str:
     """Returns the name of the group whose tests share a worker."""
+    if file.startswith(_VERSIONS):
+        return _VERSIONS
     return next((name for name in _ORDER if name in marks), file)
 
 
@@ -102,10 +106,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if Tier(tier) in tiers_of(marks_of(item), has_real_twin=twin_name(item) in names)]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
         items[:] = kept
-    items.sort(key=lambda item: _rank(marks_of(item)))
+    items.sort(key=_rank)
 
 
-def _rank(marks: Collection[str]) -> int:
+def _rank(item: pytest.Item) -> int:
+    """Sorts groups by how long they take; within one the order stays, which has the tests of a session's fixture together."""
+    if item.nodeid.startswith(_VERSIONS):
+        return 2
+    marks = marks_of(item)
     return next((rank for rank, name in enumerate(_GROUPS) if name in marks), len(_GROUPS))
 
 
