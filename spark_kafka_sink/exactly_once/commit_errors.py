@@ -103,7 +103,7 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
     lost = tuple(ended)
     return BatchAbortedError(
         f"{batch}: nothing that this run wrote of it is visible, nor will be; to write it again, {_again(batch)}."
-        f" Of its transactions {len(lost)} were aborted by the broker before they could be committed, or had too little"
+        f" Of its transactions {len(lost)} were aborted before they could be committed, or had too little"
         f" time left (kafka.transaction.timeout.ms, which a batch and its commit have to be done in; by"
         f" this machine's clock, which must not be ahead of the brokers'): {_handles(lost)}",
         query_id=batch.query_id,

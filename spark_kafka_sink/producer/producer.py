@@ -178,8 +178,9 @@ class Producer(ProducerInside):
         """A transaction of its own for columns of records, to be used in a `with`; `prepare()` leaves it open for others to end.
 
         Only of a producer made with transactional=True, one at a time. Whoever had the id before is fenced, its open transaction
-        aborted. Waits at most max.block.ms, then TransactionTimeoutError. TransactionError when a broker refuses; UsageError when
-        the producer is closed.
+        aborted. Waits at most max.block.ms, then TransactionTimeoutError. TransactionError when a broker refuses;
+        UnsupportedVersionError for a coordinator before Kafka 3.8, where a task that goes on after somebody else's abort is not
+        fenced (a leader before 3.8 fails the records); UsageError when the producer is closed.
         """
         from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 

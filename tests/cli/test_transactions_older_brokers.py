@@ -8,19 +8,35 @@ import pytest
 
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from tests.cli.left_over import LeftOver, until
-from tests.exactly_once.opened import opened
+from tests.exactly_once.opened import new_id, opened
+from tests.kafka.brokers import Brokers
+from tests.kafka.cluster import KafkaCluster
 from tests.kafka.embedded import EmbeddedKafka
 
-pytestmark = pytest.mark.embedded
+REAL = "a real 3.7"
 
 
-@pytest.fixture(params=["3.5", "3.7"])
-def query(request: pytest.FixtureRequest) -> Iterator[LeftOver]:
-    with EmbeddedKafka(in_memory=True, like=request.param) as kafka:
-        commits = kafka.create_topic("commits", 2, config={"cleanup.policy": "compact"})
-        made = LeftOver(kafka, kafka.create_topic("events"), commits)
-        yield made
-        made.close()
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("3.5", marks=pytest.mark.embedded),
+        pytest.param("3.7", marks=pytest.mark.embedded),
+        pytest.param(REAL, marks=pytest.mark.kafka),
+    ],
+)
+def old_kafka(request: pytest.FixtureRequest) -> Iterator[Brokers]:
+    is_real = request.param == REAL
+    made = KafkaCluster(version="3.7", heap_mb=256) if is_real else EmbeddedKafka(in_memory=True, like=request.param)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def query(old_kafka: Brokers) -> Iterator[LeftOver]:
+    commits = old_kafka.create_topic(new_id("commits"), 2, config={"cleanup.policy": "compact"})
+    made = LeftOver(old_kafka, old_kafka.create_topic(new_id("events")), commits)
+    yield made
+    made.close()
 
 
 def left_open(query: LeftOver, value: str, slot: int) -> PreparedTransaction:

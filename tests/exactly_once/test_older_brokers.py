@@ -6,7 +6,8 @@ import pytest
 
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.share import Batch
-from tests.exactly_once.opened import client_of
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from tests.exactly_once.opened import client_of, soon
 from tests.exactly_once.queries import Query
 from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.mixed import mixed_kafka
@@ -45,6 +46,14 @@ def test_one_older_broker_is_enough() -> None:
         made = query(kafka)
         with made.client, pytest.raises(UnsupportedVersionError, match=NEEDS.format(2)):
             made.committer().check(Batch.of_new_job(), 30)
+
+
+def test_a_broker_that_cannot_be_asked_is_passed_over() -> None:
+    """Tasks look at each broker that they write to."""
+    with EmbeddedKafka(2, in_memory=True, like="3.8") as kafka, client_of(kafka) as client:
+        assert len(client.brokers(soon())) == 2
+        with kafka.broker.faults.unreachable(2):
+            TransactionClient(client).check_brokers(soon())
 
 
 def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_broker() -> None:

@@ -49,7 +49,8 @@ class Driver:
     """A Spark driver and its Python workers, which outlive its runs. batches: the rows of each; another driver may have others
     only where each has a checkpoint of its own. runs: how often it is started. is_slow: a task's first row is written before its
     others (tasks.py). is_job: it has one batch, and calls abort() when that fails. ignores_failures: a foreachBatch function that
-    goes on when publish() raised. start: its commit.log.start."""
+    goes on when publish() raised. start: its commit.log.start. begins_after: the number of a program that is over before it is
+    started; None: none."""
 
     batches: tuple[Rows, ...]
     splits: tuple[Split, ...] = (spread, together)
@@ -59,6 +60,7 @@ class Driver:
     is_job: bool = False
     ignores_failures: bool = False
     start: int | None = None
+    begins_after: int | None = None
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,11 @@ LEFT_OUT: Final[dict[str, Configuration]] = {
     "describe": Configuration((ALONE,), budget=Budget(timeouts=1)),
     "not too old": Configuration((ALONE,), budget=Budget(timeouts=1), ages=True, commit=mutations.ignores_age),
     "a transaction that began again is not whole": Configuration(
-        (SLOW, AT_ONCE, ABORT), version=1, budget=Budget(timeouts=1), slots=1, commit=mutations.ignores_partitions
+        (SLOW, replace(AT_ONCE, begins_after=2), ABORT),
+        version=1,
+        budget=Budget(timeouts=1),
+        slots=1,
+        commit=mutations.ignores_partitions,
     ),
     "own transactions are aborted after an error only where none can be prepared": Configuration(
         (ALONE,), budget=Budget(errors=1)

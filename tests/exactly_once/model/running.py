@@ -42,6 +42,8 @@ def _begins(turn: Turn) -> Next:
     batch = world.checkpoint[driver.checkpoint]
     if run >= driver.runs or batch >= len(driver.batches):
         return
+    if driver.begins_after is not None and world.programs[driver.begins_after].phase != OVER:
+        return
     if turn.breaks("no sweep at the start of a run"):
         for each in worlds.listed(world):
             world = worlds.end_txn(world, each, False, batch, has_markers=False)[1]
