@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import uuid
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 POLL_S = 0.2
 
@@ -33,14 +36,13 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
     status tracker (its own progress handlers show jobs there).
     """
     context = getattr(spark, "_sc", None)
-    if context is None or not (wanted() if show is None else show):
+    # A tag of our own, beside any job group that the user has set in this thread.
+    tag = f"kafka-sink-{uuid.uuid4().hex}"
+    if context is None or not (wanted() if show is None else show) or not _is_tagged(context, tag):
         yield
         return
     from tqdm.auto import tqdm
 
-    # A tag of our own, beside any job group that the user has set in this thread.
-    tag = f"kafka-sink-{uuid.uuid4().hex}"
-    context.addJobTag(tag)
     stop = threading.Event()
     with tqdm(desc="kafka_sink", unit="task", total=0) as bar:
         poller = threading.Thread(target=_poll, args=(context, tag, bar, stop), name="kafka-sink-progress", daemon=True)
@@ -53,6 +55,21 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
             context.removeJobTag(tag)
 
 
+def _is_tagged(context: Any, tag: str) -> bool:
+    """Whether Spark lets the program follow its own jobs: some shared clusters refuse it, which must not fail the job."""
+    try:
+        context.addJobTag(tag)
+        _jobs(context, tag)
+    except Exception as error:  # AttributeError, py4j's, PySpark's
+        logger.info("no progress is shown: %s: %s", type(error).__name__, error)
+        return False
+    return True
+
+
+def _jobs(context: Any, tag: str) -> list[int]:
+    return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+
+
 def _poll(context: Any, tag: str, bar: Any, stop: threading.Event) -> None:
     while not stop.wait(POLL_S):
         _draw(context, tag, bar)
@@ -61,7 +78,7 @@ def _poll(context: Any, tag: str, bar: Any, stop: threading.Event) -> None:
 
 def _draw(context: Any, tag: str, bar: Any) -> None:
     tracker = context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag)]
+    jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     known = [stage for stage in stages if stage]
     bar.total = sum(stage.numTasks for stage in known)
