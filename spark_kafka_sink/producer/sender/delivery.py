@@ -277,10 +277,11 @@ class Delivery:
         self._finish(batch)
 
     def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True) -> None:
+        # Counted first, as Java's Sender.failBatch does: a program that hears of the failure may look at the metrics at once.
+        self._metrics.failed(batch.queue.topic, batch.record_count)
         if tell:
             batch.failed(error)
         log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
-        self._metrics.failed(batch.queue.topic, batch.record_count)
         if self._transactions is not None:  # first: who hears of it next finds a transaction that can only be aborted
             self._transactions.failed(error)
         scope = batch.scope
