@@ -60,8 +60,8 @@ format: setup
 # tests/tiers.py says what each tier has. Tests that share a Spark, or what is killed, stay on one of the workers.
 WORKERS ?= 2
 PYTEST := -m pytest -n $(WORKERS) --dist loadgroup
-# Each of Spark's tests runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest.
-NEWEST := -m "chaos or not (spark and embedded)"
+# Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest.
+NEWEST := -m "not oldest"
 OLDER := tests/spark -m "spark and not kafka"
 
 test-quick: setup

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from tests.tiers import COLLECTED, WHOLE, Tier, group_of, marks_of, real_twins, tiers_of, twin_name
+from tests.tiers import COLLECTED, WHOLE, Tier, group_of, is_for_oldest, marks_of, real_twins, tiers_of, twin_name
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,6 +37,32 @@ def test_a_test_has_its_tiers_by_its_marks(marks: tuple[str, ...], has_real_twin
 )
 def test_tests_that_share_something_costly_share_a_worker(marks: set[str], group: str) -> None:
     assert group_of(marks, "tests/test_x.py") == group
+
+
+@pytest.mark.parametrize(
+    ("marks", "file", "is_for"),
+    [
+        ({"spark", "embedded"}, "tests/spark/test_x.py", True),
+        ({"spark", "kafka"}, "tests/spark/test_x.py", False),
+        ({"spark", "embedded", "chaos"}, "tests/spark/test_x.py", False),
+        ({"embedded"}, "tests/spark/test_x.py", False),
+        # Nothing runs these with the oldest pyspark.
+        ({"spark", "embedded"}, "tests/jobs/test_x.py", False),
+    ],
+)
+def test_only_what_runs_with_the_oldest_pyspark_is_left_out_of_the_run_with_the_newest(
+    marks: set[str], file: str, is_for: bool
+) -> None:
+    assert is_for_oldest(marks, file) is is_for
+
+
+def test_what_make_test_all_leaves_out_of_one_run_is_in_the_other() -> None:
+    recipe = subprocess.run(
+        ["make", "--dry-run", "test-all"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
+    ).stdout
+    runs = [line for line in recipe.splitlines() if "--tier=all " in line]
+    selected = [re.findall(r"tests/\S+|-m \"[^\"]+\"", run) for run in runs]
+    assert selected == [['-m "not oldest"'], ["tests/spark", '-m "not kafka"']]
 
 
 def test_every_test_is_in_make_test_or_says_why_not(pytestconfig: pytest.Config) -> None:

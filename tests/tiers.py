@@ -42,6 +42,9 @@ _GROUPS: Final = ("chaos", "spark", "java", "kafka")
 _ORDER: Final = {"chaos": 0, "spark": 1}
 # These share a cluster of each version.
 _VERSIONS: Final = "tests/kafka_versions/"
+# The Makefile runs this folder with each pyspark.
+_SPARKS_OWN: Final = "tests/spark/"
+OLDEST: Final = "oldest"
 
 
 def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
@@ -68,6 +71,14 @@ def group_of(marks: Collection[str], file: str) -> str:
     return next((name for name in _ORDER if name in marks), file)
 
 
+def is_for_oldest(marks: Collection[str], file: str) -> bool:
+    """Returns whether a test is run with the oldest pyspark, and so is left out of the run with the newest.
+
+    Spark's own tests run on real Kafka with the newest. Those of the jobs run with the newest only, on both.
+    """
+    return file.startswith(_SPARKS_OWN) and {"spark", "embedded"} <= set(marks) and "chaos" not in marks
+
+
 def whole_but(values: Iterable[object], kept: Collection[object], why: str) -> list[ParameterSet]:
     """Returns the parameters of a test, of which only those in `kept` are in `make test`. why: what the others would cost."""
     marks: Mapping[bool, Sequence[pytest.MarkDecorator]] = {True: [], False: [pytest.mark.whole(why)]}
@@ -85,7 +96,8 @@ _HISTORIES: Final = {Tier.QUICK: 150, Tier.TEST: 150, Tier.ALL: 1000}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Says how many histories there are before the first module of tests asks."""
+    """Says how many histories there are, before the first module of tests asks, and names the mark that nobody writes."""
+    config.addinivalue_line("markers", f"{OLDEST}: runs with the oldest pyspark instead of the newest; set by tests/tiers.py")
     settings.register_profile(HISTORIES_PROFILE, max_examples=_HISTORIES[Tier(config.getoption("tier") or Tier.ALL)])
 
 
@@ -98,13 +110,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Names groups before pytest-xdist reads them, and leaves tests out after `-m` did, which may have taken a twin."""
     config.stash[COLLECTED] = tuple(items)
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(marks_of(item), item.nodeid.partition("::")[0])))
+        marks, file = marks_of(item), item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group_of(marks, file)))
+        if is_for_oldest(marks, file):
+            item.add_marker(OLDEST)
     yield
     tier = config.getoption("tier")
     if tier is not None:
         names = real_twins(items)
-        kept = [item for item in items if Tier(tier) in tiers_of(marks_of(item), has_real_twin=twin_name(item) in names)]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        kept, left_out = list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            is_in_tier = Tier(tier) in tiers_of(marks_of(item), has_real_twin=twin_name(item) in names)
+            (kept if is_in_tier else left_out).append(item)
+        config.hook.pytest_deselected(items=left_out)
         items[:] = kept
     items.sort(key=_rank)
 

@@ -94,12 +94,12 @@ class PartitionReports(Mapping[Key, PartitionReport]):
 
     def summed(self, most: int) -> PartitionReports:
         """The same in at most `most` entries, as far as there are no more topics than that: the topics with the most partitions
-        become one sum each."""
+        become one sum each. A topic of a single entry stays as it is."""
         table = self._packed()
         counts = np.bincount(table.numbers[_TOPIC], minlength=len(table.topics))
         entries, chosen = table.entries, np.zeros(len(counts), np.bool_)
         for topic in np.argsort(-counts, kind="stable").tolist():
-            if entries <= most:
+            if entries <= most or counts[topic] == 1:
                 break
             entries -= int(counts[topic]) - 1
             chosen[topic] = True

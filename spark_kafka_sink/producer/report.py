@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
 
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 
@@ -16,6 +22,27 @@ COMMIT_COUNTS = ("commits", "transactions_committed", "transactions_aborted", "p
 def latency_bucket(milliseconds: float) -> int:
     """The histogram's bucket for one ack latency."""
     return min(max(int(milliseconds), 0).bit_length(), LATENCY_BUCKETS - 1)
+
+
+# Unpacked: more topics than Kafka clusters have.
+_MOST_BYTES = 512 * 2**20
+
+
+def latencies_to_bytes(latencies: Mapping[str, list[int]]) -> bytes:
+    """Packs histograms by topic: those of 1,000 topics take 6 KB instead of 70."""
+    counts = np.array(list(latencies.values()), "<i8").reshape(len(latencies), LATENCY_BUCKETS)
+    return zlib.compress(json.dumps(list(latencies), separators=(",", ":")).encode() + b"\n" + counts.T.tobytes())
+
+
+def latencies_from_bytes(data: bytes) -> dict[str, list[int]]:
+    """Unpacks them. Raises ValueError or TypeError for what `latencies_to_bytes` does not make."""
+    try:
+        names, _, counts = zlib.decompressobj().decompress(data, _MOST_BYTES).partition(b"\n")
+    except zlib.error as error:
+        raise ValueError(f"no packed latencies: {error}") from None
+    topics = [str(topic) for topic in json.loads(names)]
+    rows = np.frombuffer(counts, "<i8").reshape(LATENCY_BUCKETS, len(topics)).T.tolist()
+    return dict(zip(topics, rows, strict=True))
 
 
 @dataclass(slots=True)
@@ -50,6 +77,10 @@ class DeliveryReport:
     prepare_to_visible_ms: int = 0
     commit_ms: int = 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return _unpacked, (latencies_to_bytes(values.pop("ack_latency")), *values.values())
+
     def summed(self, most: int) -> DeliveryReport:
         """The same with at most `most` entries of `partitions`, as far as there are no more topics: those with the most
         partitions become one sum each."""
@@ -71,3 +102,8 @@ class DeliveryReport:
         for topic, counts in other.ack_latency.items():
             mine = self.ack_latency.setdefault(topic, [0] * LATENCY_BUCKETS)
             self.ack_latency[topic] = [a + b for a, b in zip(mine, counts, strict=True)]
+
+
+def _unpacked(latencies: bytes, *others: Any) -> DeliveryReport:
+    names = (each.name for each in fields(DeliveryReport) if each.name != "ack_latency")
+    return DeliveryReport(ack_latency=latencies_from_bytes(latencies), **dict(zip(names, others, strict=True)))

@@ -19,13 +19,22 @@ from spark_kafka_sink.records.views import INT32_MAX, valid_mask
 _LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
-def array_of_numbers(values: NDArray[Any]) -> pa.Array:
-    """The same whole numbers, floats or booleans, without nulls. Only booleans, and what is not contiguous, are copied."""
+def array_of_numbers(values: NDArray[Any], valid: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The same whole numbers, floats or booleans. Only booleans, and what is not contiguous, are copied.
+
+    valid: False where a row is null; None where no row is.
+    """
+    present = None if valid is None else bitmap(valid)
     if values.dtype == np.bool_:
-        return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+        return pa.Array.from_buffers(pa.bool_(), len(values), [present, bitmap(values)])
     return pa.Array.from_buffers(
-        pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))]
+        pa.from_numpy_dtype(values.dtype), len(values), [present, pa.py_buffer(np.ascontiguousarray(values))]
     )
+
+
+def bitmap(values: NDArray[np.bool_]) -> pa.Buffer:
+    """A bit for each row, as Arrow has them."""
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def array_of_bytes(values: Sequence[bytes | None], kind: pa.DataType | None = None) -> pa.Array:
@@ -42,7 +51,7 @@ def array_of_bytes(values: Sequence[bytes | None], kind: pa.DataType | None = No
         present = [b"" if value is None else value for value in values]
         data = b"".join(present)
         lengths = np.fromiter(map(len, present), np.int64, len(values))
-        valid = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+        valid = bitmap(np.array([value is not None for value in values], np.bool_))
     if len(data) > INT32_MAX:
         kind = _LARGE.get(kind, kind)
     offsets = np.zeros(len(values) + 1, np.int32 if kind in _LARGE else np.int64)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
 from spark_kafka_sink.spark.schema import HEADERS_DDL, SinkSchema, columns_of_record
 
 # What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
@@ -105,22 +107,46 @@ def _serialized(
             found.append(serialized_value(serializer, name, topic, values[places[name]], headers))
         except SerializationError as error:
             raise SerializationError(f"row {first_row + row} of the task: {error.message}", **error.facts) from error
-    return pa.array(found, pa.binary())
+    return _bytes(found)
+
+
+# Values of the types that are wanted become columns without `pa.array`, which imports pandas (records/arrow_arrays.py). Others
+# are for Arrow to convert or to refuse.
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
 
 def _text(values: Values) -> pa.Array:
-    return pa.array(values, type=pa.string())
+    return _array_of_bytes(values, pa.string()) if _are(values, str) else pa.array(values, type=pa.string())
 
 
 def _bytes(values: Values) -> pa.Array:
-    return pa.array(values, type=pa.binary())
+    return _array_of_bytes(values) if _are(values, str, bytes, bytearray) else pa.array(values, type=pa.binary())
 
 
 def _headers(values: Values) -> pa.Array:
-    return pa.array(values, type=pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+    pairs = _pairs(values)
+    keys, contents = [pair[0] for pair in pairs or ()], [pair[1] for pair in pairs or ()]
+    if pairs is None or None in keys or not (_are(keys, str) and _are(contents, bytes, bytearray)):
+        return pa.array(values, type=pa.list_(_HEADER))
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(own or ()) for own in values], out=offsets[1:])
+    elements = pa.StructArray.from_arrays([_array_of_bytes(keys, pa.string()), _array_of_bytes(contents)], fields=list(_HEADER))
+    present = bitmap(np.array([own is not None for own in values], np.bool_))
+    return pa.Array.from_buffers(pa.list_(_HEADER), len(values), [present, pa.py_buffer(offsets)], children=[elements])
+
+
+def _pairs(values: Values) -> list[tuple[object, object]] | None:
+    """All headers of all rows; None where a row has something else than lists of pairs."""
+    if not _are(values, list, tuple):
+        return None
+    pairs = [pair for own in values for pair in own or ()]
+    return pairs if all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs) else None
 
 
 def _whole_numbers(values: Values) -> pa.Array:
+    if _are(values, int) and all(value is None or -(2**31) <= value < 2**31 for value in values):
+        return _array_of_numbers(values, np.int32)
     # Arrow would take 1.5 for 1.
     for value in values:
         if isinstance(value, float):
@@ -129,7 +155,21 @@ def _whole_numbers(values: Values) -> pa.Array:
 
 
 def _milliseconds(values: Values) -> pa.Array:
-    return pa.array([_epoch_ms(value) for value in values], type=pa.int64())
+    return _array_of_numbers([_epoch_ms(value) for value in values], np.int64)
+
+
+def _are(values: Values, *kinds: type) -> bool:
+    """Whether each value is of one of these very classes, or None."""
+    return set(map(type, values)) <= {*kinds, NoneType}
+
+
+def _array_of_bytes(values: Values, kind: pa.DataType | None = None) -> pa.Array:
+    return array_of_bytes([value.encode() if isinstance(value, str) else value for value in values], kind)
+
+
+def _array_of_numbers(values: Sequence[int | None], dtype: type[np.integer[Any]]) -> pa.Array:
+    present = np.array([value is not None for value in values], np.bool_)
+    return array_of_numbers(np.array([value or 0 for value in values], dtype), present)
 
 
 def _epoch_ms(value: object) -> int | None:

@@ -119,6 +119,17 @@ def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: MockClu
     assert told.messages == []
 
 
+def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits(
+    cluster: MockCluster, told: pytest.LogCaptureFixture
+) -> None:
+    cluster.topic("t")
+    cluster.answers.append(Say(ErrorCode.NOT_ENOUGH_REPLICAS))
+    with one_by_one(cluster.bootstrap_servers, retry_backoff_ms=1500, retry_backoff_max_ms=1500) as producer:
+        assert send(producer, numbers([0])) == 1
+    assert warnings(told)[0].startswith(f"1 records have waited 0 s for broker 0 ({cluster.address(0)}); ")
+    assert not any("has not answered" in warning for warning in warnings(told))
+
+
 # Topics that are deleted
 
 

@@ -78,7 +78,17 @@ def test_the_topics_with_the_most_partitions_become_sums() -> None:
         ("b", ALL_PARTITIONS): PartitionReport(9, 90),
     }
     assert {key: one.records for key, one in reports.summed(3).items()} == {("a", 0): 1, ("b", -1): 9, ("c", -1): 11}
-    assert len(reports.summed(0)) == 3
+    assert reports.summed(0) == reports.summed(3)
+
+
+def test_a_topic_of_one_partition_keeps_it_however_many_topics_there_are() -> None:
+    reports = PartitionReports({(f"t{number}", number): PartitionReport(1, 10, 5, 5) for number in range(20)})
+    assert reports.summed(10) == reports
+    reports.count("t3", 4, PartitionReport(2, 20, 7, 8))
+    expected = {key: report for key, report in reports.items() if key[0] != "t3"} | {
+        ("t3", ALL_PARTITIONS): PartitionReport(3, 30)
+    }
+    assert reports.summed(10) == expected
 
 
 def of_1000_partitions(seed: int, topics: int = 1) -> PartitionReports:

@@ -44,6 +44,23 @@ with Producer({"bootstrap.servers": sys.argv[1]}) as producer:
 print("pandas" in sys.modules)
 """
 
+ROWS = """
+import datetime
+import sys
+from pyspark.sql import Row
+import spark_kafka_sink as sks
+
+servers, topic = sys.argv[1:]
+at = datetime.datetime(2026, 1, 2)
+write = sks.partition_writer({"kafka.bootstrap.servers": servers})
+headers = [("name", b"1"), Row(key="none", value=None)]
+write([
+    Row(topic=topic, key="a", value=b"1", headers=headers, partition=0, timestamp=at),
+    Row(topic=topic, key=None, value=None, headers=None, partition=None, timestamp=None),
+])
+print("pandas" in sys.modules)
+"""
+
 SERIALIZER = """
 import sys
 import pyarrow as pa
@@ -98,6 +115,10 @@ def test_a_task_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: P
 
 def test_a_program_that_sends_one_record_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
     assert output_of(ONE_RECORD, kafka.bootstrap_servers, new_topic()) == ["False"]
+
+
+def test_a_task_that_is_handed_rows_imports_no_pandas(kafka: Kafka, new_topic: NewTopic) -> None:
+    assert output_of(ROWS, kafka.bootstrap_servers, new_topic()) == ["False"]
 
 
 _STRUCT = pa.struct(

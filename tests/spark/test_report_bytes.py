@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import zlib
 
 import pytest
@@ -27,6 +28,17 @@ def test_other_text_is_refused(text: bytes) -> None:
 
 @pytest.mark.parametrize("partitions", [b"\n", b"\xff", zlib.compress(b""), zlib.compress(b"\0\0\0\x09[[],1]xxxx"), GAP])
 def test_partitions_that_nobody_packed_are_refused(partitions: bytes) -> None:
-    line, _, _ = report_to_bytes(DeliveryReport()).partition(b"\n")
+    nothing = report_to_bytes(DeliveryReport())
+    assert report_from_bytes(nothing) == DeliveryReport()
     with pytest.raises((ValueError, KeyError, TypeError)):
-        report_from_bytes(line + b"\n" + partitions)
+        report_from_bytes(nothing + partitions)
+
+
+@pytest.mark.parametrize(
+    "latencies", [b"", b"\xff", zlib.compress(b""), zlib.compress(b"[]\n12345678"), zlib.compress(b'["t"]\n' + bytes(8))]
+)
+def test_latencies_that_nobody_packed_are_refused(latencies: bytes) -> None:
+    line, _, _ = report_to_bytes(DeliveryReport()).partition(b"\n")
+    values = json.loads(line) | {"latencies": len(latencies)}
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        report_from_bytes(json.dumps(values).encode() + b"\n" + latencies)

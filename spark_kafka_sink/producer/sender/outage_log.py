@@ -63,7 +63,10 @@ class OutageLog:
             return f"{name}: {who}; {self._metadata.why_no_leader(subject)}"
         unanswered = self._client.in_flight_count(subject)
         why = f"{unanswered} requests to it are unanswered" if unanswered else self._why_unsent(subject)
-        return f"{name} has not answered for {seconds} s, and {records:,} records wait for it; {why}"
+        if unanswered or self._client.why_not_ready(subject):
+            return f"{name} has not answered for {seconds} s, and {records:,} records wait for it; {why}"
+        # Nothing was asked of it: there is no producer id, or a retry backs off.
+        return f"{records:,} records have waited {seconds} s for {name}; {why}"
 
     def _name(self, subject: Subject) -> str:
         if isinstance(subject, str):
