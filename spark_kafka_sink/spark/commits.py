@@ -54,7 +54,11 @@ _Key = tuple[ProducerConfig, ExactlyOnce, str]
 def _held(lock: Lock, batch: Batch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
         who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
-        text = f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later"
+        text = (
+            f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later."
+            " Its transactions are open until then, or until kafka.transaction.timeout.ms has passed, and consumers that read"
+            " committed wait for them"
+        )
         raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=Standing.OPEN.name)
     try:
         yield

@@ -137,7 +137,10 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
         assert one is not other
     with ThreadPoolExecutor(1) as elsewhere, committers.of(options, JOB):
         waiting = elsewhere.submit(lambda: committers.of(options, Batch("job-2", 0)).__enter__())
-        with pytest.raises(CommitTimeoutError, match="other batch jobs of this process commit: nothing of it is visible"):
+        with pytest.raises(
+            CommitTimeoutError,
+            match=r"other batch jobs of this process commit: nothing of it is visible.* Its transactions are open",
+        ):
             waiting.result(30)
     committers.close()
 
