@@ -36,6 +36,8 @@ class Tier(StrEnum):
 WHOLE: Final = "whole"
 _JAVA: Final = frozenset({"kafka", "spark", "java", "chaos"})
 _SLOW: Final = "slow"
+# What these do takes a process, a second client or a time-out in most tests: half of the time of all that need no Java.
+_SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/", "tests/faults/")
 
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _GROUPS: Final = ("chaos", "spark", "java", "kafka")
@@ -110,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Names groups before pytest-xdist reads them, and leaves tests out after `-m` did, which may have taken a twin."""
     config.stash[COLLECTED] = tuple(items)
     for item in items:
+        if item.nodeid.startswith(_SLOW_FOLDERS):
+            item.add_marker(_SLOW)
         marks, file = marks_of(item), item.nodeid.partition("::")[0]
         item.add_marker(pytest.mark.xdist_group(group_of(marks, file)))
         if is_for_oldest(marks, file):

@@ -45,16 +45,28 @@ def node_api_versions(label: str, response: ApiVersionsResponse) -> NodeApiVersi
 
 
 class FinalizedFeatures:
-    """What the cluster agreed on (KIP-584), as the broker knows it that is furthest: Java's ApiVersions."""
+    """What the cluster agreed on (KIP-584), as the broker knows it that is furthest: Java's ApiVersions.
+
+    Each cluster counts epochs by itself, so they are not compared over two clusters (Java compares them).
+    """
 
     def __init__(self) -> None:
         self._epoch = -1
         self._levels: Mapping[str, int] = {}
+        self._said: dict[int, ApiVersionsResponse] = {}  # by node, last
 
-    def update(self, response: ApiVersionsResponse) -> None:
+    def update(self, response: ApiVersionsResponse, node_id: int) -> None:
+        self._said[node_id] = response
         if response.finalized_features_epoch > self._epoch:
-            self._epoch = response.finalized_features_epoch
-            self._levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+            self._take(response)
+
+    def begin_again(self, node_id: int) -> None:
+        """Believes what this node said, whatever others have: it is of another cluster than they."""
+        self._take(self._said[node_id])
+
+    def _take(self, response: ApiVersionsResponse) -> None:
+        self._epoch = response.finalized_features_epoch
+        self._levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     def level(self, name: str) -> int:
         """Of a feature; 0 for one that is not finalized, or that no broker has told of yet."""

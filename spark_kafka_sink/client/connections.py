@@ -324,6 +324,6 @@ class Connections:
             self._disconnect(request.node_id, error, now_ms, happened)
         else:
             self._versions[request.node_id] = node_api_versions(label, body)
-            self.features.update(body)
+            self.features.update(body, request.node_id)
             self.states.ready(request.node_id)
             self.failures.pop(request.node_id, None)

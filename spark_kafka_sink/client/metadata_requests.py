@@ -47,6 +47,7 @@ class MetadataRequests:
         self._failures = 0  # since the last answer that was of use
         self._wanted_since_ms: int | None = None  # when an update was due first since then
         self._told_to_rebootstrap = False
+        self._cluster_id: str | None = None
 
     def node(self, node_id: int) -> Node | None:
         return self._bootstrap.get(node_id) if node_id < 0 else self._metadata.nodes().get(node_id)
@@ -123,12 +124,20 @@ class MetadataRequests:
             return
         assert isinstance(outcome.body, MetadataResponse)
         self._in_flight = None
+        self._take_cluster_id(outcome.body.cluster_id, outcome.request.node_id)
         if self._metadata.update(request, outcome.body, label, now_ms):
             self._failures = 0
             self._wanted_since_ms = None
         else:
             self._failures += 1
             self._told_to_rebootstrap = outcome.body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+
+    def _take_cluster_id(self, cluster_id: str | None, node_id: int) -> None:
+        if cluster_id is None:
+            return
+        if self._cluster_id not in (None, cluster_id):  # a fail-over, or the way back from one
+            self._connections.features.begin_again(node_id)
+        self._cluster_id = cluster_id
 
     def lost(self, lost: Lost, now_ms: int) -> None:
         """A connection ended. Not an idle one: that says nothing of the cluster."""

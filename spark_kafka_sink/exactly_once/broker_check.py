@@ -34,9 +34,9 @@ def check_brokers(client: ClusterClient, deadline: float) -> None:
         client: asks them.
         deadline: on time.monotonic's clock.
     """
-    brokers = client.brokers(deadline)
     if client.finalized_feature(FEATURE, deadline) >= 2:
         return
+    brokers = client.brokers(deadline)
     soon = min(deadline, time.monotonic() + _PATIENCE_S)
     questions = [question for node_id in brokers for question in (_versions(node_id), _verification(node_id))]
     labels = [str(node) for node in brokers.values() for _ in range(2)]

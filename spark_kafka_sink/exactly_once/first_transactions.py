@@ -35,11 +35,8 @@ class FirstTransactions:
         self._clock = clock
         self._begun: OrderedDict[Batch, float] = OrderedDict()  # by job
 
-    def now(self) -> float:
-        return self._clock()
-
     def prepared(self, batch: Batch, begun: float) -> None:
-        """Notes that a task of this process has written its rows, in a transaction that it began at `begun`."""
+        """Notes that a task of this process has written its rows, in a transaction whose first rows it sent at `begun`."""
         if batch.is_job:
             self._begun.setdefault(batch, begun)
             if len(self._begun) > MOST_JOBS:
@@ -48,7 +45,7 @@ class FirstTransactions:
     def check(self, batch: Batch, timeout_ms: int) -> None:
         """Raises BatchAbortedError when a transaction of the job has certainly timed out. timeout_ms: transaction.timeout.ms.
 
-        The slack, a minute or a quarter of a short time-out, is for what lies between the beginning and the first row at the
+        The slack, a minute or a quarter of a short time-out, is for what lies between the first row sent and the first one at the
         broker, and for an attempt that Spark did not take in the end.
         """
         begun = self._begun.get(batch)

@@ -54,7 +54,11 @@ _Key = tuple[ProducerConfig, ExactlyOnce, str]
 def _held(lock: Lock, batch: Batch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
         who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
-        text = f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later"
+        text = (
+            f"{batch}: not committed within {timeout_s:.0f} s, as {who} commit: nothing of it is visible; try again later."
+            " Its transactions are open until then, or until kafka.transaction.timeout.ms has passed, and consumers that read"
+            " committed wait for them"
+        )
         raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=Standing.OPEN.name)
     try:
         yield
@@ -186,11 +190,13 @@ class Committed(NamedTuple):
 
 
 def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], reports: list[DeliveryReport]) -> Committed:
-    """Raises as `Committer.commit`."""
+    """Raises as `Committer.commit`; UsageError for shares of another release of this package."""
     assert options.exactly_once is not None
+    own = _transactions(shares)
+    _check_release(batch, own)
     with committers.of(options, batch) as committer:
         located = replace(batch, checkpoint=_checkpoint(options))
-        commit = committer.commit(located, _transactions(shares), options.exactly_once.start)
+        commit = committer.commit(located, own, options.exactly_once.start)
     return Committed(commit.own, [*_visible(commit, reports), _of_commit(commit)])
 
 
@@ -204,6 +210,22 @@ def _checkpoint(options: SinkOptions) -> str:
 
 def _transactions(shares: Iterable[Share]) -> Own:
     return tuple(share.transaction for share in shares if share.transaction is not None)
+
+
+def _check_release(batch: Batch, own: Own) -> None:
+    """Raises UsageError for handles of an older release, which have EndTxn's version in this place: 4 or 5.
+
+    Taken for a transaction version, 4 would end a transaction of version 1 as if it were one of version 2.
+    """
+    strange = sorted({each.handle.transaction_version for each in own} - {1, 2})
+    if strange:
+        found = ", ".join(map(str, strange))
+        raise UsageError(
+            f"{batch}: tasks report transactions of version {found}, and 1 and 2 are known: executors run another release of"
+            " spark-kafka-sink than the driver, so nothing is committed. Install the same release everywhere",
+            query_id=batch.query_id,
+            batch=batch.number,
+        )
 
 
 def _visible(commit: CommitReport, reports: list[DeliveryReport]) -> list[DeliveryReport]:

@@ -46,7 +46,6 @@ def _write(
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
     checksum = RowChecksum()
-    begun = first_transactions.now()
     with cache.transaction(options.producer, slots.take(ids, batch.number)) as scope:
         try:
             step("produce.before", batch.number)
@@ -59,7 +58,8 @@ def _write(
             raise
         if handle is None:
             return report_of_task(scope), None
-        first_transactions.prepared(batch, begun)
+        if scope.first_sent is not None:
+            first_transactions.prepared(batch, scope.first_sent)
         return report_of_task(scope), PreparedTransaction(handle, spark_partition(), checksum.value)
 
 

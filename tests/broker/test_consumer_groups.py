@@ -21,6 +21,8 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
+pytestmark = pytest.mark.slow
+
 with warnings.catch_warnings():
     # It reads its schemas by a function of importlib that is deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)

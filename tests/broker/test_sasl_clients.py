@@ -29,6 +29,8 @@ from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest
 from tests.broker.network.client import Client, framed
 from tests.broker.sasl.scram_client import ScramClient
 
+pytestmark = pytest.mark.slow
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
     from kafka import KafkaAdminClient

@@ -17,6 +17,8 @@ from tests.kafka import java
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT_S = 30.0
 
 

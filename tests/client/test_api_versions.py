@@ -95,7 +95,7 @@ def finalized(epoch: int, **levels: int) -> ApiVersionsResponse:
 def test_of_what_brokers_say_is_finalized_the_newest_epoch_counts(order: tuple[int, int]) -> None:
     features = FinalizedFeatures()
     for epoch in order:
-        features.update(finalized(epoch, transaction=epoch))
+        features.update(finalized(epoch, transaction=epoch), epoch)
 
     assert features.level("transaction") == 7
 
@@ -103,8 +103,23 @@ def test_of_what_brokers_say_is_finalized_the_newest_epoch_counts(order: tuple[i
 def test_a_feature_that_is_not_finalized_is_at_level_0() -> None:
     features = FinalizedFeatures()
     before = features.level("transaction")
-    features.update(finalized(7, transaction=2))
-    features.update(finalized(8))
-    features.update(finalized(-1, transaction=1))  # of no epoch: the broker does not know
+    features.update(finalized(7, transaction=2), 1)
+    features.update(finalized(8), 1)
+    features.update(finalized(-1, transaction=1), 2)  # of no epoch: the broker does not know
 
     assert (before, features.level("transaction")) == (0, 0)
+
+
+def test_the_epoch_of_another_cluster_does_not_count() -> None:
+    features = FinalizedFeatures()
+    features.update(finalized(700, transaction=2), 1)
+    features.update(finalized(7, transaction=1), 2)
+    before = features.level("transaction")
+    features.begin_again(2)
+    after = features.level("transaction")
+    features.update(finalized(8), 3)
+
+    later = features.level("transaction")
+    features.begin_again(1)  # whose connection has lasted
+
+    assert (before, after, later, features.level("transaction")) == (2, 1, 0, 2)

@@ -36,6 +36,8 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
 
+pytestmark = pytest.mark.slow
+
 CLUSTER = DescribeClusterRequest(include_cluster_authorized_operations=False)
 
 

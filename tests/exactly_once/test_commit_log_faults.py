@@ -28,6 +28,8 @@ from tests.exactly_once.opened import client_of, new_id, soon, writer
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import ProxiedKafka
 
+pytestmark = pytest.mark.slow
+
 
 def tombstone(ids: TransactionalIds) -> NewRecord:
     return NewRecord(encode_key(ids.query_id, 0), None, time.time_ns() // 1_000_000)

@@ -25,6 +25,8 @@ from tests.exactly_once.opened import new_id, soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
 from tests.kafka.fixtures import NewTopic
 
+pytestmark = pytest.mark.slow
+
 Cut = Callable[[str | None], None]
 
 

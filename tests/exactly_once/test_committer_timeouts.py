@@ -25,7 +25,7 @@ from tests.exactly_once.opened import client_of, soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, Query
 from tests.kafka.embedded import EmbeddedKafka
 
-pytestmark = pytest.mark.embedded
+pytestmark = [pytest.mark.embedded, pytest.mark.slow]
 _numbers = itertools.count()
 
 Own = tuple[PreparedTransaction, ...]

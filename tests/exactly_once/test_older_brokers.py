@@ -7,6 +7,7 @@ import pytest
 from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.exactly_once.opened import client_of, soon
 from tests.exactly_once.queries import Query
 from tests.kafka.embedded import EmbeddedKafka
@@ -54,6 +55,14 @@ def test_a_broker_that_cannot_be_asked_is_passed_over() -> None:
         assert len(client.brokers(soon())) == 2
         with kafka.broker.faults.unreachable(2):
             TransactionClient(client).check_brokers(soon())
+
+
+def test_with_transactions_of_version_2_nobody_is_asked() -> None:
+    with EmbeddedKafka(in_memory=True) as kafka, client_of(kafka) as client:
+        client.brokers(soon())
+        asked = [kafka.broker.faults.watch(api, times=None) for api in ApiKey]
+        TransactionClient(client).check_brokers(soon())
+        assert sum(each.hits for each in asked) == 0
 
 
 def test_a_stream_stops_at_its_first_commit_if_its_tasks_have_not_met_the_older_broker() -> None:

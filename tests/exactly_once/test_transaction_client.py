@@ -23,6 +23,8 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def client(transaction_kafka: Kafka) -> Iterator[ClusterClient]:

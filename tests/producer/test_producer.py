@@ -27,6 +27,8 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
 
+pytestmark = pytest.mark.slow
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 

@@ -18,6 +18,8 @@ from spark_kafka_sink.protocol.messages import decode_request
 from tests.protocol.golden_messages import Golden, boundary_messages
 from tests.protocol.whole import decode, encode
 
+pytestmark = pytest.mark.slow
+
 HOSTILE_LENGTHS = [
     struct.pack(">i", 2**31 - 1),
     struct.pack(">i", -(2**31)),

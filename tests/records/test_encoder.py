@@ -21,6 +21,8 @@ from spark_kafka_sink.records.sizes import size_upper_bounds
 from tests.records.making import batch_of
 from tests.records.tables import Table, column, tables
 
+pytestmark = pytest.mark.slow
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
     from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder

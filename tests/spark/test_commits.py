@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, UsageError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.spark import commits
 from spark_kafka_sink.spark.commits import commit_job, commit_micro_batch, commit_shares
 from spark_kafka_sink.spark.messages import DeliveryMessage, total
@@ -81,6 +84,18 @@ def test_what_is_reported_is_what_became_visible(
     assert (own, total(reports)) == (commit.own, expected)
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_transactions_of_executors_with_an_older_release_are_not_committed(options: SinkOptions, version: int) -> None:
+    handle = TransactionHandle("an-id", 7, 0, version, 1, (("events", "0"),))
+    share = Share(BATCH, PreparedTransaction(handle, 0, 0))
+    received = pickle.loads(pickle.dumps(DeliveryMessage(0, DeliveryReport(), share)))
+    with pytest.raises(
+        UsageError, match=r"another release of spark-kafka-sink than the driver, so nothing is committed"
+    ) as caught:
+        commit_micro_batch(options, BATCH.number, [received])
+    assert f"transactions of version {version}" in caught.value.message
+
+
 JOB = Batch("job-1", 0)
 COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 127.0.0.1:1"
 
@@ -122,7 +137,10 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
         assert one is not other
     with ThreadPoolExecutor(1) as elsewhere, committers.of(options, JOB):
         waiting = elsewhere.submit(lambda: committers.of(options, Batch("job-2", 0)).__enter__())
-        with pytest.raises(CommitTimeoutError, match="other batch jobs of this process commit: nothing of it is visible"):
+        with pytest.raises(
+            CommitTimeoutError,
+            match=r"other batch jobs of this process commit: nothing of it is visible.* Its transactions are open",
+        ):
             waiting.result(30)
     committers.close()
 

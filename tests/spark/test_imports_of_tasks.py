@@ -13,6 +13,8 @@ from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
+pytestmark = pytest.mark.slow
+
 COMMITS = ("spark_kafka_sink.spark.commits", "spark_kafka_sink.exactly_once.commit_log", "spark_kafka_sink.client.cluster_client")
 
 TASK = """

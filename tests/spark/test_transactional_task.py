@@ -17,6 +17,7 @@ from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.transactions import transaction_manager
 from spark_kafka_sink.spark import rows as rows_module
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
@@ -159,6 +160,30 @@ def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
     assert len(list(rows)) == 5
     end(settings, share, False)
     assert open_ids(settings, batch) == []
+
+
+def test_a_job_is_as_old_as_its_first_row_that_went_to_a_broker(settings: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are held until there are enough for an append have begun no transaction yet, however slowly others come."""
+    behind_s = [settings.producer.transaction_timeout_ms / 1000 + 61]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() - behind_s[0])
+    monkeypatch.setattr(first_transactions, "time", clock)
+    monkeypatch.setattr(transaction_manager, "time", clock)
+    settings = replace(settings, producer=replace(settings.producer, linger_ms=60_000))
+    _, other = write(settings, numbered(0, 5), Batch.of_new_job())  # the producer knows the topic now
+    batch = Batch.of_new_job()
+
+    def rows() -> Iterator[Row]:
+        yield from numbered(5, 25)
+        behind_s[0] = 0
+        yield from numbered(25, 30)
+
+    shares = [
+        other,
+        write_share(batches_of_rows(rows(), settings.topic), settings, Feed(), batch)[1],
+        write(settings, numbered(30, 35), batch)[1],
+    ]
+    for share in shares:
+        end(settings, share, True)
 
 
 def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_open(

@@ -59,6 +59,7 @@ class TransactionManager:
         self._deadline_ms = 0  # when what was called is asked for no more; monotonic
         self.producer = NO_PRODUCER
         self.version = 1  # of transactions: 2 is KIP-890
+        self.first_sent: float | None = None  # when the first records of the transaction went out, on time.monotonic's clock
         self.why = "the sender's thread has not come to it yet"  # that a call takes so long
         self._contents = Contents(transactional_id)
         # The sender's thread's
@@ -97,6 +98,7 @@ class TransactionManager:
         with self._changed:
             self._check(Call.BEGIN)
             self._move(State.IN_TRANSACTION)
+            self.first_sent = None
 
     def add_offsets(
         self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], deadline_ms: int
@@ -202,6 +204,8 @@ class TransactionManager:
     def sending(self) -> None:
         """Records go out: with version 2 the leaders add their partitions to the transaction."""
         self._contents.begun = True
+        if self.first_sent is None:
+            self.first_sent = time.monotonic()
 
     def refuses(self) -> KafkaSinkError | None:
         """Why what was not sent never will be."""

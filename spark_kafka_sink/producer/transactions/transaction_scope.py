@@ -52,6 +52,14 @@ class TransactionScope(SendScope):
             partition_ranges(report.partitions),
         )
 
+    @property
+    def first_sent(self) -> float | None:
+        """The time at which the first records went out, on time.monotonic's clock; None before.
+
+        The transaction's time is counted from about then: records that wait for more, or for a broker, have begun nothing.
+        """
+        return self._manager.first_sent
+
     def close(self) -> None:
         """End the scope; a transaction that was not prepared is aborted. A second call does nothing."""
         if self._closed:

@@ -13,6 +13,8 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.network.bad_connections import BadConnections
 from tests.broker.network.client import Client
 
+pytestmark = pytest.mark.slow
+
 FLOOD = """
 import socket, sys
 

@@ -8,11 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+import pytest
+
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.broker.network.client import Client, api_versions_frame
 from tests.broker.network.servers import eventually
 from tests.broker.unharmed import MEGABYTE, memory_stays
+
+pytestmark = pytest.mark.slow
 
 IDLE, BUSY, REQUESTS = 300, 50, 3_000
 """Fewer idle ones than the benchmark has, because both ends of each are files of this process."""

@@ -41,6 +41,8 @@ from tests.kafka.witness import read_topic
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told, wait_until
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 ALL_MEMORY = CHUNK_SIZE - 200  # the value of a record that takes a buffer.memory of one chunk
 LINGERING = {"linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}

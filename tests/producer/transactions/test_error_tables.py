@@ -28,6 +28,8 @@ from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from tests.kafka.witness import read_topic
 from tests.producer.transactions.transacting import under_id
 
+pytestmark = pytest.mark.slow
+
 E, A = ErrorCode, ApiKey
 UNKNOWN = 1234
 _numbers = itertools.count()
