@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -75,10 +76,10 @@ class _Pickler(CloudPickler):
 
 
 def _pickled(value: object) -> bytes | None:
-    """None for what cannot be pickled, and for what belongs to one task."""
+    """A digest, as keys are kept for as long as producers; None for what cannot be pickled, and for what belongs to one task."""
     data = io.BytesIO()
     try:
         _Pickler(data).dump(value)  # type: ignore[no-untyped-call]
     except Exception:  # whatever a program's class raises
         return None
-    return data.getvalue()
+    return hashlib.blake2b(data.getbuffer()).digest()

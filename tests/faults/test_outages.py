@@ -8,8 +8,15 @@ import time
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, TransactionAbortableError
+from spark_kafka_sink.errors import (
+    BrokerError,
+    DeliveryError,
+    MetadataTimeoutError,
+    TransactionAbortableError,
+    TransactionTimeoutError,
+)
 from spark_kafka_sink.producer.sender import outage_log, silence_watch
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.mock_cluster import MockCluster, Say
 from tests.faults.numbered_stream import wait_until
@@ -87,6 +94,39 @@ def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.L
         scope.append("t", numbers([1]))
     assert warnings(told)[0].startswith(f"topic t: an append has waited 0 s; bootstrap server 127.0.0.1:{port}: ")
     assert "refused" in warnings(told)[0]
+
+
+def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:
+    (port,) = free_ports(1)
+    settings = {"transactional_id": "its-own", "max_block_ms": 1500}
+    with producer_on(f"127.0.0.1:{port}", **settings) as producer, pytest.raises(TransactionTimeoutError):
+        producer.init_transactions()
+    assert warnings(told)[0].startswith("transactional id its-own: a transaction has waited 0 s; the transaction is not ready: ")
+    assert len(warnings(told)) == 1
+
+
+def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
+    told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence_watch, "WARN_AFTER_MS", 500)
+    with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, transactional_id="its-own") as producer:
+        broker.create_topic("t")
+        producer.init_transactions()
+        told.clear()
+        for number in range(50):  # they take longer than a warning does, but none of them waits
+            producer.begin()
+            producer.send("t", b"%d" % number)
+            producer.commit()
+        producer.begin()
+        producer.send("t", b"last").result(20)
+        assert told.messages == []
+        broker.faults.delay(ApiKey.END_TXN, 1500)
+        producer.commit()
+        wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
+    (warning,) = warnings(told)
+    assert warning.startswith("transactional id its-own: a transaction has waited 0 s; ")
+    assert warning.endswith("EndTxn at broker 1 is not answered yet")
+    assert lines(told, logging.INFO)[0].startswith("transactional id its-own: nothing waits for it any more, after ")
 
 
 def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(

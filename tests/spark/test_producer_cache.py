@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -222,6 +223,19 @@ def test_an_accumulator_is_a_tasks_own(cache: ProducerCache, config: ProducerCon
 
     options = replace(config, value_serializer=counted)
     assert producers_for(cache, [sent(options) for _ in range(3)]) == 3
+
+
+def test_what_a_large_object_is_found_by_is_small(config: ProducerConfig) -> None:
+    """A worker keeps it for as long as the producer, beside the object itself: a model may have hundreds of MB."""
+    options = replace(config, value_serializer=UpperCase("x" * 10_000_000))
+    tracemalloc.start()
+    try:
+        key = ProducerKey.of(options, False)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
+    assert key == ProducerKey.of(sent(options), False)
 
 
 def network_threads() -> list[threading.Thread]:

@@ -102,7 +102,7 @@ class Sender:
         if transactions is not None:
             accumulator.admits = transactions.admits
         self._refusals = RefusalLog()
-        self._outages = OutageLog(accumulator, client, metadata, self._why_not_sent_to)
+        self._outages = OutageLog(accumulator, client, metadata, self._why_not_sent_to, transactions)
         self._codec = codec_of(config.compression_type)
         self._level = _level(config)
         self._ratios = CompressionRatios()

@@ -14,8 +14,8 @@ is worth a line, long before delivery.timeout.ms (120 s) ends it."""
 WARN_EVERY_MS = 30_000
 """Four lines before delivery.timeout.ms, and 120 an hour from a broker that stays away."""
 
-Subject: TypeAlias = int | str
-"""What is waited for: a broker by its id, or a topic by its name."""
+Subject: TypeAlias = int | str | tuple[str, int]
+"""What is waited for: a broker by its id, a topic by its name, or a transaction's request by transactional id and number."""
 
 
 class News(Enum):

@@ -69,10 +69,17 @@ class TransactionSender:
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._attempts = 0
         self._not_before_ms = 0
+        self._is_asking = False
+        self._done_requests = 0
 
     def use(self, manager: TransactionManager) -> None:
         """Go on with this one, once nothing of the one before is left. From any thread."""
         self._next = manager
+
+    @property
+    def waits_for(self) -> tuple[str, int] | None:
+        """The request that the transaction cannot go on without, by transactional id and number; None without one."""
+        return (self._manager.transactional_id, self._done_requests) if self._manager is not None and self._is_asking else None
 
     # For the records
 
@@ -161,11 +168,13 @@ class TransactionSender:
             if len(self._coordinators) >= MOST_COORDINATORS:
                 self._coordinators.clear()
             self._attempts = self._not_before_ms = 0
+            self._is_asking = False
         if self._manager is None or self._in_flight is not None:
             return FOREVER_MS
         if now_ms < self._not_before_ms:
             return self._not_before_ms - now_ms
         request = self._manager.next_request(now_ms, is_flushed)
+        self._is_asking = request is not None
         return FOREVER_MS if request is None else self._ask(self._manager, request, now_ms)
 
     def _ask(self, manager: TransactionManager, request: TransactionRequest, now_ms: int) -> int:
@@ -229,6 +238,7 @@ class TransactionSender:
         decided = reaction(request.api.key, code)
         if decided is Reaction.DONE:
             self._attempts = 0
+            self._done_requests += 1
             self._done(in_flight, response)
             return
         error = _error(manager, request, what, code, decided)
