@@ -58,6 +58,9 @@ _BOTH_VERSIONS: Final[dict[str, Configuration]] = {
     "two drivers, slow tasks, one crashes": Configuration(
         (replace(SLOW, runs=2), AT_ONCE), budget=Budget(crashes=1, timeouts=1), slots=2
     ),
+    "two drivers, slow tasks, slow markers": Configuration((SLOW, SLOW), budget=Budget(timeouts=1), has_markers=True, slots=2),
+    "slow tasks and their abort": Configuration((SLOW, ABORT), budget=Budget(lost=1, timeouts=1), slots=1),
+    "a job of slow tasks": Configuration((replace(SLOW, is_job=True), RECOVER), budget=Budget(errors=1, timeouts=1), slots=2),
     "two drivers, slow markers": Configuration(DRIVERS, budget=Budget(lost=1, timeouts=1), has_markers=True, slots=2),
     "two drivers, slow markers, two batches": Configuration(LONG_DRIVERS, has_markers=True, slots=2),
     "a replay, crashes": Configuration((replace(REPEATING, runs=3), REPLAY), budget=Budget(timeouts=2, crashes=1), slots=8),
