@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
-# A batch whose transactions have less than this left of their time is not begun to be committed; a quarter of a short time-out.
+# The share of the transactions' time that is kept for the commit. A commit itself takes no longer (`commit_timeout_ms`), so one
+# that begins ends while its transactions live: it cannot find some of them timed out when it has committed others.
 #
-# One half of it is for the record, which must be in the log before a transaction has less than the other half left, or nothing
-# is committed. So however slow the log is, half a minute is left for EndTxn: about what a coordinator's fail-over takes.
-# A margin of all that a commit may take, five minutes, would give up batches that take 10 to 14 of their 15 minutes to write and
-# are committed within seconds. EndTxn is tried beyond the margin: once some are committed, it helps nobody to stop.
-MARGIN_MS = 60_000
+# Half of it is for the record, which must be in the log while the other half is left, or nothing is committed. So however slow
+# the log is, nearly two minutes of 15 are left for EndTxn, where a coordinator's fail-over takes half a minute.
+_SHARE_OF_COMMIT: Final = 4
+# Longer than that nobody waits for a commit.
+_MAX_COMMIT_MS: Final = 300_000
+
+
+def commit_timeout_ms(transaction_timeout_ms: int) -> int:
+    """Returns how long a commit may take, and how much of its transactions' time must be left when it begins."""
+    return min(transaction_timeout_ms // _SHARE_OF_COMMIT, _MAX_COMMIT_MS)
 
 
 class Reason(Enum):
@@ -228,11 +235,7 @@ def _is_open(handle: TransactionHandle, view: View) -> bool:
         return False
     if not covers(said.partitions, handle.partitions):
         return False
-    return view.now_ms - said.start_time_ms <= said.timeout_ms - _margin_ms(said)
-
-
-def _margin_ms(said: TransactionDescription) -> int:
-    return min(MARGIN_MS, said.timeout_ms // 4)
+    return view.now_ms - said.start_time_ms <= said.timeout_ms - commit_timeout_ms(said.timeout_ms)
 
 
 def ms_to_prepare(view: View, write: Write) -> int | None:
@@ -240,7 +243,7 @@ def ms_to_prepare(view: View, write: Write) -> int | None:
     kept = set(write.committed)
     ids = [each.handle.transactional_id for each in write.transactions if each.handle.transactional_id not in kept]
     described = [said for each in ids if (said := (view.described or {}).get(each)) is not None]
-    ends = [said.start_time_ms + said.timeout_ms - _margin_ms(said) // 2 for said in described]
+    ends = [said.start_time_ms + said.timeout_ms - commit_timeout_ms(said.timeout_ms) // 2 for said in described]
     return min(ends) - view.now_ms if ends else None
 
 

@@ -27,6 +27,7 @@ from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer, Own
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
+from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
@@ -38,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 Messages = Sequence[WriterCommitMessage | None]
 
-# Half of the time that transactions have, which they need again when the commit is made again; no longer than people wait.
-MAX_COMMIT_S = 300.0
 # Of a driver that starts one query after the other, each with a checkpoint of its own.
 MOST_COMMITTERS = 32
 # A killed task's Python worker may go on for spark.python.task.killTimeout, 2 s, and begin a transaction meanwhile.
@@ -125,7 +124,7 @@ class Committers:
 
 
 def _timeout_s(producer: ProducerConfig) -> float:
-    return min(producer.transaction_timeout_ms / 2000, MAX_COMMIT_S)
+    return commit_timeout_ms(producer.transaction_timeout_ms) / 1000
 
 
 def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOnce) -> Committer:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import (
-    MARGIN_MS,
     Commit,
     Done,
     GiveUp,
@@ -21,6 +20,7 @@ from spark_kafka_sink.exactly_once.rules import (
     Stop,
     View,
     Write,
+    commit_timeout_ms,
     decide,
     ms_to_prepare,
 )
@@ -138,7 +138,9 @@ def test_the_first_batch_is_given_up_when_the_log_has_no_record_a_second_time() 
     assert decide(view.with_read(None)) == GiveUp(OWN_HANDLES, OWN_HANDLES)
 
 
-@pytest.mark.parametrize(("timeout_ms", "margin_ms"), [(TIMEOUT_MS, MARGIN_MS), (60_000, 15_000), (2_000, 500)])
+@pytest.mark.parametrize(
+    ("timeout_ms", "margin_ms"), [(TIMEOUT_MS, TIMEOUT_MS // 4), (3_600_000, 300_000), (60_000, 15_000), (2_000, 500)]
+)
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_when_the_batch_is_prepared_half_of_the_margin_is_left(timeout_ms: int, margin_ms: int, share: float) -> None:
     age_ms = int((timeout_ms - margin_ms) * share)
@@ -159,9 +161,9 @@ def test_the_oldest_transaction_that_is_to_be_committed_says_how_long_a_batch_ma
     view = read(record(State.COMPLETE, BATCH - 1)).with_look(described, (), BEGUN_MS + 10_000)
     write = decide(view)
     assert isinstance(write, Write)
-    assert ms_to_prepare(view, write) == TIMEOUT_MS - 10_000 - MARGIN_MS // 2
+    assert ms_to_prepare(view, write) == TIMEOUT_MS - 10_000 - TIMEOUT_MS // 8
     kept = replace(write, committed=(oldest.transactional_id,))
-    assert ms_to_prepare(view, kept) == TIMEOUT_MS - 5_000 - MARGIN_MS // 2
+    assert ms_to_prepare(view, kept) == TIMEOUT_MS - 5_000 - TIMEOUT_MS // 8
 
 
 def test_a_batch_without_rows_may_take_any_time_to_be_prepared() -> None:
@@ -171,7 +173,19 @@ def test_a_batch_without_rows_may_take_any_time_to_be_prepared() -> None:
     assert ms_to_prepare(view, write) is None
 
 
-@pytest.mark.parametrize(("timeout_ms", "oldest_ms"), [(TIMEOUT_MS, TIMEOUT_MS - MARGIN_MS), (60_000, 45_000)])
+@pytest.mark.parametrize("timeout_ms", [1_000, 60_000, TIMEOUT_MS, 3_600_000])
+def test_a_commit_that_is_begun_ends_while_its_transactions_live(timeout_ms: int) -> None:
+    """Else it could commit some of them, and find the others timed out."""
+    oldest_ms = timeout_ms - commit_timeout_ms(timeout_ms)
+    described = {each.transactional_id: replace(ongoing(each), timeout_ms=timeout_ms) for each in OWN_HANDLES}
+    last = record(State.COMPLETE, BATCH - 1)
+    assert isinstance(decide(read(last).with_look(described, (), BEGUN_MS + oldest_ms)), Write)
+    assert decide(read(last).with_look(described, (), BEGUN_MS + oldest_ms + 1)) == Read()
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "oldest_ms"), [(TIMEOUT_MS, TIMEOUT_MS * 3 // 4), (3_600_000, 3_300_000), (60_000, 45_000)]
+)
 def test_it_gives_up_when_one_of_its_own_has_too_little_time_left(timeout_ms: int, oldest_ms: int) -> None:
     def at(age_ms: int) -> View:
         described = {each.transactional_id: replace(ongoing(each), timeout_ms=timeout_ms) for each in OWN_HANDLES}

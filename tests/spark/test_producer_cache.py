@@ -5,6 +5,7 @@ import pickle
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer
@@ -244,15 +246,23 @@ def network_threads() -> list[threading.Thread]:
 
 def test_of_many_settings_the_producers_that_were_not_used_for_longest_end(cache: ProducerCache, config: ProducerConfig) -> None:
     """As soon as no task uses them: a program that publishes with another function each time must not gather threads."""
-    before = set(network_threads())
     others = [replace(config, linger_ms=number) for number in range(MOST_PRODUCERS + 2)]
-    with cache.scope(others[0]) as in_use:
+    started: list[threading.Thread] = []
+
+    def use(settings: ProducerConfig, stack: ExitStack) -> SendScope:
+        """Notes the thread at once: the one before the last may have ended by then."""
+        before = set(network_threads())
+        scope = stack.enter_context(cache.scope(settings))
+        started.extend(thread for thread in network_threads() if thread not in before)
+        return scope
+
+    with ExitStack() as task:
+        in_use = use(others[0], task)
         for each in others[1:]:
-            with cache.scope(each):
-                pass
-        started = [thread for thread in network_threads() if thread not in before]
-        for thread in started[1:2]:
-            thread.join(10)
+            with ExitStack() as other_task:
+                use(each, other_task)
+        assert len(started) == len(others)
+        started[1].join(10)
         assert [thread.is_alive() for thread in started[:3]] == [True, False, True]
         in_use.flush()
     started[0].join(10)

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest
 
 BATCHES = 3
 # Three quarters of it are a micro-batch's; the rest is waited for.
-SOON = {"kafka.transaction.timeout.ms": "12000"}
+SOON = {"kafka.transaction.timeout.ms": "20000"}
 
 
 @pytest.fixture

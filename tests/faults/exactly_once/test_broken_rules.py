@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest
 BREAKING = Path(__file__).with_name("breaking")
 PYTHON = Victim.PYTHON
 
-# What a broken rule keeps from coming to an end ends soon: half of the transactions' time bounds a commit.
+# What a broken rule keeps from coming to an end ends soon: a quarter of the transactions' time bounds a commit.
 # What nobody flushes is not sent by itself.
-IMPATIENT = {"kafka.transaction.timeout.ms": "20000", "kafka.max.block.ms": "5000", "kafka.linger.ms": "60000"}
+IMPATIENT = {"kafka.transaction.timeout.ms": "40000", "kafka.max.block.ms": "5000", "kafka.linger.ms": "60000"}
 
 NOT_TO_BE_SAVED = r"(?s)failed by itself: .*\[COMMIT_STOPPED\] .* not all are proved to be aborted"
 # How many batches were sent because they were full is chance, the last ones of a task never are.
