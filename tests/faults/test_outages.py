@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import (
     BrokerError,
+    DeadlineError,
     DeliveryError,
     MetadataTimeoutError,
     TransactionAbortableError,
@@ -82,6 +83,35 @@ def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(cluster: Moc
             scope.flush(10)
     assert warnings(told)[0].startswith(f"broker 1 ({address}) has not answered for 0 s, and 2 records wait for it; broker 1 ")
     assert "refused" in warnings(told)[0]
+
+
+@pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "after linger.ms"])
+def test_records_of_a_batch_that_is_not_full_are_told_of_when_the_broker_is_away(
+    told: pytest.LogCaptureFixture, flushed: bool
+) -> None:
+    linger_ms = 3_600_000 if flushed else 20
+    with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, linger_ms=linger_ms) as producer:
+        broker.create_topic("t")
+        send(producer, numbers([0]))
+        with producer.scope() as scope:
+            broker.kill(1)
+            scope.append("t", numbers([1, 2]))
+            if flushed:
+                with pytest.raises(DeadlineError):
+                    scope.flush(0.01)
+            wait_until(lambda: len(warnings(told)) > 0, "a warning", 10)
+            broker.restart(1)
+            scope.flush(20)
+        assert scope.report().records == 2
+    assert "broker 1" in warnings(told)[0]
+    assert "2 records" in warnings(told)[0]
+
+
+def test_nothing_is_told_of_records_that_may_linger(told: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, linger_ms=1_000) as producer:
+        broker.create_topic("t")
+        assert producer.send("t", b"1").result(20).offset == 0
+    assert told.messages == []
 
 
 def test_an_append_that_finds_no_broker_is_told_of_while_it_waits(told: pytest.LogCaptureFixture) -> None:

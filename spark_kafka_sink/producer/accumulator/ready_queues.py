@@ -50,6 +50,9 @@ class ReadyQueues:
     def linger_no_more(self, batch: OpenBatch) -> None:
         self._lingering.pop(batch, None)
 
+    def lingers(self, batch: OpenBatch) -> bool:
+        return batch in self._lingering
+
     def lingering(self) -> list[OpenBatch]:
         return list(self._lingering)
 

@@ -376,12 +376,15 @@ class RecordAccumulator:
         return bool(self._incomplete)
 
     def held_up(self) -> dict[int | str, int]:
-        """How many records wait, by the broker that they are for or, where there is no leader, by topic. Those of batches that
-        may still grow are left out."""
+        """Counts the records that wait, by the broker that they are for, or by topic where there is no leader.
+
+        Leaves out batches that an append writes to, and those that may still linger. A batch that is not full counts as soon as
+        it is due: while its broker is away nothing closes it.
+        """
         waiting: dict[int | str, int] = {}
         with self.lock:
             for batch in self._incomplete.values():
-                if isinstance(batch, OpenBatch) and (batch.writing or batch is batch.queue.open):
+                if isinstance(batch, OpenBatch) and (batch.writing or self._ready.lingers(batch)):
                     continue
                 on_wire = isinstance(batch, SealedBatch) and batch.on_wire
                 leader = batch.sent_to if isinstance(batch, SealedBatch) and on_wire else batch.queue.leader
