@@ -84,7 +84,7 @@ def kafka_release(name: str, transaction_version: int | None, inter_broker_proto
     """
     if name not in RELEASES:
         raise OptionError(
-            f"like={name!r} is not a known release of Kafka{nearest(name, RELEASES)}: it must be one of {', '.join(RELEASES)}",
+            f"like={name!r} is not a known release of Kafka; it must be one of {', '.join(RELEASES)}{nearest(name, RELEASES)}",
             option="like",
         )
     protocol = _protocol(name, inter_broker_protocol_version)
