@@ -188,8 +188,8 @@ class BatchAbortedError(CommitError):
 
 
 class CommitTimeoutError(CommitError, DeadlineError):
-    """A commit did not end in time. `facts` has standing (a name of `exactly_once.commit_errors.Standing`): what is known of its
-    rows. Made again, the commit does what is left.
+    """A commit did not end in time. `facts` has standing: what is known of its rows, as a name of
+    `exactly_once.commit_errors.Standing`. A further attempt of the commit does what is left.
     """
 
     code = "COMMIT_TIMEOUT"

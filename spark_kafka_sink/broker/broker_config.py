@@ -15,8 +15,8 @@ class BrokerConfig:
 
     data_dir: None keeps everything in memory. sasl_users: name to password; where there are any, clients must log in.
     topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them. like: the release of Kafka that clients
-    see. transaction_version, inter_broker_protocol_version: those of that release where they are None. Raises OptionError for a
-    release that is not known and for settings that it does not have.
+    see. transaction_version, inter_broker_protocol_version: default to those of that release. Raises OptionError for an unknown
+    release, and for a setting that the release does not have.
     """
 
     like: str = NEWEST_RELEASE

@@ -27,7 +27,7 @@ class EmbeddedBroker:
     several at once. Topics, offsets and transactions live as long as `config.data_dir` does, or in memory until `stop()`.
 
     brokers: how many. port: that of the first broker, the others have the next ones; 0: any that are free. config: settings.
-    like: the release of Kafka that clients see, such as "3.7", instead of the config's: its API versions, features and checks.
+    like: the release of Kafka that clients see, such as "3.7": its API versions, features and checks. Overrides the config's.
     advertised: broker id -> (host, port) that clients are told instead of its own address, such as a proxy's; port 0: its own.
     """
 

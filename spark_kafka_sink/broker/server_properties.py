@@ -80,14 +80,14 @@ _OTHERS: Final = (
         "transaction.version",
         ConfigType.SHORT,
         NEWEST_TRANSACTION_VERSION,
-        "The level of the feature: from 2 on a producer has another epoch in each transaction (KIP-890). Releases before 4.0 do "
-        "not have it.",
+        "The level of the feature. From 2 on, a producer has a new epoch in each transaction (KIP-890). Releases before 4.0 do "
+        "not have the feature.",
     ),
     ConfigKey(
         "inter.broker.protocol.version",
         ConfigType.STRING,
         None,
-        "For releases before 4.0: the version of the protocol between brokers with ZooKeeper. Before 2.8 topics have no ids.",
+        "For releases before 4.0: the version of the protocol between brokers in ZooKeeper mode. Below 2.8, topics have no ids.",
     ),
 )
 """What Kafka 4 has under no setting's name: levels of features are given where its folder is formatted, and ZooKeeper is gone."""

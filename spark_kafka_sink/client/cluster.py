@@ -49,7 +49,7 @@ class Cluster:
     """A snapshot for any thread to read without a lock; the next answer makes another one. Java's Cluster.
 
     nodes: brokers by id. topics: what is known of each by its name. cluster_id: the cluster's own, None while not known.
-    controller_id: the broker that creates topics, None while not known; with KRaft any broker, which hands requests on.
+    controller_id: the broker that creates topics, None while not known; in KRaft mode any broker, as each forwards the request.
 
     Topics are those the client asked for. A leader that is not among the nodes counts as none, as in Java's Cluster.
     """

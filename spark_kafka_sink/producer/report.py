@@ -53,7 +53,7 @@ class DeliveryReport:
         they went out, their headers included, each batch counted once however often it was sent.
     batches: acked; requests: Produce requests that carried at least one of them; retries: batches sent again.
     errors: batches that a broker or the network refused, by Kafka's error name, passing ones included.
-    partitions: (topic, partition) to its report; (topic, -1) to a topic's sum, where a task wrote to more than 1,000 partitions.
+    partitions: (topic, partition) to its report; (topic, -1) to a topic's sum if a task wrote to more than 1,000 of them.
     ack_latency: topic to 24 counts of batches, by the time from first send to ack: count i is of those that took less than
         2 to the power of i ms, and not less than half of that; the last has all that took longer.
 

@@ -31,8 +31,8 @@ def register(spark: SparkSession) -> DeliveryMetrics:
     Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and
     says DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes that active session.
 
-    On Spark Connect the format is registered and the handle says that it cannot count. The same holds where Spark does not let a
-    program reach into its JVM (shared clusters of Databricks): one warning says what does not work there.
+    On Spark Connect the format is registered and the handle says that it cannot count. The same holds where Spark denies access
+    to its JVM, as on shared clusters of Databricks; one warning lists what does not work there.
     """
     metrics, problems = _metrics(spark)
     if metrics.available:

@@ -74,7 +74,7 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
     ("group.min.session.timeout.ms", _INT, 6000, lambda c: c.group_min_session_timeout_ms,
      "The shortest session timeout that a member may have."),
     ("log.cleaner.backoff.ms", _LONG, 15_000, lambda c: c.log_cleaner_backoff_ms,
-     "How often logs are looked at for what is to be compacted."),
+     "How often the broker looks for logs to compact."),
     ("log.dirs", _STRING, None, lambda c: None if c.data_dir is None else str(c.data_dir),
      "Where data is kept; in memory where it is not set."),
     ("log.retention.check.interval.ms", _LONG, 300_000, lambda c: c.log_retention_check_interval_ms,

@@ -226,8 +226,8 @@ class FaultInjection:
         return fault
 
     def delay_verification(self, ms: float) -> Fault:
-        """Delays by `ms` milliseconds what a broker asks the transaction coordinator before it stores the first records of a
-        transaction in a partition (KIP-890). It counts no hits."""
+        """Delays the verification of transactions by `ms` milliseconds: brokers ask the transaction coordinator before they store
+        the first records of a transaction in a partition (KIP-890). Counts no hits."""
         fault = self._new(f"the verification of transactions takes {ms} ms longer")
         self._verification_delays_ms[fault] = _not_negative("ms", ms)
         fault.undo = self._apply_delays

@@ -25,7 +25,7 @@ class Serializer:
     Any thread may call, several at once. Whatever is raised reaches the caller of send() or append() as a SerializationError,
     and nothing of those rows is sent. A serializer that the options name is made without arguments and configured; an object
     that a program hands over is taken as it is, as Java does. In Spark such an object, or a function, is pickled to the tasks.
-    Tasks of a worker share a producer, and so one such object, when it was pickled to the same bytes.
+    Tasks of a worker share a producer and the object if the object was pickled to the same bytes.
     """
 
     wanted: ClassVar[str] = "any value"  # what it takes, for error texts
