@@ -2,7 +2,7 @@
 #
 #   make check   format, lint, types, layers
 #   make test-quick   what needs no Java: after each edit, under 90 seconds
-#   make test         each behaviour on one kind of broker, about 60 kills; Spark's tests on the oldest pyspark too: under 20 minutes
+#   make test         each behaviour on one kind of broker, about 50 kills; Spark's tests on the oldest pyspark too: under 20 minutes
 #   make test-all     every test on both kinds of broker, every kill, the whole model of exactly-once
 #   make demo    a streaming query into the embedded broker, read back and compared; BROKER=kafka for real Kafka
 #   make docs    docs/api.md, docs/options.md and the tables of docs/broker.md anew, from docstrings and tables of the code

@@ -43,6 +43,7 @@ def test_it_needs_no_kafka() -> None:
     assert "download" not in ended.stdout
 
 
+@pytest.mark.whole("as long as the demo without a name, which make test runs")
 @pytest.mark.spark
 def test_on_a_kafka_that_is_named_it_ends_well_and_leaves_no_topic(kafka: Kafka) -> None:
     ended_well(demo(KAFKA_BOOTSTRAP_SERVERS=kafka.direct_servers, BROKER="kafka"))
