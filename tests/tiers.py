@@ -41,7 +41,7 @@ _SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/
 
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _GROUPS: Final = ("chaos", "spark", "java", "kafka")
-_ORDER: Final = {"chaos": 0, "spark": 1}
+_SHARED: Final = _GROUPS[:2]
 # These share a cluster of each version.
 _VERSIONS: Final = "tests/kafka_versions/"
 # The Makefile runs this folder with each pyspark.
@@ -70,7 +70,7 @@ def group_of(marks: Collection[str], file: str) -> str:
     """Returns the name of the group whose tests share a worker."""
     if file.startswith(_VERSIONS):
         return _VERSIONS
-    return next((name for name in _ORDER if name in marks), file)
+    return next((name for name in _SHARED if name in marks), file)
 
 
 def is_for_oldest(marks: Collection[str], file: str) -> bool:

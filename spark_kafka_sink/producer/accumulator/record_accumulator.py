@@ -341,15 +341,18 @@ class RecordAccumulator:
     def unsent(self) -> list[Batch]:
         """Batches that are not on the wire, taken out of their queues; those that an append writes to stay."""
         with self.lock:
-            batches = [batch for batch in self._incomplete.values() if isinstance(batch, OpenBatch) or not batch.on_wire]
-            return [batch for batch in batches if self._take_out(batch)]
+            return self._taken_out(self._incomplete.values())
 
     def beyond(self, topic: str, partitions: int) -> list[Batch]:
         """Batches of a topic's partitions from number `partitions` on, as `unsent`."""
         with self.lock:
             gone = [b for b in self._incomplete.values() if b.queue.topic == topic and b.queue.partition >= partitions]
-            batches = [batch for batch in gone if isinstance(batch, OpenBatch) or not batch.on_wire]
-            return [batch for batch in batches if self._take_out(batch)]
+            return self._taken_out(gone)
+
+    def _taken_out(self, batches: Iterable[Batch]) -> list[Batch]:
+        """Those that are not on the wire, out of their queues; not what an append writes to."""
+        unsent = [batch for batch in batches if isinstance(batch, OpenBatch) or not batch.on_wire]
+        return [batch for batch in unsent if self._take_out(batch)]
 
     def _take_out(self, batch: Batch) -> bool:
         """Out of its queue; False where an append writes to it."""

@@ -89,7 +89,7 @@ ALL_STEPS: Sequence[Step] = (
     "task.start",
 )
 
-# One half of the steps is for `make test`, the other for `make test-all`.
+# Two halves of the steps: `make test` takes one, or half of one where each kill starts Java; `make test-all` has the rest.
 SOONER, LATER = ALL_STEPS[::2], ALL_STEPS[1::2]
 
 # What `make test` kills: each victim, and at each step somebody.
