@@ -15,6 +15,7 @@ from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from spark_kafka_sink.protocol.describe_log_dirs import DescribeLogDirsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -75,6 +76,10 @@ def test_an_error_response_can_be_written_and_says_the_error_everywhere(
     said = [code for code in codes(read) if code]
 
     assert set(said) <= {CODE}
+    if api.key is ApiKey.DESCRIBE_LOG_DIRS and version < 3:
+        # It has no room for an error before version 3: Kafka lists no folder, and its clients take that for a refusal.
+        assert read == DescribeLogDirsResponse()
+        return
     # Beside the parts there may be one code of the whole.
     assert len(said) >= min(1, asked_of(request))
     assert asked_of(request) == 0 or len(said) in (1, asked_of(request), asked_of(request) + 1)

@@ -146,7 +146,8 @@ def test_one_transaction_without_a_coordinator_holds_no_other_back(broker: Embed
     kept = own[0].handle.transactional_id
     handles = [each.handle for each in own]
     with broker.broker.faults.alter(ApiKey.FIND_COORDINATOR, without_coordinator(kept), times=None), client_of(broker) as client:
-        ended = TransactionClient(client).end(handles, True, time.monotonic() + 0.5)
+        # The first is asked for until the deadline; until then the second's two requests have to be answered.
+        ended = TransactionClient(client).end(handles, True, time.monotonic() + 3)
     assert [ended[each.transactional_id].outcome for each in handles] == [Outcome.UNKNOWN, Outcome.COMMITTED]
     assert ended[kept].error == "the coordinator: COORDINATOR_NOT_AVAILABLE"
     query.abort(own[:1])

@@ -58,6 +58,7 @@ def test_offsets_in_the_report_are_where_the_records_are(kafka3: Brokers, new_to
     assert read == [(offset, offset // 200) for offset in range(4000)]
 
 
+@pytest.mark.whole("20 s")
 def test_too_few_replicas_hold_records_back_until_they_are_there_again(kafka3: Brokers, new_topic: NewTopic) -> None:
     """With a follower dead nothing may be acked; some of it was stored by the leader nevertheless, and must not be twice."""
     topic = new_topic(1, on=kafka3, replication=3, config={"min.insync.replicas": "3"})

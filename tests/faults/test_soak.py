@@ -16,6 +16,7 @@ from tests.faults.producing import producer_on
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.tiers import whole_but
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +58,7 @@ class Task(threading.Thread):
         return RecordColumns(ROWS_AT_ONCE, value=column, partition=partitions)
 
 
-@pytest.mark.parametrize("memory_mb", [2, 32])
+@pytest.mark.parametrize("memory_mb", whole_but([2, 32], {2}, "as long as with little memory"))
 def test_eight_tasks_on_one_producer_and_64_partitions(kafka: Kafka, new_topic: NewTopic, memory_mb: int) -> None:
     """With 2 MB all of them wait for memory all the time."""
     topic = new_topic(PARTITIONS)

@@ -118,6 +118,7 @@ def test_records_that_were_removed_are_told_from_those_never_written(topic: Topi
     assert "1 missing, 0 duplicated, 0 unexpected\n1 offsets are no longer there;" in verified.out
 
 
+@pytest.mark.whole("40 s; the test before it has one topic")
 def test_rows_that_name_their_topic_are_verified_topic_by_topic(topic: Topic, new_topic: NewTopic, tmp_path: Path) -> None:
     other = new_topic(1, config=KEPT)
     source = tmp_path / "lines.csv"
@@ -135,6 +136,7 @@ def test_rows_that_name_their_topic_are_verified_topic_by_topic(topic: Topic, ne
     assert [(record.partition, record.value) for record in records] == [(0, b"2"), (2, b"1")]
 
 
+@pytest.mark.whole("20 s")
 def test_the_settings_file_for_exports_works_as_it_is(topic: Topic, tmp_path: Path) -> None:
     source = tmp_path / "lines.json"
     source.write_text("\n".join(json.dumps({"id": number, "name": f"n{number}"}) for number in range(20)))

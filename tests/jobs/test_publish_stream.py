@@ -53,6 +53,7 @@ def write_lines(file: Path, ids: range) -> None:
     file.write_text("\n".join(map(json.dumps, rows)))
 
 
+@pytest.mark.whole("three runs of the job")
 def test_each_run_over_a_folder_takes_what_came_since_the_last(stream: Stream, new_topic: NewTopic, tmp_path: Path) -> None:
     topic, folder = new_topic(2, config=KEPT), tmp_path / "in"
     folder.mkdir()

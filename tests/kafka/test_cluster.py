@@ -108,6 +108,7 @@ def test_heal_brings_back_whatever_is_down(kafka3: Brokers, new_topic: NewTopic)
     assert sorted(partition.isrs) == [1, 2, 3]
 
 
+@pytest.mark.whole("a cluster of its own")
 @pytest.mark.kafka
 def test_nothing_is_left_after_stop() -> None:
     cluster = KafkaCluster(1)
@@ -119,6 +120,7 @@ def test_nothing_is_left_after_stop() -> None:
     assert not folder.exists()
 
 
+@pytest.mark.whole("tests/kafka/test_versions.py does it with each version")
 @pytest.mark.kafka
 def test_a_broker_that_cannot_start_says_why() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)broker\(s\) \[1\] ended while starting.*no\.such\.Reporter"):

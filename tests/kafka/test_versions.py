@@ -33,6 +33,7 @@ def test_only_a_cluster_of_old_brokers_has_no_topic_ids(kafka_version: str, vers
     assert (topic_id(versioned_kafka, topic) == NO_ID) == (kafka_version == IN_ZOOKEEPER_MODE)
 
 
+@pytest.mark.whole("a cluster of its own")
 @pytest.mark.kafka
 def test_a_killed_broker_of_zookeeper_mode_comes_back_and_nothing_is_left_after_stop() -> None:
     with KafkaCluster(2, WITHOUT_TOPIC_IDS, version=IN_ZOOKEEPER_MODE, zookeeper=True, heap_mb=256) as cluster:

@@ -14,6 +14,7 @@ from tests.jobs.job_process import CONNECTOR_POM, environment, spark_arguments
 from tests.kafka.jars import jars
 
 
+@pytest.mark.whole("a Spark of its own; Java's clients are in the test of Kafka's tools")
 @pytest.mark.spark
 def test_batches(servers: str, new_topic: NewTopic) -> None:
     topic = new_topic(3)

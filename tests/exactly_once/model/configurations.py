@@ -99,8 +99,13 @@ LARGE: Final = frozenset(
         "a replay and an accepted loss",
         "three drivers",
         "two drivers and a replay",
+        "two drivers, errors, version 1",
+        "two drivers, lost answers, version 1",
         "two drivers, one crashes, lost answers",
+        "two drivers, one crashes, version 1",
         "two drivers, slow markers",
+        "two drivers, slow tasks, one crashes",
+        "two drivers, slow tasks, one crashes, version 1",
         "two drivers, time-outs",
         "two drivers, time-outs, version 1",
         "two drivers, two batches",
@@ -110,5 +115,5 @@ LARGE: Final = frozenset(
         "two streams and their abort, version 1",
     }
 )
-"""Configurations that take over two seconds each, together two thirds of the time of all. Only `make test-all` searches them;
+"""Configurations that take two seconds and more, together three quarters of the time of all. Only `make test-all` searches them;
 each has a smaller one beside it, with fewer failures or with the other version of transactions."""

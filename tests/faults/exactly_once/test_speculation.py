@@ -22,9 +22,14 @@ from tests.faults.exactly_once.siege import judge
 from tests.faults.exactly_once.standalone import HOSTS, StandaloneCluster
 from tests.faults.exactly_once.stepping import hold, running
 from tests.kafka.brokers import Brokers
-from tests.tiers import whole_but
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.embedded, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.chaos,
+    pytest.mark.embedded,
+    pytest.mark.timeout(300),
+    pytest.mark.whole("a Spark cluster of its own, and ten seconds each"),
+]
 
 BATCHES = 4
 SLOW_IN = 1
@@ -74,7 +79,7 @@ def copying(brokers: Brokers, moved_rows: MovedRows, speculation: Speculation) -
     speculation.assert_a_copy_ran(query)
 
 
-@pytest.mark.parametrize("until", whole_but(["commit.start", "commit.end"], {"commit.start"}, "ten seconds each"))
+@pytest.mark.parametrize("until", ["commit.start", "commit.end"])
 def test_the_copy_wins_and_what_it_was_copied_from_writes_on(
     until: Step, three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
 ) -> None:
@@ -84,7 +89,6 @@ def test_the_copy_wins_and_what_it_was_copied_from_writes_on(
         slow.go()
 
 
-@pytest.mark.whole("ten seconds each")
 def test_the_slow_one_wins_and_its_copy_writes_on(
     three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
 ) -> None:
@@ -96,7 +100,6 @@ def test_the_slow_one_wins_and_its_copy_writes_on(
         copy.go()
 
 
-@pytest.mark.whole("ten seconds each")
 def test_both_tell_the_driver_at_the_same_time(three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation) -> None:
     with copying(three_brokers, moved_rows, speculation) as (driver, _):
         slow = hold(driver, "message.before", SLOW_IN)
@@ -105,7 +108,6 @@ def test_both_tell_the_driver_at_the_same_time(three_brokers: Brokers, moved_row
         slow.go()
 
 
-@pytest.mark.whole("ten seconds each")
 def test_what_the_loser_writes_when_the_batch_is_committed_ends_with_the_next_one(
     three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
 ) -> None:
