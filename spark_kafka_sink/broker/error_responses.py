@@ -5,72 +5,73 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from spark_kafka_sink.protocol import add_partitions_to_txn as add_partitions
-from spark_kafka_sink.protocol import alter_configs, describe_producers, incremental_alter_configs
-from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
-from spark_kafka_sink.protocol.alter_user_scram_credentials import (
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-)
+from spark_kafka_sink.protocol import alter_configs, configs, transactions
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
-from spark_kafka_sink.protocol.create_topics import CreatableTopicResult, CreateTopicsResponse
-from spark_kafka_sink.protocol.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from spark_kafka_sink.protocol.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
-from spark_kafka_sink.protocol.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
-from spark_kafka_sink.protocol.describe_cluster import DescribeClusterResponse
-from spark_kafka_sink.protocol.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
-from spark_kafka_sink.protocol.describe_groups import DescribedGroup, DescribeGroupsResponse
-from spark_kafka_sink.protocol.describe_log_dirs import DescribeLogDirsResponse
-from spark_kafka_sink.protocol.describe_transactions import DescribeTransactionsResponse, TransactionState
-from spark_kafka_sink.protocol.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
-from spark_kafka_sink.protocol.end_txn import EndTxnResponse
+from spark_kafka_sink.protocol.cluster import DescribeClusterResponse, DescribeLogDirsResponse
+from spark_kafka_sink.protocol.configs import DescribeConfigsResponse, DescribeConfigsResult
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorResponse
-from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.leave_group import LeaveGroupResponse
-from spark_kafka_sink.protocol.list_groups import ListGroupsResponse
-from spark_kafka_sink.protocol.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from spark_kafka_sink.protocol.list_transactions import ListTransactionsResponse
-from spark_kafka_sink.protocol.metadata import MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.protocol.offset_commit import (
+from spark_kafka_sink.protocol.group_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from spark_kafka_sink.protocol.offset_delete import OffsetDeleteResponse
-from spark_kafka_sink.protocol.offset_fetch import (
+    OffsetDeleteResponse,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from spark_kafka_sink.protocol.offset_for_leader_epoch import (
+from spark_kafka_sink.protocol.groups import (
+    DeletableGroupResult,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribeGroupsResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    ListGroupsResponse,
+    SyncGroupResponse,
+)
+from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
+from spark_kafka_sink.protocol.list_transactions import ListTransactionsResponse
+from spark_kafka_sink.protocol.metadata import MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.partition_offsets import (
     EpochEndOffset,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateResponse
-from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeResponse
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
-from spark_kafka_sink.protocol.txn_offset_commit import (
+from spark_kafka_sink.protocol.sasl import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
+from spark_kafka_sink.protocol.topics import (
+    CreatableTopicResult,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from spark_kafka_sink.protocol.transactions import (
+    AddOffsetsToTxnResponse,
+    DescribeTransactionsResponse,
+    EndTxnResponse,
+    TransactionState,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -168,11 +169,11 @@ def _delete_records(body: Any, failure: Failure) -> Message:
 
 
 def _describe_producers(body: Any, failure: Failure) -> Message:
-    return describe_producers.DescribeProducersResponse(
+    return transactions.DescribeProducersResponse(
         topics=tuple(
-            describe_producers.TopicResponse(
+            transactions.TopicResponse(
                 topic.name,
-                tuple(describe_producers.PartitionResponse(index, failure.code) for index in topic.partition_indexes),
+                tuple(transactions.PartitionResponse(index, failure.code) for index in topic.partition_indexes),
             )
             for topic in body.topics
         )
@@ -244,8 +245,8 @@ def _alter_configs(body: Any, failure: Failure) -> Message:
 
 
 def _incremental_alter_configs(body: Any, failure: Failure) -> Message:
-    responses = _by_resource(body.resources, incremental_alter_configs.AlterConfigsResourceResponse, failure)
-    return incremental_alter_configs.IncrementalAlterConfigsResponse(responses=responses)
+    responses = _by_resource(body.resources, configs.AlterConfigsResourceResponse, failure)
+    return configs.IncrementalAlterConfigsResponse(responses=responses)
 
 
 # Groups
@@ -308,12 +309,12 @@ def _init_producer_id(body: Any, failure: Failure) -> Message:
 
 def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
     if failure.version >= 4:
-        return add_partitions.AddPartitionsToTxnResponse(error_code=failure.code)
-    return add_partitions.AddPartitionsToTxnResponse(
+        return transactions.AddPartitionsToTxnResponse(error_code=failure.code)
+    return transactions.AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=tuple(
-            add_partitions.AddPartitionsToTxnTopicResult(
+            transactions.AddPartitionsToTxnTopicResult(
                 topic.name,
-                tuple(add_partitions.AddPartitionsToTxnPartitionResult(index, failure.code) for index in topic.partitions),
+                tuple(transactions.AddPartitionsToTxnPartitionResult(index, failure.code) for index in topic.partitions),
             )
             for topic in body.v3_and_below_topics
         )

@@ -11,7 +11,7 @@ from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.producer.transactions.verification import switched_off, too_old
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
-from spark_kafka_sink.protocol.describe_configs import (
+from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -11,15 +11,7 @@ from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
-from spark_kafka_sink.protocol.create_topics import (
-    CREATE_TOPICS,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from spark_kafka_sink.protocol.describe_configs import (
+from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -27,6 +19,14 @@ from spark_kafka_sink.protocol.describe_configs import (
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.exactly_once.committed_records import committed_records
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from spark_kafka_sink.protocol.list_offsets import (
+from spark_kafka_sink.protocol.partition_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     LIST_OFFSETS,

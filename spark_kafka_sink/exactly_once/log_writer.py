@@ -15,12 +15,6 @@ from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, Coo
 from spark_kafka_sink.exactly_once.evidence import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
-from spark_kafka_sink.protocol.add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce import (
@@ -30,6 +24,12 @@ from spark_kafka_sink.protocol.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from spark_kafka_sink.protocol.transactions import (
+    ADD_PARTITIONS_TO_TXN,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
 )
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 

@@ -18,13 +18,6 @@ from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
-from spark_kafka_sink.protocol.describe_transactions import (
-    DESCRIBE_TRANSACTIONS,
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState,
-)
-from spark_kafka_sink.protocol.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
@@ -32,6 +25,15 @@ from spark_kafka_sink.protocol.list_transactions import (
     LIST_TRANSACTIONS,
     ListTransactionsRequest,
     ListTransactionsResponse,
+)
+from spark_kafka_sink.protocol.transactions import (
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    TransactionState,
 )
 
 ONGOING: Final = "Ongoing"

@@ -9,25 +9,38 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.protocol.arrays import array_codec, number_array_codec
+from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.fields import Message, WireField, wire_fields
 from spark_kafka_sink.protocol.tagged_fields import TaggedField, TaggedFieldsCodec, tagged_fields_codec
 from spark_kafka_sink.protocol.values import (
     COMPACT_LENGTH,
     INT16_LENGTH,
     INT32_LENGTH,
+    UNREADABLE,
     Codec,
+    MalformedError,
     MessageWriter,
     Reader,
+    UnwritableError,
+    array_codec,
     bytes_codec,
     fixed_codec,
+    malformed,
+    number_array_codec,
     records_codec,
     string_codec,
     uuid_codec,
 )
-from spark_kafka_sink.protocol.wire_errors import UNREADABLE, UnwritableError, malformed
-from spark_kafka_sink.protocol.wire_types import ArrayOf, BytesType, FixedType, RecordsType, StringType, UuidType, WireType
+from spark_kafka_sink.protocol.wire_types import (
+    ArrayOf,
+    Buffer,
+    BytesType,
+    FixedType,
+    RecordsType,
+    StringType,
+    UuidType,
+    WireType,
+)
 
 StepWriter: TypeAlias = Callable[[MessageWriter, Message], None]
 
@@ -208,3 +221,24 @@ def _array_codec(element: WireType, version: int, flexible: bool, nullable: bool
     if isinstance(element, FixedType):
         return number_array_codec(element.code, length, nullable)
     return array_codec(value_codec(element, version, flexible, nullable=False), length, nullable)
+
+
+def write_parts(what: str, *parts: tuple[Codec, Message]) -> list[Buffer]:
+    """The parts as buffers, in order. Raises UsageError, which names `what`, where a value does not fit its field."""
+    out = MessageWriter()
+    try:
+        for codec, message in parts:
+            codec.write(out, message)
+    except UnwritableError as error:
+        raise UsageError(f"{what} cannot be written: {error}") from None
+    return out.buffers()
+
+
+def read_part(codec: Codec, data: memoryview, offset: int, what: str) -> tuple[Any, int]:
+    """The value at `offset` and the offset behind it. Raises ProtocolError, which names `what`, where there is none."""
+    values: list[Any] = []
+    try:
+        offset = codec.read(data, offset, values)
+    except MalformedError as error:
+        raise ProtocolError(f"{what} of {len(data):,} bytes cannot be read: {error}") from None
+    return values[0], offset

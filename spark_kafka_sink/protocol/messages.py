@@ -9,19 +9,35 @@ from typing import Final
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi, Api, ApiKey, RequestT, ResponseT
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS
-from spark_kafka_sink.protocol.codec import message_codec
+from spark_kafka_sink.protocol.codec import message_codec, read_part, write_parts
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.headers import RequestHeader, ResponseHeader
+from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID
 from spark_kafka_sink.protocol.metadata import METADATA
-from spark_kafka_sink.protocol.parts import read_part, write_parts
 from spark_kafka_sink.protocol.produce import PRODUCE
 from spark_kafka_sink.protocol.values import Codec
-from spark_kafka_sink.protocol.wire_types import Buffer
+from spark_kafka_sink.protocol.wire_types import CLASSIC_STRING, INT16, INT32, Buffer
 
 APIS: Final[Mapping[int, AnyApi]] = {api.key: api for api in (PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID)}
 """The APIs that the producer speaks, by key; all_apis.py has them all, at twice the time that a worker takes to import these."""
+
+
+@message
+class RequestHeader(Message):
+    """v1, and v2 with tagged fields. Older brokers must be able to read any of them, so client_id is never compact."""
+
+    api_key: int = wire(INT16)
+    api_version: int = wire(INT16)
+    correlation_id: int = wire(INT32)
+    client_id: str | None = wire(CLASSIC_STRING, nullable_since=1)
+
+
+@message
+class ResponseHeader(Message):
+    """v0, and v1 with tagged fields."""
+
+    correlation_id: int = wire(INT32)
+
 
 _REQUEST_PREFIX: Final = struct.Struct(">hhi")
 

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.protocol.fields import Message, RawTaggedField
 from spark_kafka_sink.protocol.values import (
+    UNREADABLE,
     Codec,
+    MalformedError,
     MessageWriter,
     check_fits,
+    malformed,
     read_unsigned_varint,
     write_unsigned_varint,
 )
-from spark_kafka_sink.protocol.wire_errors import UNREADABLE, MalformedError, malformed
 
 
 class TaggedField(NamedTuple):

@@ -1,18 +1,54 @@
-"""Readers and writers of single values: varints, lengths, strings, ids, records.
+"""Readers and writers of single values and arrays: varints, lengths, strings, ids, records; and what goes wrong in them.
 
 A reader takes the data and an offset, appends one value to `into` and returns the offset behind it. No length is believed
-before it is held against the bytes that are there.
+before it is held against the bytes that are there. Errors carry the path of fields;
+codec.py turns them into those of errors.py.
 """
 
 from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from spark_kafka_sink.protocol.wire_errors import MalformedError, UnwritableError
 from spark_kafka_sink.protocol.wire_types import Buffer, FixedType, Records
+
+
+class LocatedError(ValueError):
+    """`path` grows from the inner field to the outer ones while the error rises."""
+
+    def __init__(self, cause: str, path: str = "") -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.path = path
+
+    def inside(self, name: str) -> Self:
+        return type(self)(self.cause, f"{name}.{self.path}" if self.path else name)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}" if self.path else self.cause
+
+
+class MalformedError(LocatedError):
+    """Bytes that are no message."""
+
+
+class UnwritableError(LocatedError):
+    """A value that its field cannot carry."""
+
+
+UNREADABLE: Final = (MalformedError, struct.error, IndexError, UnicodeDecodeError)
+"""All that a reader raises on hostile bytes: struct.error and IndexError where the data ends too early."""
+
+
+def malformed(error: Exception) -> MalformedError:
+    """Any of UNREADABLE as a MalformedError."""
+    if isinstance(error, MalformedError):
+        return error
+    if isinstance(error, UnicodeDecodeError):
+        return MalformedError(f"not UTF-8: {error.reason}")
+    return MalformedError("the data ends here")
 
 
 class MessageWriter:
@@ -232,3 +268,70 @@ def uuid_codec() -> Codec:
         out.tail += value.bytes
 
     return Codec(read, write, size)
+
+
+ItemsReader: TypeAlias = Callable[[memoryview, int, int], tuple[tuple[Any, ...], int]]
+"""(data, offset, count) to the elements and the offset behind them."""
+ItemsWriter: TypeAlias = Callable[[MessageWriter, Sequence[Any]], None]
+
+
+def array_codec(item: Codec, length: LengthCodec, nullable: bool) -> Codec:
+    """Elements of any kind; read as a tuple."""
+    read_item, write_item, min_size = item
+
+    def read_items(data: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
+        items: list[Any] = []
+        for _ in range(count):
+            offset = read_item(data, offset, items)
+        return tuple(items), offset
+
+    def write_items(out: MessageWriter, items: Sequence[Any]) -> None:
+        for value in items:
+            write_item(out, value)
+
+    return _counted(read_items, write_items, min_size, length, nullable)
+
+
+def number_array_codec(code: str, length: LengthCodec, nullable: bool) -> Codec:
+    """Numbers of one fixed size, by their letter in the struct module; read as a tuple."""
+    size = struct.calcsize(f">{code}")
+
+    def read_items(data: memoryview, offset: int, count: int) -> tuple[tuple[Any, ...], int]:
+        return struct.unpack_from(f">{count}{code}", data, offset), offset + count * size
+
+    def write_items(out: MessageWriter, items: Sequence[Any]) -> None:
+        try:
+            out.tail += struct.pack(f">{len(items)}{code}", *items)
+        except struct.error as error:
+            raise UnwritableError(f"an element does not fit: {error}") from None
+
+    return _counted(read_items, write_items, size, length, nullable)
+
+
+def _counted(read_items: ItemsReader, write_items: ItemsWriter, min_size: int, length: LengthCodec, nullable: bool) -> Codec:
+    read_length, write_length, length_size = length
+
+    def read(data: memoryview, offset: int, into: list[Any]) -> int:
+        count, offset = read_length(data, offset)
+        if count > 0:
+            check_fits(data, offset, count * min_size, f"an array of {count:,}")
+            items, offset = read_items(data, offset, count)
+            into.append(items)
+        elif count == 0:
+            into.append(())
+        elif nullable:
+            into.append(None)
+        else:
+            raise MalformedError("null where an array must be")
+        return offset
+
+    def write(out: MessageWriter, items: Sequence[Any] | None) -> None:
+        if items is not None:
+            write_length(out.tail, len(items))
+            write_items(out, items)
+        elif nullable:
+            write_length(out.tail, -1)
+        else:
+            raise UnwritableError("None where an array must be")
+
+    return Codec(read, write, length_size)

@@ -6,31 +6,29 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
-from spark_kafka_sink.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from spark_kafka_sink.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from spark_kafka_sink.protocol.messages import encode_request
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from spark_kafka_sink.protocol.offset_commit import (
+from spark_kafka_sink.protocol.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from spark_kafka_sink.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from spark_kafka_sink.protocol.groups import HeartbeatRequest, JoinGroupRequest, JoinGroupRequestProtocol
+from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages import encode_request
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.protocol.txn_offset_commit import (
+from spark_kafka_sink.protocol.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -9,8 +9,7 @@ from spark_kafka_sink.broker.network.session import Session
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.headers import RequestHeader
-from spark_kafka_sink.protocol.messages import decode_response
+from spark_kafka_sink.protocol.messages import RequestHeader, decode_response
 
 
 class Responses:

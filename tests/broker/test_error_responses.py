@@ -14,14 +14,14 @@ from spark_kafka_sink.broker.error_responses import ERROR_RESPONSES, error_respo
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from spark_kafka_sink.protocol.describe_log_dirs import DescribeLogDirsResponse
+from spark_kafka_sink.protocol.cluster import DescribeLogDirsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from spark_kafka_sink.protocol.join_group import JoinGroupRequest, JoinGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupRequest, JoinGroupResponse
 from spark_kafka_sink.protocol.messages import decode_response, encode_response
 from spark_kafka_sink.protocol.produce import ProduceRequest
+from spark_kafka_sink.protocol.topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from tests.protocol.messages_strategy import messages
 
 CODE = ErrorCode.NOT_COORDINATOR

@@ -20,12 +20,12 @@ from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAut
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from spark_kafka_sink.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spark_kafka_sink.protocol.groups import HeartbeatRequest, HeartbeatResponse
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.broker.network.servers import services
 from tests.broker.requests import Responses, request
 

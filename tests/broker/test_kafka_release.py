@@ -18,12 +18,11 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
-from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from spark_kafka_sink.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from spark_kafka_sink.protocol.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest, DeleteTopicState
+from spark_kafka_sink.protocol.transactions import EndTxnRequest
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.network.client import Client, api_versions_frame, request_frame
 from tests.broker.transaction.transactor import Transactor, until

@@ -24,8 +24,7 @@ from spark_kafka_sink.broker.network.request_decoding import bare_sasl_token
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest
-from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateRequest
-from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest
+from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.network.client import Client, framed
 from tests.broker.sasl.scram_client import ScramClient
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from spark_kafka_sink.client.network_client import ClientResponse
-from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import RequestHeader
 from tests.client.rig import Rig
 from tests.client.scripted_broker import Connection
 

@@ -12,7 +12,7 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import producer_config
-from spark_kafka_sink.protocol.headers import RequestHeader
+from spark_kafka_sink.protocol.messages import RequestHeader
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.client.scripted_broker import Connection, ScriptedBroker
 

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.headers import RequestHeader
-from spark_kafka_sink.protocol.messages import APIS, decode_request, encode_response
+from spark_kafka_sink.protocol.messages import APIS, RequestHeader, decode_request, encode_response
 
 DEADLINE_S = 5.0
 

@@ -16,9 +16,8 @@ from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from spark_kafka_sink.protocol.describe_cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
-from spark_kafka_sink.protocol.describe_configs import (
+from spark_kafka_sink.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -30,6 +29,7 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 from spark_kafka_sink.protocol.metadata import MetadataResponse
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
+from spark_kafka_sink.protocol.topics import CREATE_TOPICS, CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.kafka.brokers import Brokers
 from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic, ProxiedKafka

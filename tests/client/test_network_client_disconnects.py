@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.errors import DisconnectedError, ProtocolError
-from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
+from spark_kafka_sink.protocol.messages import RequestHeader
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     PartitionProduceData,

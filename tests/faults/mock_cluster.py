@@ -16,9 +16,8 @@ from spark_kafka_sink.network.wakeup import Wakeup
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.headers import RequestHeader
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdResponse
-from spark_kafka_sink.protocol.messages import APIS, decode_request
+from spark_kafka_sink.protocol.messages import APIS, RequestHeader, decode_request
 from spark_kafka_sink.protocol.metadata import (
     MetadataResponse,
     MetadataResponseBroker,

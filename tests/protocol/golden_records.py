@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_sink.protocol.group_records import (
+from spark_kafka_sink.protocol.internal_topics import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
+    TRANSACTION_LOG_KEY,
+    TRANSACTION_LOG_VALUE,
+    VersionedRecord,
 )
-from spark_kafka_sink.protocol.transaction_records import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
-from spark_kafka_sink.protocol.versioned import VersionedRecord
 from tests.protocol.filling import Filling
 
 _LINES = Path(__file__).with_name("golden").joinpath("records-4.1.0.txt").read_text().splitlines()

@@ -11,7 +11,7 @@ from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FETCH, FetchableTopicResponse, FetchResponse, PartitionData
-from spark_kafka_sink.protocol.heartbeat import HEARTBEAT, HeartbeatRequest
+from spark_kafka_sink.protocol.groups import HEARTBEAT, HeartbeatRequest
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.messages import APIS, decode_request, decode_response, encode_request, encode_response
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from spark_kafka_sink.protocol.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from spark_kafka_sink.protocol.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 from spark_kafka_sink.protocol.wire_types import Buffer, Records
 
 

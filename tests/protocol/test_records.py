@@ -5,24 +5,22 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError, UsageError
-from spark_kafka_sink.protocol.group_records import (
+from spark_kafka_sink.protocol.internal_topics import (
+    CONTROL_RECORD_KEY,
+    END_TXN_MARKER,
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,
     OFFSET_COMMIT_VALUE,
+    TRANSACTION_LOG_VALUE,
+    ControlRecordKey,
+    ControlRecordType,
+    EndTxnMarker,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_key,
-)
-from spark_kafka_sink.protocol.transaction_records import (
-    CONTROL_RECORD_KEY,
-    END_TXN_MARKER,
-    TRANSACTION_LOG_VALUE,
-    ControlRecordKey,
-    ControlRecordType,
-    EndTxnMarker,
 )
 from tests.protocol.golden_records import RECORDS, GoldenRecord, golden_markers, golden_records
 

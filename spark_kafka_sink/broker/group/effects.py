@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 from spark_kafka_sink.broker.group.group_member import GroupMember
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.group_records import GroupMetadataValue
+from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
 
 BodyT = TypeVar("BodyT", bound=Message)
 

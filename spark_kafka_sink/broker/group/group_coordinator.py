@@ -29,12 +29,15 @@ from spark_kafka_sink.broker.group.offset_metadata_manager import (
 )
 from spark_kafka_sink.broker.group.offsets import TopicPartition
 from spark_kafka_sink.broker.timer import Timer, TimerTask
-from spark_kafka_sink.protocol.describe_groups import DescribedGroup
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
-from spark_kafka_sink.protocol.leave_group import MemberIdentity, MemberResponse
-from spark_kafka_sink.protocol.list_groups import ListedGroup
-from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
+from spark_kafka_sink.protocol.groups import (
+    DescribedGroup,
+    HeartbeatRequest,
+    ListedGroup,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+)
 
 logger = logging.getLogger(__name__)
 

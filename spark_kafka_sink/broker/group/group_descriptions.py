@@ -7,9 +7,8 @@ from collections.abc import Collection
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup
 from spark_kafka_sink.broker.group.group_member import GroupMember
 from spark_kafka_sink.broker.group.group_state import GroupState
-from spark_kafka_sink.protocol.describe_groups import DescribedGroup, DescribedGroupMember
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.list_groups import ListedGroup
+from spark_kafka_sink.protocol.groups import DescribedGroup, DescribedGroupMember, ListedGroup
 
 GROUP_TYPE = "classic"
 

@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, Re
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition, offset_of
 from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
-from spark_kafka_sink.protocol.group_records import (
+from spark_kafka_sink.protocol.internal_topics import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
     OFFSET_COMMIT_KEY,

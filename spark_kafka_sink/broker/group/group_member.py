@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupResponse
 
 JoinReply: TypeAlias = Callable[[JoinGroupResponse], None]
 SyncReply: TypeAlias = Callable[[SyncGroupResponse], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules
 from spark_kafka_sink.broker.group.group_member import GroupMember
 from spark_kafka_sink.broker.group.group_state import GroupState
-from spark_kafka_sink.protocol.group_records import GroupMetadataValue, MemberMetadata
+from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue, MemberMetadata
 
 NO_TIMESTAMP = -1
 

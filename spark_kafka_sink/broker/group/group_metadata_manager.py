@@ -18,8 +18,8 @@ from spark_kafka_sink.broker.group.offset_rules import client_code
 from spark_kafka_sink.broker.group.timeouts import loaded, timed_out, unloaded
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.group_records import GroupMetadataValue
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse
+from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
 
 logger = logging.getLogger(__name__)
 

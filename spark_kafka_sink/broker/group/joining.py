@@ -21,8 +21,7 @@ from spark_kafka_sink.broker.group.rebalance import (
     rebalance_or_complete,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupResponse
 
 UNKNOWN_MEMBER_ID: Final = ""
 """In a request: the member has no id yet."""

@@ -18,9 +18,7 @@ from spark_kafka_sink.broker.group.rebalance import (
     rebalance_or_complete,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.leave_group import MemberIdentity, MemberResponse
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, MemberIdentity, MemberResponse, SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.protocol.group_records import OffsetCommitValue
+from spark_kafka_sink.protocol.internal_topics import OffsetCommitValue
 
 NO_EPOCH: Final = -1
 NO_EXPIRY: Final = -1

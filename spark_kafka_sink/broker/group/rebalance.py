@@ -18,8 +18,7 @@ from spark_kafka_sink.broker.group.group_member import NO_ASSIGNMENT, GroupMembe
 from spark_kafka_sink.broker.group.group_metadata import metadata_of
 from spark_kafka_sink.broker.group.group_state import GroupState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from spark_kafka_sink.broker.group.group_metadata import metadata_of
 from spark_kafka_sink.broker.group.group_state import GroupState
 from spark_kafka_sink.broker.group.rebalance import answer_sync, current_assignment, prepare_rebalance, propagate_error
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
-from spark_kafka_sink.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
+from spark_kafka_sink.protocol.groups import HeartbeatRequest, SyncGroupRequest, SyncGroupResponse
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply, effects: Effects) -> None:

@@ -18,8 +18,7 @@ from spark_kafka_sink.broker.group.rebalance import (
     sync_timed_out,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupResponse
 
 _TIMED_OUT: Final[Mapping[type, Callable[[ClassicGroup, Any, Effects], None]]] = {
     SessionTimeout: session_expired,

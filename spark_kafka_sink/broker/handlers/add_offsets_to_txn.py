@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC
 from spark_kafka_sink.broker.handlers.transactional_ids import as_understood, is_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
-from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from spark_kafka_sink.protocol.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
 def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> AddOffsetsToTxnResponse:

@@ -10,7 +10,8 @@ from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
 from spark_kafka_sink.broker.handlers.transactional_ids import as_understood, is_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_metadata import TRANSACTION_VERSION_2, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -19,7 +20,6 @@ from spark_kafka_sink.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 Code = Callable[[str, int], ErrorCode]
 _FIRST_OF_BROKERS = 4

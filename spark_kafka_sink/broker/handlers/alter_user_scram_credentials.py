@@ -17,15 +17,15 @@ from spark_kafka_sink.broker.cluster.scram_credential import (
 from spark_kafka_sink.broker.handlers.controller import check_is_controller
 from spark_kafka_sink.broker.handlers.scram_mechanisms import MECHANISMS
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.alter_user_scram_credentials import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.sasl import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
 
 MAX_ITERATIONS: Final = 16_384
 

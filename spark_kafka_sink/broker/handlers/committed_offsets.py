@@ -11,8 +11,8 @@ from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.group.offset_metadata_manager import Codes, Offsets
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.offset_commit import OffsetCommitRequestTopic
-from spark_kafka_sink.protocol.txn_offset_commit import TxnOffsetCommitRequestTopic
+from spark_kafka_sink.protocol.group_offsets import OffsetCommitRequestTopic
+from spark_kafka_sink.protocol.transactions import TxnOffsetCommitRequestTopic
 
 Topics: TypeAlias = Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic]
 

@@ -7,14 +7,14 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.controller import check_is_controller
 from spark_kafka_sink.broker.handlers.repeated import repeated
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.create_partitions import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
 
 
 def handle_create_partitions(services: BrokerServices, request: Request) -> Message | None:

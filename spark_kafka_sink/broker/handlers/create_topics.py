@@ -14,15 +14,15 @@ from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
 from spark_kafka_sink.broker.handlers.controller import check_is_controller
 from spark_kafka_sink.broker.handlers.repeated import repeated
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.create_topics import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 """Kafka's controllers keep their log under this name, so no topic can have it."""

@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.handlers import authorized_operations
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+from spark_kafka_sink.protocol.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 

@@ -22,7 +22,7 @@ from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
 from spark_kafka_sink.broker.cluster.topic_names import check_name
 from spark_kafka_sink.broker.handlers.config_resources import ResourceType, parsed_id
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.describe_configs import (
+from spark_kafka_sink.protocol.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -10,8 +10,8 @@ from spark_kafka_sink.broker.group.group_descriptions import unknown
 from spark_kafka_sink.broker.handlers import authorized_operations
 from spark_kafka_sink.broker.handlers.group_ids import check_coordinator
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _FIRST_TO_SAY_NOT_FOUND: Final = 6
 

@@ -10,7 +10,7 @@ from typing import Final
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import TopicState
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.describe_log_dirs import (
+from spark_kafka_sink.protocol.cluster import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -6,7 +6,9 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.topic_names import check_name
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.describe_producers import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -14,8 +16,6 @@ from spark_kafka_sink.protocol.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
 
 
 def handle_describe_producers(services: BrokerServices, request: Request) -> Message | None:

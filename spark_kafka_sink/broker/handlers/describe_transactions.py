@@ -10,13 +10,13 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.transactional_ids import is_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition
-from spark_kafka_sink.protocol.describe_transactions import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 def handle_describe_transactions(services: BrokerServices, request: Request) -> DescribeTransactionsResponse:

@@ -8,14 +8,14 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
 from spark_kafka_sink.broker.handlers.scram_mechanisms import MECHANISMS
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.describe_user_scram_credentials import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.sasl import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
 
 
 def handle_describe_user_scram_credentials(services: BrokerServices, request: Request) -> Message | None:

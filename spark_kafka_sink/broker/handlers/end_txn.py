@@ -7,7 +7,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.transactional_ids import as_understood, is_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_metadata import TRANSACTION_VERSION_2, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.transactions import EndTxnRequest, EndTxnResponse
 
 _FIRST_OF_VERSION_2 = 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.group_ids import check_group
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
+from spark_kafka_sink.protocol.groups import HeartbeatRequest, HeartbeatResponse
 
 
 def handle_heartbeat(services: BrokerServices, request: Request) -> HeartbeatResponse:

@@ -14,15 +14,15 @@ from spark_kafka_sink.broker.cluster.config_def import ConfigKey, ConfigType
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.handlers.config_resources import ResourceType, altered, refuse_nulls
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.incremental_alter_configs import (
+from spark_kafka_sink.protocol.configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 
 class OpType(IntEnum):

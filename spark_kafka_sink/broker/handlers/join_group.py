@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.group.joining import Joiner
 from spark_kafka_sink.broker.handlers.group_ids import check_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 
 _FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 _FIRST_TO_REQUIRE_MEMBER_ID: Final = 4

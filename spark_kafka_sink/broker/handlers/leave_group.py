@@ -7,7 +7,7 @@ from typing import Final
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.group_ids import check_group
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from spark_kafka_sink.protocol.groups import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 _FIRST_WITH_SEVERAL: Final = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.group_ids import is_coordinator
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
+from spark_kafka_sink.protocol.groups import ListGroupsRequest, ListGroupsResponse
 
 
 def handle_list_groups(services: BrokerServices, request: Request) -> ListGroupsResponse:

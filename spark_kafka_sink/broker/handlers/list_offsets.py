@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.log.log_types import IsolationLevel, TimestampAndOf
 from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.list_offsets import (
+from spark_kafka_sink.protocol.partition_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, TopicPartition
 from spark_kafka_sink.broker.handlers.committed_offsets import committed, offsets_of
 from spark_kafka_sink.broker.handlers.group_ids import check_coordinator
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.protocol.offset_commit import (
+from spark_kafka_sink.protocol.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

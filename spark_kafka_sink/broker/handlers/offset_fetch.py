@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.group.offsets import TopicPartition
 from spark_kafka_sink.broker.handlers.group_ids import check_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.offset_fetch import (
+from spark_kafka_sink.protocol.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -8,7 +8,7 @@ from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.replica_manager import LedPartition
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.offset_for_leader_epoch import (
+from spark_kafka_sink.protocol.partition_offsets import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

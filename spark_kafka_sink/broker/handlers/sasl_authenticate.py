@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.network.session import Session
 from spark_kafka_sink.broker.sasl.login import authenticator_of, refuse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
 def handle_sasl_authenticate(services: BrokerServices, request: Request) -> Message | None:

@@ -8,7 +8,7 @@ from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl.login import authenticator_of, refuse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from spark_kafka_sink.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def handle_sasl_handshake(services: BrokerServices, request: Request) -> Message | None:

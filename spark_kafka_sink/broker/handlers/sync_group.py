@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.group_ids import check_group
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
+from spark_kafka_sink.protocol.groups import SyncGroupRequest
 
 _FIRST_WITH_PROTOCOL: Final = 5
 

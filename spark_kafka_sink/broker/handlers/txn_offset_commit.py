@@ -22,7 +22,7 @@ from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     operation_of_txn_offset_commit,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.txn_offset_commit import (
+from spark_kafka_sink.protocol.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

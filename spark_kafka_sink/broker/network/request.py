@@ -17,8 +17,7 @@ from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.headers import RequestHeader
-from spark_kafka_sink.protocol.messages import encode_response
+from spark_kafka_sink.protocol.messages import RequestHeader, encode_response
 
 logger = logging.getLogger(__name__)
 

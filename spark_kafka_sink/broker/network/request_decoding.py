@@ -9,9 +9,8 @@ from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.headers import RequestHeader
-from spark_kafka_sink.protocol.messages import decode_request
-from spark_kafka_sink.protocol.sasl_authenticate import SASL_AUTHENTICATE, SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages import RequestHeader, decode_request
+from spark_kafka_sink.protocol.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition, TransactionMetadata
 from spark_kafka_sink.broker.transaction.transaction_state import IDLE, PENDING, TransactionState
 from spark_kafka_sink.errors import ProtocolError
-from spark_kafka_sink.protocol.transaction_records import (
+from spark_kafka_sink.protocol.internal_topics import (
     TRANSACTION_LOG_KEY,
     TRANSACTION_LOG_VALUE,
     PartitionsSchema,

@@ -9,15 +9,7 @@ from typing import Any, TypeAlias
 from spark_kafka_sink.client.connections import Body
 from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from spark_kafka_sink.protocol.add_offsets_to_txn import ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest
-from spark_kafka_sink.protocol.add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.end_txn import END_TXN, EndTxnRequest
 from spark_kafka_sink.protocol.find_coordinator import (
     FIND_COORDINATOR,
     Coordinator,
@@ -25,8 +17,16 @@ from spark_kafka_sink.protocol.find_coordinator import (
     FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from spark_kafka_sink.protocol.txn_offset_commit import (
+from spark_kafka_sink.protocol.transactions import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
     TXN_OFFSET_COMMIT,
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

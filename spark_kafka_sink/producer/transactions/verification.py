@@ -17,7 +17,7 @@ from typing import Final
 
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.protocol.end_txn import END_TXN
+from spark_kafka_sink.protocol.transactions import END_TXN
 
 _END_TXN_OF_3_8: Final = 4
 

@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from spark_kafka_sink.protocol.describe_producers import DescribeProducersRequest, TopicRequest
-from spark_kafka_sink.protocol.offset_for_leader_epoch import (
+from spark_kafka_sink.protocol.partition_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from spark_kafka_sink.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from spark_kafka_sink.protocol.transactions import DescribeProducersRequest, TopicRequest
 from tests.broker.as_kafka.pair import Pair
 from tests.kafka.fixtures import only_real_kafka
 

@@ -9,19 +9,18 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.create_partitions import (
-    CreatePartitionsAssignment,
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from spark_kafka_sink.protocol.create_topics import (
+from spark_kafka_sink.protocol.cluster import DescribeClusterRequest
+from spark_kafka_sink.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
     CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
-from spark_kafka_sink.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from spark_kafka_sink.protocol.describe_cluster import DescribeClusterRequest
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.as_kafka.pair import Pair
 from tests.kafka.fixtures import only_real_kafka

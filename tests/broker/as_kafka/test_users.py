@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.protocol.alter_user_scram_credentials import (
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
+from spark_kafka_sink.protocol.sasl import (
     AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
+    UserName,
 )
-from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from spark_kafka_sink.protocol.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from tests.broker.as_kafka.pair import Pair, eventually
 from tests.kafka.fixtures import only_real_kafka
 

@@ -8,27 +8,36 @@ import pytest
 
 from spark_kafka_sink.broker.faults.asked_parts import SHAPES, asks_for, merged, name_or_id, split
 from spark_kafka_sink.broker.faults.failed_answers import failed_answer
-from spark_kafka_sink.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from spark_kafka_sink.protocol.create_topics import CreatableTopic, CreateTopicsRequest
-from spark_kafka_sink.protocol.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from spark_kafka_sink.protocol.offset_commit import (
+from spark_kafka_sink.protocol.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from spark_kafka_sink.protocol.offset_for_leader_epoch import (
+from spark_kafka_sink.protocol.partition_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from spark_kafka_sink.protocol.txn_offset_commit import (
+from spark_kafka_sink.protocol.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from spark_kafka_sink.protocol.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

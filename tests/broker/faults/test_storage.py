@@ -12,11 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
 from tests.broker.faults.asking import connected, end_offset, produced
 from tests.broker.network.client import Client
 from tests.broker.network.servers import eventually

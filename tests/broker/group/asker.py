@@ -7,16 +7,21 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from spark_kafka_sink.protocol import offset_commit, offset_delete, offset_fetch
+from spark_kafka_sink.protocol import group_offsets
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
-from spark_kafka_sink.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from spark_kafka_sink.protocol.leave_group import LeaveGroupRequest, MemberIdentity
-from spark_kafka_sink.protocol.list_groups import ListGroupsRequest
-from spark_kafka_sink.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from spark_kafka_sink.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 from tests.broker.network.client import Client, request_frame
 from tests.broker.transaction.transactor import until
 
@@ -142,12 +147,12 @@ class Asker:
     ) -> list[ErrorCode]:
         """Of partitions of the topic; one code for each."""
         partitions = [
-            offset_commit.OffsetCommitRequestPartition(index, offset, committed_metadata=metadata)
+            group_offsets.OffsetCommitRequestPartition(index, offset, committed_metadata=metadata)
             for index, offset in offsets.items()
         ]
-        topics = [offset_commit.OffsetCommitRequestTopic(topic or self.topic, partitions)]
+        topics = [group_offsets.OffsetCommitRequestTopic(topic or self.topic, partitions)]
         name = self.group if group is None else group
-        body = offset_commit.OffsetCommitRequest(name, generation, member_id, instance, topics=topics)
+        body = group_offsets.OffsetCommitRequest(name, generation, member_id, instance, topics=topics)
         answer = self.ask(ApiKey.OFFSET_COMMIT, version, body)
         return by_partition(answer)
 
@@ -157,12 +162,12 @@ class Asker:
         """(error code of the group, {partition: (offset, metadata, code)})"""
         name = self.group if group is None else group
         if version < 8:
-            old = None if partitions is None else [offset_fetch.OffsetFetchRequestTopic(self.topic, partitions)]
-            answer = self.ask(ApiKey.OFFSET_FETCH, version, offset_fetch.OffsetFetchRequest(name, old, require_stable=stable))
+            old = None if partitions is None else [group_offsets.OffsetFetchRequestTopic(self.topic, partitions)]
+            answer = self.ask(ApiKey.OFFSET_FETCH, version, group_offsets.OffsetFetchRequest(name, old, require_stable=stable))
         else:
-            new = None if partitions is None else [offset_fetch.OffsetFetchRequestTopics(self.topic, partitions)]
-            wanted = [offset_fetch.OffsetFetchRequestGroup(name, topics=new)]
-            whole = self.ask(ApiKey.OFFSET_FETCH, version, offset_fetch.OffsetFetchRequest(groups=wanted, require_stable=stable))
+            new = None if partitions is None else [group_offsets.OffsetFetchRequestTopics(self.topic, partitions)]
+            wanted = [group_offsets.OffsetFetchRequestGroup(name, topics=new)]
+            whole = self.ask(ApiKey.OFFSET_FETCH, version, group_offsets.OffsetFetchRequest(groups=wanted, require_stable=stable))
             (answer,) = whole.groups
         found = {
             each.partition_index: (each.committed_offset, each.metadata, ErrorCode(each.error_code))
@@ -175,10 +180,10 @@ class Asker:
         return self.ask(ApiKey.LIST_GROUPS, version, ListGroupsRequest(states, types))
 
     def delete_offsets(self, *partitions: int, topic: str | None = None, group: str | None = None) -> Any:
-        asked = [offset_delete.OffsetDeleteRequestPartition(index) for index in partitions]
-        topics = [offset_delete.OffsetDeleteRequestTopic(topic or self.topic, asked)]
+        asked = [group_offsets.OffsetDeleteRequestPartition(index) for index in partitions]
+        topics = [group_offsets.OffsetDeleteRequestTopic(topic or self.topic, asked)]
         name = self.group if group is None else group
-        return self.ask(ApiKey.OFFSET_DELETE, 0, offset_delete.OffsetDeleteRequest(name, topics))
+        return self.ask(ApiKey.OFFSET_DELETE, 0, group_offsets.OffsetDeleteRequest(name, topics))
 
 
 def by_partition(answer: Any) -> list[ErrorCode]:

@@ -8,15 +8,24 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.protocol import txn_offset_commit as txn
+from spark_kafka_sink.protocol import transactions as txn
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from spark_kafka_sink.protocol.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
-from spark_kafka_sink.protocol.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
-from spark_kafka_sink.protocol.list_groups import ListedGroup
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupResponse,
+    ListedGroup,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupResponse,
+)
 from tests.broker.group.asker import RANGE, Asker, by_partition
 from tests.broker.network.client import Client
 from tests.broker.transaction.transactor import Transactor, until

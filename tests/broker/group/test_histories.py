@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupResponse
 from tests.broker.group.world import REBALANCE_MS, SESSION_MS, Joined, Synced, World
 
 pytestmark = pytest.mark.slow

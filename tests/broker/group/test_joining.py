@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, JoinGroupResponseMember
 from tests.broker.group.world import REBALANCE_MS, SESSION_MS, World
 
 

@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.coordinator_log import ReplayedRecord
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.group_records import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, GroupMetadataKey
+from spark_kafka_sink.protocol.internal_topics import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, GroupMetadataKey
 from tests.broker.group.world import GROUP, SESSION_MS, MemoryLog, World
 
 

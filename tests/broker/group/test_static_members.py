@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
+from spark_kafka_sink.protocol.groups import JoinGroupResponse
 from tests.broker.group.world import RANGE, SESSION_MS, World
 
 

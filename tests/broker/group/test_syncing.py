@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+from spark_kafka_sink.protocol.groups import SyncGroupResponse
 from tests.broker.group.world import REBALANCE_MS, SESSION_MS, World
 
 

@@ -13,12 +13,16 @@ from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, Replayed
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.group.joining import Joiner
 from spark_kafka_sink.broker.log.verification_state import VerificationGuard
-from spark_kafka_sink.protocol.describe_groups import DescribedGroup
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
-from spark_kafka_sink.protocol.join_group import JoinGroupResponse
-from spark_kafka_sink.protocol.leave_group import MemberIdentity
-from spark_kafka_sink.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from spark_kafka_sink.protocol.groups import (
+    DescribedGroup,
+    HeartbeatRequest,
+    JoinGroupResponse,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from tests.broker.virtual_timer import VirtualTimer
 
 GROUP = "readers"

@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.handlers.alter_configs import handle_alter_configs
 from spark_kafka_sink.broker.handlers.incremental_alter_configs import handle_incremental_alter_configs
 from spark_kafka_sink.protocol import alter_configs as old
-from spark_kafka_sink.protocol import incremental_alter_configs as new
+from spark_kafka_sink.protocol import configs as new
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig, batch

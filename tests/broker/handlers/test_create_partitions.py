@@ -8,12 +8,12 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.create_partitions import handle_create_partitions
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.create_partitions import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig
 
 

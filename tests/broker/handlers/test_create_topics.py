@@ -9,13 +9,13 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.create_topics import handle_create_topics
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.create_topics import (
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.rig import Rig
 

@@ -6,8 +6,8 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.delete_records import handle_delete_records
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.broker.rig import Rig, batch
 
 Result = tuple[int, int, int]

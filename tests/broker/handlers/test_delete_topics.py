@@ -9,8 +9,8 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.delete_topics import handle_delete_topics
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import DeleteTopicsRequest, DeleteTopicState
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from tests.broker.rig import Rig
 

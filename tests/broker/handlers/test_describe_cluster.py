@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.broker.handlers import authorized_operations
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.describe_cluster import DescribeClusterRequest
+from spark_kafka_sink.protocol.cluster import DescribeClusterRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig
 

@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from spark_kafka_sink.broker.handlers.describe_configs import handle_describe_configs
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from spark_kafka_sink.protocol.configs import DescribeConfigsRequest, DescribeConfigsResource
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.rig import Rig
 

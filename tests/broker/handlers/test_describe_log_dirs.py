@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_kafka_sink.broker.handlers.describe_log_dirs import handle_describe_log_dirs
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from spark_kafka_sink.protocol.cluster import DescribableLogDirTopic, DescribeLogDirsRequest
 from tests.broker.rig import Rig, batch
 
 

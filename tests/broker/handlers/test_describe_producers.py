@@ -6,8 +6,8 @@ from typing import Any
 
 from spark_kafka_sink.broker.handlers.describe_producers import handle_describe_producers
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.transactions import DescribeProducersRequest, TopicRequest
 from tests.broker.rig import Rig, batch
 
 

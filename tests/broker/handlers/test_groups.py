@@ -19,26 +19,31 @@ from spark_kafka_sink.broker.handlers.offset_delete import handle_offset_delete
 from spark_kafka_sink.broker.handlers.offset_fetch import handle_offset_fetch
 from spark_kafka_sink.broker.handlers.sync_group import handle_sync_group
 from spark_kafka_sink.broker.handlers.txn_offset_commit import handle_txn_offset_commit
-from spark_kafka_sink.protocol import offset_commit, offset_fetch, txn_offset_commit
+from spark_kafka_sink.protocol import group_offsets, transactions
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest
-from spark_kafka_sink.protocol.describe_groups import DescribeGroupsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
-from spark_kafka_sink.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from spark_kafka_sink.protocol.leave_group import LeaveGroupRequest, MemberIdentity
-from spark_kafka_sink.protocol.list_groups import ListGroupsRequest
-from spark_kafka_sink.protocol.offset_delete import OffsetDeleteRequest
-from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
+from spark_kafka_sink.protocol.group_offsets import OffsetDeleteRequest
+from spark_kafka_sink.protocol.groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    ListGroupsRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+)
 from tests.broker.rig import AnyHandler, Rig
 
 GROUP = "readers"
 JOIN = JoinGroupRequest(GROUP, 10_000, 60_000, protocol_type="consumer", protocols=(JoinGroupRequestProtocol("range", b""),))
-COMMIT = offset_commit.OffsetCommitRequest(
-    GROUP, topics=(offset_commit.OffsetCommitRequestTopic("t", (offset_commit.OffsetCommitRequestPartition(0, 5),)),)
+COMMIT = group_offsets.OffsetCommitRequest(
+    GROUP, topics=(group_offsets.OffsetCommitRequestTopic("t", (group_offsets.OffsetCommitRequestPartition(0, 5),)),)
 )
-FETCH = offset_fetch.OffsetFetchRequest(groups=(offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None),))
+FETCH = group_offsets.OffsetFetchRequest(groups=(group_offsets.OffsetFetchRequestGroup(GROUP, topics=None),))
 
 
 @pytest.fixture
@@ -78,8 +83,8 @@ def test_another_broker_refuses_each_of_what_is_asked() -> None:
         code = ErrorCode.NOT_COORDINATOR
         committed = rig.ask(handle_offset_commit, COMMIT, ApiKey.OFFSET_COMMIT, broker=other).answer
         assert committed.topics[0].partitions[0].error_code == code
-        topics = (txn_offset_commit.TxnOffsetCommitRequestTopic("t", (txn_offset_commit.TxnOffsetCommitRequestPartition(0, 5),)),)
-        in_transaction = txn_offset_commit.TxnOffsetCommitRequest("id", GROUP, 1, 0, topics=topics)
+        topics = (transactions.TxnOffsetCommitRequestTopic("t", (transactions.TxnOffsetCommitRequestPartition(0, 5),)),)
+        in_transaction = transactions.TxnOffsetCommitRequest("id", GROUP, 1, 0, topics=topics)
         transactional = rig.ask(handle_txn_offset_commit, in_transaction, ApiKey.TXN_OFFSET_COMMIT, broker=other).answer
         assert transactional.topics[0].partitions[0].error_code == code
         assert rig.ask(handle_offset_fetch, FETCH, ApiKey.OFFSET_FETCH, broker=other).answer.groups[0].error_code == code

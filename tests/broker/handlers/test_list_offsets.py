@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.handlers.list_offsets import handle_list_offsets
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from spark_kafka_sink.protocol.partition_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Rig
 

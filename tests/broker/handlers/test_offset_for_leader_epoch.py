@@ -7,7 +7,7 @@ import pytest
 from spark_kafka_sink.broker.handlers.offset_for_leader_epoch import handle_offset_for_leader_epoch
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.offset_for_leader_epoch import (
+from spark_kafka_sink.protocol.partition_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

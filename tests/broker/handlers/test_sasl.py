@@ -15,8 +15,7 @@ from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.metadata import MetadataRequest
-from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateRequest
-from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest
+from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.broker.requests import Responses, request
 from tests.broker.rig import Rig
 from tests.broker.sasl.scram_client import ScramClient

@@ -13,8 +13,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.fields import RawTaggedField
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
-from spark_kafka_sink.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from spark_kafka_sink.protocol.sasl_handshake import SaslHandshakeRequest
+from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest
 from tests.broker.network.client import Client, request_frame
 
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.selector import PollResult, Selector
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
+from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.client import Client
 from tests.broker.network.held import Held, heartbeat_frame
 from tests.broker.network.servers import Server, eventually

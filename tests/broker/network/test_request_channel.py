@@ -8,7 +8,7 @@ from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
 from spark_kafka_sink.broker.network.response import Response, ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.heartbeat import HeartbeatRequest
+from spark_kafka_sink.protocol.groups import HeartbeatRequest
 from tests.broker.network.held import number_of
 from tests.broker.network.servers import eventually
 from tests.broker.requests import request

@@ -14,7 +14,7 @@ from spark_kafka_sink.broker.network.request_times import RequestTimes, Station
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
+from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.held import Held, heartbeat_frame
 from tests.broker.network.servers import Server, eventually
 

@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
+from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.broker.network.client import Client, request_frame
 from tests.broker.network.held import Held, heartbeat_frame, number_of

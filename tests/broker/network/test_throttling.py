@@ -9,7 +9,7 @@ from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.request_times import Station
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.heartbeat import HeartbeatResponse
+from spark_kafka_sink.protocol.groups import HeartbeatResponse
 from tests.broker.network.held import heartbeat_frame, number_of
 from tests.broker.network.servers import Server
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch
-from spark_kafka_sink.protocol import add_partitions_to_txn as messages
-from spark_kafka_sink.protocol import describe_transactions, fetch, list_transactions, offset_fetch, produce, txn_offset_commit
-from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
+from spark_kafka_sink.protocol import fetch, group_offsets, list_transactions, produce, transactions
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.transactions import AddOffsetsToTxnRequest, EndTxnRequest
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.network.client import Client
@@ -104,13 +102,13 @@ class Transactor:
 
     def add(self, who: ProducerIdAndEpoch, *partitions: int, topic: str | None = None, version: int = 3) -> list[ErrorCode]:
         """One code for each partition."""
-        topics = [messages.AddPartitionsToTxnTopic(topic or self.topic, partitions)]
+        topics = [transactions.AddPartitionsToTxnTopic(topic or self.topic, partitions)]
         return self.add_topics(who, topics, version)
 
     def add_topics(
-        self, who: ProducerIdAndEpoch, topics: Sequence[messages.AddPartitionsToTxnTopic], version: int = 3
+        self, who: ProducerIdAndEpoch, topics: Sequence[transactions.AddPartitionsToTxnTopic], version: int = 3
     ) -> list[ErrorCode]:
-        request = messages.AddPartitionsToTxnRequest(
+        request = transactions.AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.identity,
             v3_and_below_producer_id=who.producer_id,
             v3_and_below_producer_epoch=who.producer_epoch,
@@ -121,9 +119,9 @@ class Transactor:
 
     def as_broker(self, who: ProducerIdAndEpoch, *partitions: int, verify_only: bool, version: int = 5) -> list[ErrorCode]:
         """AddPartitionsToTxn as brokers ask one another."""
-        topics = [messages.AddPartitionsToTxnTopic(self.topic, partitions)]
-        transaction = messages.AddPartitionsToTxnTransaction(self.identity, *who, verify_only, topics)
-        body = self.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, messages.AddPartitionsToTxnRequest(transactions=[transaction]))
+        topics = [transactions.AddPartitionsToTxnTopic(self.topic, partitions)]
+        transaction = transactions.AddPartitionsToTxnTransaction(self.identity, *who, verify_only, topics)
+        body = self.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions.AddPartitionsToTxnRequest(transactions=[transaction]))
         return _codes(body.results_by_transaction[0].topic_results)
 
     def add_offsets(self, who: ProducerIdAndEpoch, version: int = 3) -> ErrorCode:
@@ -158,16 +156,16 @@ class Transactor:
         return self.ask(ApiKey.FETCH, 12, request).responses[0].partitions[0]
 
     def commit_offset(self, who: ProducerIdAndEpoch, offset: int, version: int = 5) -> ErrorCode:
-        partition = txn_offset_commit.TxnOffsetCommitRequestPartition(0, offset)
-        topic = txn_offset_commit.TxnOffsetCommitRequestTopic(self.topic, [partition])
-        request = txn_offset_commit.TxnOffsetCommitRequest(self.identity, self.identity, *who, topics=[topic])
+        partition = transactions.TxnOffsetCommitRequestPartition(0, offset)
+        topic = transactions.TxnOffsetCommitRequestTopic(self.topic, [partition])
+        request = transactions.TxnOffsetCommitRequest(self.identity, self.identity, *who, topics=[topic])
         body = self.ask(ApiKey.TXN_OFFSET_COMMIT, version, request)
         return ErrorCode(body.topics[0].partitions[0].error_code)
 
     def offset(self) -> int:
         """What the group of the same name has committed; -1 for nothing."""
-        topic = offset_fetch.OffsetFetchRequestTopic(self.topic, [0])
-        request = offset_fetch.OffsetFetchRequest(group_id=self.identity, topics=[topic])
+        topic = group_offsets.OffsetFetchRequestTopic(self.topic, [0])
+        request = group_offsets.OffsetFetchRequest(group_id=self.identity, topics=[topic])
         body = self.ask(ApiKey.OFFSET_FETCH, 7, request)
         return int(body.topics[0].partitions[0].committed_offset)
 
@@ -184,7 +182,7 @@ class Transactor:
         return self.end(who, False, version)
 
     def describe(self, identity: str | None = None) -> Any:
-        request = describe_transactions.DescribeTransactionsRequest([self.identity if identity is None else identity])
+        request = transactions.DescribeTransactionsRequest([self.identity if identity is None else identity])
         return self.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, request).transaction_states[0]
 
     def state(self) -> str:

@@ -12,8 +12,8 @@ from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Stop, Write
 from spark_kafka_sink.exactly_once.transaction_client import _judge
-from spark_kafka_sink.protocol.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.transactions import EndTxnResponse
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Driver, Person

@@ -6,19 +6,18 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
-from spark_kafka_sink.protocol.add_offsets_to_txn import AddOffsetsToTxnResponse
-from spark_kafka_sink.protocol.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.protocol.transactions import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.end_txn import EndTxnRequest, EndTxnResponse
-from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from spark_kafka_sink.protocol.txn_offset_commit import (
+    EndTxnRequest,
+    EndTxnResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,

@@ -1,12 +1,67 @@
-"""OffsetFetch (9): how far consumer groups have read; from v8 for several groups at once (KIP-709)."""
+"""The offsets that consumer groups commit: how far each group has read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE, Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
+
+# OffsetCommit (8): keeps how far a consumer group has read.
+
+
+@message
+class OffsetCommitRequestPartition(Message):
+    """The offset to read next; `committed_leader_epoch` is that of the record before, -1 where unknown."""
+
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, since=6, default=-1, ignorable=True)
+    committed_metadata: str | None = wire(STRING, nullable_since=0, default="")
+
+
+@message
+class OffsetCommitRequestTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[OffsetCommitRequestPartition] = wire(ArrayOf(OffsetCommitRequestPartition), default=())
+
+
+@message
+class OffsetCommitRequest(Message):
+    """Generation -1 with an empty `member_id` is a commit from outside the group. `retention_time_ms` is -1: the broker's own."""
+
+    group_id: str = wire(STRING)
+    generation_id_or_member_epoch: int = wire(INT32, default=-1)
+    member_id: str = wire(STRING, default="")
+    group_instance_id: str | None = wire(STRING, since=7, nullable_since=7, default=None)
+    retention_time_ms: int = wire(INT64, until=4, default=-1, ignorable=True)
+    topics: Sequence[OffsetCommitRequestTopic] = wire(ArrayOf(OffsetCommitRequestTopic), default=())
+
+
+@message
+class OffsetCommitResponsePartition(Message):
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@message
+class OffsetCommitResponseTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[OffsetCommitResponsePartition] = wire(ArrayOf(OffsetCommitResponsePartition), default=())
+
+
+@message
+class OffsetCommitResponse(Message):
+    throttle_time_ms: int = wire(INT32, since=3, default=0, ignorable=True)
+    topics: Sequence[OffsetCommitResponseTopic] = wire(ArrayOf(OffsetCommitResponseTopic), default=())
+
+
+OFFSET_COMMIT = Api(ApiKey.OFFSET_COMMIT, 2, 9, 8, OffsetCommitRequest, OffsetCommitResponse)
+"""v10, which names topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
+
+
+# OffsetFetch (9): how far consumer groups have read; from v8 for several groups at once (KIP-709).
 
 
 @message
@@ -99,3 +154,45 @@ class OffsetFetchResponse(Message):
 
 OFFSET_FETCH = Api(ApiKey.OFFSET_FETCH, 1, 9, 6, OffsetFetchRequest, OffsetFetchResponse)
 """v10, which names topics by id, is unstable in Kafka 4.1: no broker offers it by default."""
+
+
+# OffsetDelete (47): forgets how far a group has read some partitions (KIP-496).
+
+
+@message
+class OffsetDeleteRequestPartition(Message):
+    partition_index: int = wire(INT32)
+
+
+@message
+class OffsetDeleteRequestTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[OffsetDeleteRequestPartition] = wire(ArrayOf(OffsetDeleteRequestPartition), default=())
+
+
+@message
+class OffsetDeleteRequest(Message):
+    group_id: str = wire(STRING)
+    topics: Sequence[OffsetDeleteRequestTopic] = wire(ArrayOf(OffsetDeleteRequestTopic), default=())
+
+
+@message
+class OffsetDeleteResponsePartition(Message):
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@message
+class OffsetDeleteResponseTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[OffsetDeleteResponsePartition] = wire(ArrayOf(OffsetDeleteResponsePartition), default=())
+
+
+@message
+class OffsetDeleteResponse(Message):
+    error_code: int = wire(INT16, default=0)
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: Sequence[OffsetDeleteResponseTopic] = wire(ArrayOf(OffsetDeleteResponseTopic), default=())
+
+
+OFFSET_DELETE = Api(ApiKey.OFFSET_DELETE, 0, 0, NEVER_FLEXIBLE, OffsetDeleteRequest, OffsetDeleteResponse)

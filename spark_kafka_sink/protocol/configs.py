@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): the configs of topics, brokers, loggers and groups, and where each value comes from."""
+"""The configs of topics, brokers and groups: reading and changing them. The older AlterConfigs has a file of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.fields import Message, message, wire
 from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT8, INT16, INT32, STRING, ArrayOf
+
+# DescribeConfigs (32): the configs of topics, brokers, loggers and groups, and where each value comes from.
 
 
 @message
@@ -68,3 +70,49 @@ class DescribeConfigsResponse(Message):
 
 
 DESCRIBE_CONFIGS = Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4, DescribeConfigsRequest, DescribeConfigsResponse)
+
+
+# IncrementalAlterConfigs (44): sets, deletes, extends and shrinks single configs (KIP-339).
+
+
+@message
+class AlterableConfig(Message):
+    """`config_operation`: 0 set, 1 delete, 2 append to a list, 3 subtract from a list."""
+
+    name: str = wire(STRING)
+    config_operation: int = wire(INT8)
+    value: str | None = wire(STRING, nullable_since=0)
+
+
+@message
+class AlterConfigsResource(Message):
+    """`resource_type` as in DescribeConfigs."""
+
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+    configs: Sequence[AlterableConfig] = wire(ArrayOf(AlterableConfig), default=())
+
+
+@message
+class IncrementalAlterConfigsRequest(Message):
+    resources: Sequence[AlterConfigsResource] = wire(ArrayOf(AlterConfigsResource), default=())
+    validate_only: bool = wire(BOOLEAN, default=False)
+
+
+@message
+class AlterConfigsResourceResponse(Message):
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, nullable_since=0)
+    resource_type: int = wire(INT8)
+    resource_name: str = wire(STRING)
+
+
+@message
+class IncrementalAlterConfigsResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    responses: Sequence[AlterConfigsResourceResponse] = wire(ArrayOf(AlterConfigsResourceResponse), default=())
+
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+)

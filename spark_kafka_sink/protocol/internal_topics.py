@@ -1,0 +1,211 @@
+"""The records of Kafka's internal topics, and the markers that end transactions in a log."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, Generic, TypeVar
+
+from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.protocol.api import NEVER_FLEXIBLE
+from spark_kafka_sink.protocol.codec import message_codec, read_part, write_parts
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.values import Codec
+from spark_kafka_sink.protocol.wire_types import BYTES, INT8, INT16, INT32, INT64, STRING, UUID, ZERO_UUID, ArrayOf, Buffer
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+_VERSION: Final = struct.Struct(">h")
+
+
+def version_prefix(data: Buffer) -> int:
+    """The first two bytes. Raises ProtocolError where they are missing."""
+    if len(data) < _VERSION.size:
+        raise ProtocolError(f"a record of {len(data)} bytes cannot be read: it is shorter than its version")
+    (version,) = _VERSION.unpack_from(data)
+    return int(version)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedRecord(Generic[MessageT]):
+    """Two bytes of version and then a message, in versions 0 to `max_version`; from `flexible_from` on there are tagged fields.
+
+    In keys of the internal topics the two bytes are not a version but say which of the topic's records this is (Kafka's
+    MessageUtil.toCoordinatorTypePrefixedBytes), and every key is in version 0: `key_type`.
+    """
+
+    message: type[MessageT]
+    max_version: int
+    flexible_from: int
+    written_version: int = 0
+    key_type: int | None = None
+
+    def encode(self, body: MessageT, version: int | None = None) -> bytes:
+        """In `written_version` where none is named. Raises UsageError where a value does not fit its field."""
+        version = self.written_version if version is None else version
+        prefix = version if self.key_type is None else self.key_type
+        parts = write_parts(f"{self.message.__name__} v{version}", (self._codec(version), body))
+        return _VERSION.pack(prefix) + b"".join(parts)
+
+    def decode(self, data: Buffer) -> MessageT:
+        """Raises ProtocolError on anything but one whole record, UnsupportedVersionError where the first bytes are others."""
+        prefix = version_prefix(data)
+        what = f"{self.message.__name__} v{prefix}"
+        if self.key_type not in {None, prefix}:
+            raise UnsupportedVersionError(f"the key has type {prefix}, not {self.key_type}", version=prefix)
+        view = memoryview(data)
+        codec = self._codec(prefix if self.key_type is None else self.max_version)
+        body: MessageT
+        body, offset = read_part(codec, view, _VERSION.size, what)
+        if offset != len(view):
+            raise ProtocolError(f"{what} of {len(view):,} bytes cannot be read: it ends at {offset:,}")
+        return body
+
+    def _codec(self, version: int) -> Codec:
+        if not 0 <= version <= self.max_version:
+            raise UnsupportedVersionError(f"{self.message.__name__} v{version} is not spoken here", version=version)
+        cls: type = self.message
+        return message_codec(cls, version, version >= self.flexible_from)
+
+
+# What `__consumer_offsets` holds: committed offsets and the state of classic groups (Kafka's module group-coordinator).
+
+
+@message
+class OffsetCommitKey(Message):
+    group: str = wire(STRING)
+    topic: str = wire(STRING)
+    partition: int = wire(INT32)
+
+
+@message
+class OffsetCommitValue(Message):
+    """Timestamps in ms since 1970. v1, and no other, is written where a commit has an expiry of its own."""
+
+    offset: int = wire(INT64)
+    leader_epoch: int = wire(INT32, since=3, default=-1, ignorable=True)
+    metadata: str = wire(STRING, default="")
+    commit_timestamp: int = wire(INT64, default=0)
+    expire_timestamp: int = wire(INT64, since=1, until=1, default=-1, ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=4, tag=0, default=ZERO_UUID)
+
+
+@message
+class GroupMetadataKey(Message):
+    group: str = wire(STRING)
+
+
+@message
+class MemberMetadata(Message):
+    """Timeouts in ms."""
+
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(STRING, since=3, nullable_since=3, default=None, ignorable=True)
+    client_id: str = wire(STRING, default="")
+    client_host: str = wire(STRING, default="")
+    rebalance_timeout: int = wire(INT32, since=1, default=-1, ignorable=True)
+    session_timeout: int = wire(INT32, default=0)
+    subscription: bytes = wire(BYTES, default=b"")
+    assignment: bytes = wire(BYTES, default=b"")
+
+
+@message
+class GroupMetadataValue(Message):
+    """A classic group when a generation is stable or it has become empty; protocol and leader are None without members."""
+
+    protocol_type: str = wire(STRING)
+    generation: int = wire(INT32)
+    protocol: str | None = wire(STRING, nullable_since=0)
+    leader: str | None = wire(STRING, nullable_since=0)
+    current_state_timestamp: int = wire(INT64, since=2, default=-1, ignorable=True)
+    members: Sequence[MemberMetadata] = wire(ArrayOf(MemberMetadata), default=())
+
+
+OFFSET_COMMIT_KEY: Final = VersionedRecord(OffsetCommitKey, 0, NEVER_FLEXIBLE, key_type=1)
+OFFSET_COMMIT_VALUE: Final = VersionedRecord(OffsetCommitValue, 4, 4, written_version=4)
+GROUP_METADATA_KEY: Final = VersionedRecord(GroupMetadataKey, 0, NEVER_FLEXIBLE, key_type=2)
+GROUP_METADATA_VALUE: Final = VersionedRecord(GroupMetadataValue, 4, 4, written_version=3)
+"""v3 as Kafka 4.1, which keeps to the last version without tagged fields while it has none."""
+
+_LEGACY_OFFSET_COMMIT_KEY: Final = VersionedRecord(OffsetCommitKey, 0, NEVER_FLEXIBLE, key_type=0)
+"""Before 0.9; Kafka still reads it."""
+
+_KEYS: Final[Mapping[int | None, VersionedRecord[Any]]] = {
+    key.key_type: key for key in (_LEGACY_OFFSET_COMMIT_KEY, OFFSET_COMMIT_KEY, GROUP_METADATA_KEY)
+}
+
+
+def decode_group_key(data: Buffer) -> OffsetCommitKey | GroupMetadataKey:
+    """The key of a record of `__consumer_offsets`.
+
+    Raises UnsupportedVersionError for the records of newer group protocols, ProtocolError where it cannot be read.
+    """
+    key_type = version_prefix(data)
+    record = _KEYS.get(key_type)
+    if record is None:
+        raise UnsupportedVersionError(f"a key of type {key_type} is not spoken here", version=key_type)
+    key: OffsetCommitKey | GroupMetadataKey = record.decode(data)
+    return key
+
+
+# What `__transaction_state` holds (Kafka's module transaction-coordinator), and the markers that end transactions in a log.
+
+
+@message
+class TransactionLogKey(Message):
+    transactional_id: str = wire(STRING)
+
+
+@message
+class PartitionsSchema(Message):
+    topic: str = wire(STRING)
+    partition_ids: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class TransactionLogValue(Message):
+    """v0 with transaction version 0, else v1. `transaction_partitions` is None in state Empty.
+
+    `transaction_status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6 Dead,
+    7 PrepareEpochFence.
+    """
+
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    transaction_timeout_ms: int = wire(INT32)
+    transaction_status: int = wire(INT8)
+    transaction_partitions: Sequence[PartitionsSchema] | None = wire(ArrayOf(PartitionsSchema), nullable_since=0)
+    transaction_last_update_timestamp_ms: int = wire(INT64)
+    transaction_start_timestamp_ms: int = wire(INT64)
+    previous_producer_id: int = wire(INT64, since=1, tag=0, default=-1)
+    next_producer_id: int = wire(INT64, since=1, tag=1, default=-1)
+    client_transaction_version: int = wire(INT16, since=1, tag=2, default=0)
+    next_producer_epoch: int = wire(INT16, since=1, tag=3, default=-1)
+
+
+class ControlRecordType(IntEnum):
+    """Of the control records, those that end a transaction."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@message
+class ControlRecordKey(Message):
+    """`type` is a plain int, because KRaft's own log has control records of other types."""
+
+    type: int = wire(INT16)
+
+
+@message
+class EndTxnMarker(Message):
+    coordinator_epoch: int = wire(INT32)
+
+
+TRANSACTION_LOG_KEY: Final = VersionedRecord(TransactionLogKey, 0, NEVER_FLEXIBLE, key_type=0)
+TRANSACTION_LOG_VALUE: Final = VersionedRecord(TransactionLogValue, 1, 1, written_version=1)
+CONTROL_RECORD_KEY: Final = VersionedRecord(ControlRecordKey, 0, NEVER_FLEXIBLE)
+END_TXN_MARKER: Final = VersionedRecord(EndTxnMarker, 0, NEVER_FLEXIBLE)

@@ -1,0 +1,258 @@
+"""Transactions: what a producer asks of its coordinator, and KIP-664. ListTransactions has a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_kafka_sink.protocol.api import Api, ApiKey
+from spark_kafka_sink.protocol.fields import Message, message, wire
+from spark_kafka_sink.protocol.wire_types import BOOLEAN, INT16, INT32, INT64, STRING, ArrayOf
+
+# AddPartitionsToTxn (24): partitions that a transaction writes to; from v4 between brokers, for several of them (KIP-890).
+
+
+@message
+class AddPartitionsToTxnTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class AddPartitionsToTxnTransaction(Message):
+    """`verify_only` asks whether the partitions are in the transaction and adds none."""
+
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    verify_only: bool = wire(BOOLEAN, default=False)
+    topics: Sequence[AddPartitionsToTxnTopic] = wire(ArrayOf(AddPartitionsToTxnTopic), default=())
+
+
+@message
+class AddPartitionsToTxnRequest(Message):
+    """Producers send v3 at most, brokers v4 on."""
+
+    transactions: Sequence[AddPartitionsToTxnTransaction] = wire(ArrayOf(AddPartitionsToTxnTransaction), since=4, default=())
+    v3_and_below_transactional_id: str = wire(STRING, until=3, default="")
+    v3_and_below_producer_id: int = wire(INT64, until=3, default=0)
+    v3_and_below_producer_epoch: int = wire(INT16, until=3, default=0)
+    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = wire(ArrayOf(AddPartitionsToTxnTopic), until=3, default=())
+
+
+@message
+class AddPartitionsToTxnPartitionResult(Message):
+    partition_index: int = wire(INT32)
+    partition_error_code: int = wire(INT16)
+
+
+@message
+class AddPartitionsToTxnTopicResult(Message):
+    name: str = wire(STRING)
+    results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = wire(
+        ArrayOf(AddPartitionsToTxnPartitionResult), default=()
+    )
+
+
+@message
+class AddPartitionsToTxnResult(Message):
+    transactional_id: str = wire(STRING)
+    topic_results: Sequence[AddPartitionsToTxnTopicResult] = wire(ArrayOf(AddPartitionsToTxnTopicResult), default=())
+
+
+@message
+class AddPartitionsToTxnResponse(Message):
+    """Up to v3 `results_by_topic_v3_and_below`, from v4 `results_by_transaction`."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, since=4, default=0, ignorable=True)
+    results_by_transaction: Sequence[AddPartitionsToTxnResult] = wire(ArrayOf(AddPartitionsToTxnResult), since=4, default=())
+    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = wire(
+        ArrayOf(AddPartitionsToTxnTopicResult), until=3, default=()
+    )
+
+
+ADD_PARTITIONS_TO_TXN = Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse)
+
+
+# AddOffsetsToTxn (25): a transaction will commit offsets of a consumer group.
+
+
+@message
+class AddOffsetsToTxnRequest(Message):
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    group_id: str = wire(STRING)
+
+
+@message
+class AddOffsetsToTxnResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+
+
+ADD_OFFSETS_TO_TXN = Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse)
+
+
+# TxnOffsetCommit (28): offsets of a consumer group that count when the transaction commits.
+
+
+@message
+class TxnOffsetCommitRequestPartition(Message):
+    partition_index: int = wire(INT32)
+    committed_offset: int = wire(INT64)
+    committed_leader_epoch: int = wire(INT32, since=2, default=-1, ignorable=True)
+    committed_metadata: str | None = wire(STRING, nullable_since=0, default="")
+
+
+@message
+class TxnOffsetCommitRequestTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[TxnOffsetCommitRequestPartition] = wire(ArrayOf(TxnOffsetCommitRequestPartition), default=())
+
+
+@message
+class TxnOffsetCommitRequest(Message):
+    """From v3 the consumer's generation and member fence it as they do OffsetCommit (KIP-447)."""
+
+    transactional_id: str = wire(STRING)
+    group_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    generation_id: int = wire(INT32, since=3, default=-1)
+    member_id: str = wire(STRING, since=3, default="")
+    group_instance_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
+    topics: Sequence[TxnOffsetCommitRequestTopic] = wire(ArrayOf(TxnOffsetCommitRequestTopic), default=())
+
+
+@message
+class TxnOffsetCommitResponsePartition(Message):
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@message
+class TxnOffsetCommitResponseTopic(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[TxnOffsetCommitResponsePartition] = wire(ArrayOf(TxnOffsetCommitResponsePartition), default=())
+
+
+@message
+class TxnOffsetCommitResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: Sequence[TxnOffsetCommitResponseTopic] = wire(ArrayOf(TxnOffsetCommitResponseTopic), default=())
+
+
+TXN_OFFSET_COMMIT = Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse)
+
+
+# EndTxn (26): commits or aborts a transaction.
+
+
+@message
+class EndTxnRequest(Message):
+    """`committed`: False aborts."""
+
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    committed: bool = wire(BOOLEAN)
+
+
+@message
+class EndTxnResponse(Message):
+    """From v5 every end bumps the epoch (KIP-890): id and epoch for the next transaction, -1 where there is an error."""
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    error_code: int = wire(INT16, default=0)
+    producer_id: int = wire(INT64, since=5, default=-1, ignorable=True)
+    producer_epoch: int = wire(INT16, since=5, default=-1, ignorable=True)
+
+
+END_TXN = Api(ApiKey.END_TXN, 0, 5, 3, EndTxnRequest, EndTxnResponse)
+
+
+# DescribeTransactions (65): what a coordinator knows of transactional ids (KIP-664).
+
+
+@message
+class DescribeTransactionsRequest(Message):
+    transactional_ids: Sequence[str] = wire(ArrayOf(STRING), default=())
+
+
+@message
+class TopicData(Message):
+    topic: str = wire(STRING)
+    partitions: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class TransactionState(Message):
+    """`transaction_start_time_ms` is -1 where no transaction runs."""
+
+    error_code: int = wire(INT16)
+    transactional_id: str = wire(STRING)
+    transaction_state: str = wire(STRING)
+    transaction_timeout_ms: int = wire(INT32)
+    transaction_start_time_ms: int = wire(INT64)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    topics: Sequence[TopicData] = wire(ArrayOf(TopicData), default=())
+
+
+@message
+class DescribeTransactionsResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    transaction_states: Sequence[TransactionState] = wire(ArrayOf(TransactionState), default=())
+
+
+DESCRIBE_TRANSACTIONS = Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0, DescribeTransactionsRequest, DescribeTransactionsResponse)
+
+
+# DescribeProducers (61): the producers that a partition's leader knows the state of (KIP-664).
+
+
+@message
+class TopicRequest(Message):
+    name: str = wire(STRING)
+    partition_indexes: Sequence[int] = wire(ArrayOf(INT32), default=())
+
+
+@message
+class DescribeProducersRequest(Message):
+    topics: Sequence[TopicRequest] = wire(ArrayOf(TopicRequest), default=())
+
+
+@message
+class ProducerState(Message):
+    """-1 where unknown; `current_txn_start_offset` is -1 outside a transaction."""
+
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT32)
+    last_sequence: int = wire(INT32, default=-1)
+    last_timestamp: int = wire(INT64, default=-1)
+    coordinator_epoch: int = wire(INT32, default=0)
+    current_txn_start_offset: int = wire(INT64, default=-1)
+
+
+@message
+class PartitionResponse(Message):
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(STRING, nullable_since=0, default=None)
+    active_producers: Sequence[ProducerState] = wire(ArrayOf(ProducerState), default=())
+
+
+@message
+class TopicResponse(Message):
+    name: str = wire(STRING)
+    partitions: Sequence[PartitionResponse] = wire(ArrayOf(PartitionResponse), default=())
+
+
+@message
+class DescribeProducersResponse(Message):
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: Sequence[TopicResponse] = wire(ArrayOf(TopicResponse), default=())
+
+
+DESCRIBE_PRODUCERS = Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0, DescribeProducersRequest, DescribeProducersResponse)
