@@ -15,7 +15,7 @@ from benchmarks.cells import Cell, Plan
 from benchmarks.environment import Topics
 from benchmarks.results import COLD_LOG_READ, COMMIT, LOG_READ, Run, Runs
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
@@ -156,7 +156,7 @@ def ids_left(bootstrap_servers: str, prefix: str, query_id: str) -> int:
     ids = TransactionalIds(prefix, query_id)
     deadline = time.monotonic() + _TIMEOUT_S
     with ClusterClient(producer_config({"bootstrap.servers": bootstrap_servers})) as client:
-        asked = [Question(node_id, LIST_TRANSACTIONS, ListTransactionsRequest()) for node_id in client.brokers(deadline)]
+        asked = [ClusterRequest(node_id, LIST_TRANSACTIONS, ListTransactionsRequest()) for node_id in client.brokers(deadline)]
         answers = client.ask_many(asked, deadline)
     found = (each for answer in answers if isinstance(answer, ListTransactionsResponse) for each in answer.transaction_states)
     return sum(ids.owns(each.transactional_id) for each in found)

@@ -1,4 +1,4 @@
-"""Which version of an API to use with a broker: what both sides speak, the highest of it (KIP-35, KIP-511)."""
+"""API versions and features: the highest version that a broker and this client both support (KIP-35, KIP-511, KIP-584)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SOFTWARE_NAME: Final = "spark-kafka-sink"
 
 @dataclass(frozen=True, slots=True)
 class NodeApiVersions:
-    """What one broker said it speaks: lowest and highest version by API key. `label` names it in errors."""
+    """The versions that one broker supports: lowest and highest by API key. `label` names the broker in errors."""
 
     label: str
     ranges: Mapping[int, tuple[int, int]]
 
     def usable(self, api: AnyApi, max_version: int | None = None) -> int:
-        """The highest version of `api`, not over `max_version`. Raises UnsupportedVersionError where there is none."""
+        """Returns the highest version of `api` up to `max_version`. Raises UnsupportedVersionError if there is none."""
         ours = (api.min_version, api.max_version if max_version is None else min(api.max_version, max_version))
         theirs = self.ranges.get(api.key)
         if theirs is None:
@@ -45,38 +45,38 @@ def node_api_versions(label: str, response: ApiVersionsResponse) -> NodeApiVersi
 
 
 class FinalizedFeatures:
-    """What the cluster agreed on (KIP-584), as the broker knows it that is furthest: Java's ApiVersions.
+    """The cluster's finalized features (KIP-584), from the broker with the newest epoch, as in Java's ApiVersions.
 
-    Each cluster counts epochs by itself, so they are not compared over two clusters (Java compares them).
+    Each cluster counts epochs by itself, so epochs of two clusters are not compared (Java compares them).
     """
 
     def __init__(self) -> None:
         self._epoch = -1
         self._levels: Mapping[str, int] = {}
-        self._said: dict[int, ApiVersionsResponse] = {}  # by node, last
+        self._responses: dict[int, ApiVersionsResponse] = {}  # the last of each node
 
     def update(self, response: ApiVersionsResponse, node_id: int) -> None:
-        self._said[node_id] = response
+        self._responses[node_id] = response
         if response.finalized_features_epoch > self._epoch:
             self._take(response)
 
     def begin_again(self, node_id: int) -> None:
-        """Believes what this node said, whatever others have: it is of another cluster than they."""
-        self._take(self._said[node_id])
+        """Takes what this node said, whatever the epoch, because it belongs to another cluster than the others."""
+        self._take(self._responses[node_id])
 
     def _take(self, response: ApiVersionsResponse) -> None:
         self._epoch = response.finalized_features_epoch
         self._levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     def level(self, name: str) -> int:
-        """Of a feature; 0 for one that is not finalized, or that no broker has told of yet."""
+        """Returns the level of a feature; 0 if it is not finalized, or if no broker has named it yet."""
         return self._levels.get(name, 0)
 
 
 def fallback_version(asked: int, response: ApiVersionsResponse) -> int | None:
-    """The version of ApiVersions to ask in after `response` refused `asked`; None where there is nothing left to try.
+    """Returns the version of ApiVersions to ask in after `response` refused `asked`; None if there is nothing left to try.
 
-    Brokers since 2.4 say in the refusal what they speak; others get v0, which all know.
+    Brokers since 2.4 name their versions in the refusal; others get v0, which all support.
     """
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION or asked == 0:
         return None
@@ -90,7 +90,7 @@ def api_versions_request() -> ApiVersionsRequest:
 
 
 def software_version() -> str:
-    """The installed version in the letters that brokers allow (ApiVersionsRequest.SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN)."""
+    """Returns the installed version in the letters that brokers allow (SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN of Java)."""
     try:
         version = importlib.metadata.version(SOFTWARE_NAME)
     except importlib.metadata.PackageNotFoundError:  # run from its sources

@@ -1,16 +1,29 @@
-"""Exponential back-off with jitter, as Kafka's ExponentialBackoff."""
+"""Pauses between tries: exponential back-off with jitter, and a wait for responses that has a deadline."""
 
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final, NoReturn
+
+from spark_kafka_sink.errors import DeadlineError
+
+_MAX_NAMED: Final = 20
+"""Number of failures that one error text names."""
+
+_MAX_EXPONENT: Final = 62
+"""Keeps the power small; any interval in ms has reached its maximum by then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
-    """`initial_ms * multiplier ** attempts`, up to `max_ms`, each time off by up to `jitter` (0.2: 20 %) in either direction.
+    """Kafka's ExponentialBackoff: `initial_ms * multiplier ** attempts` with jitter, never over `max_ms`.
 
-    No jitter where nothing grows (`max_ms <= initial_ms`), as in Java. The result never passes `max_ms`.
+    As in Java, jitter (0.2: up to 20 % in either direction) applies before the limit, and there is none where nothing grows
+    (`max_ms <= initial_ms`).
     """
 
     initial_ms: int
@@ -20,13 +33,67 @@ class ExponentialBackoff:
     rng: random.Random = field(default_factory=random.Random, compare=False)
 
     def backoff_ms(self, attempts: int) -> int:
+        """Returns the pause after `attempts` earlier failures (0 for the first), in ms."""
         if self.max_ms <= self.initial_ms:
             return self.max_ms
-        # Compared by logarithm-free steps: multiplier ** attempts would overflow a float after 1,024 failures.
-        term = float(self.initial_ms)
-        for _ in range(attempts):
-            if term >= self.max_ms or term == 0:
-                break
-            term *= self.multiplier
-        term = min(term, float(self.max_ms))
-        return min(int(term * self.rng.uniform(1 - self.jitter, 1 + self.jitter)), self.max_ms)
+        interval_ms = min(self.initial_ms * self.multiplier ** min(attempts, _MAX_EXPONENT), self.max_ms)
+        return min(int(interval_ms * self.rng.uniform(1 - self.jitter, 1 + self.jitter)), self.max_ms)
+
+
+class ResponseWaiter:
+    """Waits for responses until a deadline. Call `note` with what is missing and why, then `again`."""
+
+    def __init__(self, deadline: float, backoff: ExponentialBackoff) -> None:
+        """deadline: on time.monotonic's clock."""
+        self._begun = time.monotonic()
+        self._deadline = deadline
+        self._backoff = backoff
+        self._tries = 0
+        self._reasons: dict[str, str] = {}
+
+    def note(self, asked: str, reason: str) -> None:
+        """Records why the last try failed. `asked` names the request and its broker; its last reason counts."""
+        self._reasons[asked] = reason
+
+    def forget(self, asked: str) -> None:
+        """Drops the reason, because the response has come."""
+        self._reasons.pop(asked, None)
+
+    def said(self, asked: str) -> str | None:
+        """Returns the reason noted last."""
+        return self._reasons.get(asked)
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def again(self) -> None:
+        """Pauses before the next try. Raises DeadlineError if there is no time for one."""
+        if self.is_over:
+            self.fail()
+        self.pause()
+
+    def pause(self) -> None:
+        pause_s = self._backoff.backoff_ms(self._tries) / 1000
+        self._tries += 1
+        time.sleep(max(0.0, min(pause_s, self._deadline - time.monotonic())))
+
+    @contextmanager
+    def told_as_well(self) -> Iterator[None]:
+        """Adds what was noted here to a DeadlineError raised inside, by another wait with the same deadline."""
+        try:
+            yield
+        except DeadlineError as error:
+            if not self._reasons:
+                raise
+            raise DeadlineError(f"{self._text()}; then {error.message}", **error.facts) from error
+
+    def fail(self) -> NoReturn:
+        raise DeadlineError(self._text())
+
+    def _text(self) -> str:
+        waited_ms = round((time.monotonic() - self._begun) * 1000)
+        reasons = [f"{asked}: {reason}" for asked, reason in self._reasons.items()]
+        more = [f"and {len(reasons) - _MAX_NAMED} more"] if len(reasons) > _MAX_NAMED else []
+        tries = "once" if self._tries == 0 else f"{self._tries + 1} times"
+        return f"not within {waited_ms:,} ms, asked {tries}: {'; '.join(reasons[:_MAX_NAMED] + more)}"

@@ -1,14 +1,17 @@
-"""What is known of a cluster at one moment (Kafka's Cluster and MetadataSnapshot): brokers, topics, leaders. Never changes."""
+"""An immutable snapshot of a cluster (Kafka's Cluster and MetadataSnapshot), and which of two answers about a topic is newer."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spark_kafka_sink.protocol.metadata import MetadataResponsePartition
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -42,6 +45,16 @@ class TopicMetadata:
     error: int
     leaders: tuple[int, ...] = ()
     epochs: tuple[int, ...] = ()
+
+    def is_outdated_by(self, partition: int, epoch: int) -> bool:
+        """Returns whether `epoch` is after the known epoch of a partition; False for an unknown partition."""
+        return 0 <= partition < len(self.epochs) and epoch > self.epochs[partition]
+
+    def with_leader(self, partition: int, leader: int, epoch: int) -> TopicMetadata:
+        """Returns the topic with the leader and the epoch of one partition changed."""
+        leaders, epochs = list(self.leaders), list(self.epochs)
+        leaders[partition], epochs[partition] = leader, epoch
+        return replace(self, leaders=tuple(leaders), epochs=tuple(epochs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,3 +122,79 @@ class Cluster:
         """The error code of the last answer about `topic`; 0 for none, and for a topic nothing was said of."""
         known = self.topics.get(topic)
         return 0 if known is None else known.error
+
+
+CONFIRMED_AFTER_MS: Final = 5_000
+"""A broker learns within a second of a topic that was made again; one that has been cut off from the controller does not, and
+goes on to answer. Where no other broker answers, its word counts once it has given it for this long."""
+
+
+class TopicIds:
+    """The ids under which a topic of one cluster was seen: which is current, and how sure that is.
+
+    A broker that has not heard of a deletion yet would bring the dead topic back (Java takes whichever id came last). Leader
+    epochs do not help, because each topic counts its own.
+    """
+
+    __slots__ = ("_current", "_gone", "_last_ms", "_since_ms", "_votes")
+
+    def __init__(self) -> None:
+        self._current: uuid.UUID | None = None
+        self._gone: set[uuid.UUID] = set()
+        self._votes: dict[str, int] = {}  # answers with the current id since it was new, by broker
+        self._since_ms = self._last_ms = 0  # of those answers
+
+    def take(self, topic_id: uuid.UUID | None, node_label: str, now_ms: int) -> bool:
+        """Takes the id in an answer (None where brokers have none). Returns False if it belongs to a topic that is gone."""
+        if topic_id in self._gone:
+            self._votes.clear()  # brokers do not agree: nothing is certain
+            return False
+        if topic_id is None:
+            return True
+        if topic_id != self._current:
+            if self._current is not None:
+                self._gone.add(self._current)
+            self._current = topic_id
+            self._votes.clear()
+        if not self._votes:
+            self._since_ms = now_ms
+        self._votes[node_label] = self._votes.get(node_label, 0) + 1
+        self._last_ms = now_ms
+        return True
+
+    def is_made_again(self, brokers: int) -> bool:
+        """Returns whether the topic is certainly another one than before.
+
+        One answer may come from a broker that is behind. Two brokers have to say it, or the only one of the cluster twice, or
+        one for a while without contradiction.
+        """
+        if not self._gone or not self._votes:
+            return False
+        lasting = self._last_ms - self._since_ms >= CONFIRMED_AFTER_MS
+        return len(self._votes) > 1 or lasting or (brokers == 1 and max(self._votes.values()) > 1)
+
+
+def merge_partitions(
+    answers: Sequence[MetadataResponsePartition], topic_id: uuid.UUID | None, seen: TopicMetadata | None, *, reliable_epochs: bool
+) -> TopicMetadata:
+    """Returns a topic as just answered, except where a newer leader epoch was seen before (KIP-320).
+
+    Brokers learn of a new leader at different times, so the last answer need not be the newest. Epochs seen under another topic
+    id are those of a topic that is gone. Partition ids outside 0 to len(answers) - 1 are left out, as in Java's Cluster.
+    """
+    leaders, epochs = [NO_LEADER] * len(answers), [NO_EPOCH] * len(answers)
+    for answer in answers:
+        if 0 <= answer.partition_index < len(answers):
+            leaders[answer.partition_index] = answer.leader_id
+            epochs[answer.partition_index] = answer.leader_epoch if reliable_epochs else NO_EPOCH
+    if seen is not None and (topic_id is None or topic_id == seen.topic_id):
+        for partition, (leader, epoch) in enumerate(zip(seen.leaders[: len(leaders)], seen.epochs, strict=False)):
+            if epoch > epochs[partition]:
+                # An answer without an epoch (a partition with an error) names the leader, but does not outdate what was seen.
+                if epochs[partition] != NO_EPOCH:
+                    leaders[partition] = leader
+                epochs[partition] = epoch
+        if topic_id is not None:  # a topic never shrinks: a broker that names fewer partitions is behind
+            leaders += seen.leaders[len(leaders) :]
+            epochs += seen.epochs[len(epochs) :]
+    return TopicMetadata(topic_id, 0, tuple(leaders), tuple(epochs))

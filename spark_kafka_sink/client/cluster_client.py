@@ -1,4 +1,4 @@
-"""Questions to a cluster from a thread that waits for the answers: to one broker, any, all, a leader, or coordinators."""
+"""Requests to a cluster from a thread that waits for the responses: to one broker, any, all, a leader, or coordinators."""
 
 from __future__ import annotations
 
@@ -8,42 +8,103 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self, TypeAlias
 
-from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster import Cluster, Node
-from spark_kafka_sink.client.cluster_metadata import ClusterMetadata
+from spark_kafka_sink.client.cluster_requests import Answer, ClusterMetadata, ClusterRequest, RequestRound
 from spark_kafka_sink.client.connections import Body
-from spark_kafka_sink.client.coordinators import Coordinators, Found
-from spark_kafka_sink.client.exchange import Exchange
 from spark_kafka_sink.client.network_client import NetworkClient
-from spark_kafka_sink.client.question import Answer, Question
-from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DisconnectedError, UsageError
+from spark_kafka_sink.errors import BrokerError, DisconnectedError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.api import Api, RequestT, ResponseT
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.find_coordinator import (
+    FIND_COORDINATOR,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 PATIENCE_MS: Final = 10_000
-"""How long one answer is waited for: a broker that is stopped, not dead, keeps its connections, and whoever took over what it did
-answers long before a deadline of minutes. All that is asked here may be asked twice."""
+"""How long to wait for one response: a broker that is stopped, not dead, keeps its connections, and the one that took over from
+it answers long before a deadline of minutes. All that is asked here may be asked twice."""
 
 _PIPELINED: Final = 100_000
 _IDLE_MS: Final = 1000
 
 
+_TRANSACTION: Final = 1  # CoordinatorType.TRANSACTION
+_BATCHED: Final = FIND_COORDINATOR.limited_to(4, FIND_COORDINATOR.max_version)
+"""Kafka 3.0 and later, as are DescribeTransactions and ListTransactions."""
+_AT_ONCE: Final = 1000
+_MAX_KEPT: Final = 10_000
+
+_PASSING: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""Where transactions are new to a cluster, the topic of their states has yet to be made."""
+
+AskAny: TypeAlias = Callable[
+    [Api[FindCoordinatorRequest, FindCoordinatorResponse], FindCoordinatorRequest, float], FindCoordinatorResponse
+]
+
+
+class Found(NamedTuple):
+    """nodes: the coordinator's node id by transactional id. late: why another id has none yet."""
+
+    nodes: dict[str, int]
+    late: dict[str, str]
+
+
+class Coordinators:
+    """The coordinators of transactional ids, asked for many at once and kept until one proves wrong."""
+
+    def __init__(self, ask_any: AskAny) -> None:
+        self._ask_any = ask_any
+        self._nodes: dict[str, int] = {}
+
+    def find(self, ids: Collection[str], deadline: float) -> Found:
+        """Raises BrokerError for a refusal. An id without a coordinator does not hold up the others; it is to be asked again."""
+        if len(self._nodes) > _MAX_KEPT:
+            self._nodes.clear()
+        unknown = [each for each in ids if each not in self._nodes]
+        late: dict[str, str] = {}
+        for start in range(0, len(unknown), _AT_ONCE):
+            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown[start : start + _AT_ONCE])
+            for found in self._ask_any(_BATCHED, request, deadline).coordinators:
+                if not found.error_code:
+                    self._nodes[found.key] = found.node_id
+                elif found.error_code in _PASSING:
+                    late[found.key] = error_facts(found.error_code).name
+                else:
+                    raise refused(found.key, found.error_code, "FindCoordinator")
+        return Found({each: self._nodes[each] for each in ids if each in self._nodes}, late)
+
+    def forget(self, ids: Iterable[str]) -> None:
+        for each in ids:
+            self._nodes.pop(each, None)
+
+
+def refused(transactional_id: str, code: int, api: str) -> BrokerError:
+    """Returns the error of a coordinator's refusal that asking again does not change."""
+    name = error_facts(code).name
+    advice = ""
+    if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        advice = ": grant this client Write and Describe on the transactional id, or on a prefix of it"
+    text = f"transactional id {transactional_id}: {api} answered {name}{advice}"
+    return BrokerError(text, transactional_id=transactional_id, error_code=code, error=name)
+
+
 class ClusterClient:
     """Asks brokers, for one thread, without a thread of its own. Java's Admin has such a thread; here callers wait anyway.
 
-    Deadlines are on time.monotonic's clock. A lost connection, or a broker that cannot be reached, is asked again until then;
-    error codes in answers are the caller's to read. DeadlineError says what was asked of whom, and what came of it last. In a
-    forked child it connects anew, and leaves the parent's connections alone.
+    Deadlines are on time.monotonic's clock. After a lost connection, or if a broker cannot be reached, it asks again until then;
+    callers read error codes in responses. A DeadlineError names what was asked of which broker, and the last result. In a forked
+    child it makes connections of its own, and leaves the parent's alone.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
-        """config: a producer's; addresses, time-outs and back-offs count. Nothing is connected to yet."""
-        # The limit on requests in flight is there for the order of batches; here answers are told apart by their requests.
+        """config: a producer's, of which addresses, timeouts and back-offs count. Does not connect yet."""
+        # The limit on requests in flight keeps batches in order; here there are none.
         self._patience_ms = min(config.request_timeout_ms, PATIENCE_MS)
         self._config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
@@ -66,44 +127,44 @@ class ClusterClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections, but not a parent's."""
+        """Closes the connections, but not a parent's."""
         self._closed = True
         if self._pid == os.getpid():
             self._client.close()
 
-    # Questions
+    # Requests
 
-    def try_many(self, questions: Sequence[Question], deadline: float) -> list[Answer]:
-        """Ask each once, all at the same time; what came of each, in their order, without an error being raised."""
+    def try_many(self, requests: Sequence[ClusterRequest], deadline: float) -> list[Answer]:
+        """Sends each once, all at the same time. Returns their responses or errors in order, and raises none of them."""
         self._open(deadline)
-        answers = Exchange(self._client, self._metadata, questions, deadline, self._patience_ms).run()
+        answers = RequestRound(self._client, self._metadata, requests, deadline, self._patience_ms).run()
         self._used_ms = monotonic_ms()
         return answers
 
-    def ask_many(self, questions: Sequence[Question], deadline: float) -> list[Answer]:
-        """The answers, in order, pipelined on each connection; raises where one of them is not to be had."""
+    def ask_many(self, requests: Sequence[ClusterRequest], deadline: float) -> list[Answer]:
+        """Returns the responses in order, pipelined on each connection. Raises if one of them cannot be had."""
         found: dict[int, Answer] = {}
-        waiting = Waiting(deadline, self._backoff)
-        while left := [number for number in range(len(questions)) if number not in found]:
-            for number, answer in zip(left, self.try_many([questions[n] for n in left], deadline), strict=True):
+        waiter = ResponseWaiter(deadline, self._backoff)
+        while left := [number for number in range(len(requests)) if number not in found]:
+            for number, answer in zip(left, self.try_many([requests[n] for n in left], deadline), strict=True):
                 if isinstance(answer, DisconnectedError):
-                    waiting.note(f"{questions[number].api.name}", answer.message)
+                    waiter.note(requests[number].api.name, answer.message)
                 elif isinstance(answer, Exception):
                     raise answer
                 else:
                     found[number] = answer
-            if len(found) < len(questions):
-                waiting.again()
-        return [found[number] for number in range(len(questions))]
+            if len(found) < len(requests):
+                waiter.again()
+        return [found[number] for number in range(len(requests))]
 
     def ask(self, node_id: int | None, api: Api[RequestT, ResponseT], body: Body, deadline: float) -> ResponseT:
-        """The answer of one broker, or of any for None."""
-        (answer,) = self.ask_many([Question(node_id, api, body)], deadline)
+        """Returns the response of one broker, or of any for None."""
+        (answer,) = self.ask_many([ClusterRequest(node_id, api, body)], deadline)
         assert isinstance(answer, api.response)
         return answer
 
     def ask_any(self, api: Api[RequestT, ResponseT], body: Body, deadline: float) -> ResponseT:
-        """The answer of whichever broker can be asked. Not for what only a controller does: `ask_controller`."""
+        """Returns the response of any broker. For what only a controller does, use `ask_controller`."""
         return self.ask(None, api, body, deadline)
 
     def ask_controller(
@@ -111,66 +172,66 @@ class ClusterClient:
     ) -> ResponseT:
         """Asks the controller that brokers name, and after NOT_CONTROLLER or a lost connection another broker.
 
-        Brokers of KRaft hand requests on to the controller, those of ZooKeeper answer NOT_CONTROLLER; and what they know of the
-        controller may be old. `code_of` reads the error code of an answer. DeadlineError names each broker and what it said.
+        KRaft brokers forward requests to the controller, ZooKeeper brokers answer NOT_CONTROLLER, and what they know of the
+        controller may be old. `code_of` reads the error code of a response. DeadlineError names each broker and its response.
         """
         self._open(deadline)
-        waiting = Waiting(deadline, self._backoff)
+        waiter = ResponseWaiter(deadline, self._backoff)
         named, refused = self._metadata.fetch().controller_id, set[int]()
         while True:
             node = self._controller(named, refused)
-            with waiting.told_as_well():
-                (answer,) = self.try_many([Question(node.id, api, body)], deadline)
+            with waiter.told_as_well():
+                (answer,) = self.try_many([ClusterRequest(node.id, api, body)], deadline)
             if isinstance(answer, api.response) and code_of(answer) != ErrorCode.NOT_CONTROLLER:
                 return answer
             if isinstance(answer, Exception) and not isinstance(answer, DisconnectedError):
                 raise answer
-            said = answer.message if isinstance(answer, DisconnectedError) else ErrorCode.NOT_CONTROLLER.name
-            waiting.note(f"{api.name} of {node}", said)
+            reason = answer.message if isinstance(answer, DisconnectedError) else ErrorCode.NOT_CONTROLLER.name
+            waiter.note(f"{api.name} of {node}", reason)
             refused.add(node.id)
-            waiting.again()
-            with waiting.told_as_well():
+            waiter.again()
+            with waiter.told_as_well():
                 self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
             before, named = named, self._metadata.fetch().controller_id
             if named != before:
                 refused.clear()
 
-    # What is known of the cluster
+    # The cluster
 
     def brokers(self, deadline: float) -> Mapping[int, Node]:
-        """All brokers by id, as one of them says now."""
+        """Returns all brokers by id, as one of them names them now."""
         self._open(deadline)
         self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
         return self._metadata.nodes()
 
     def leader(self, topic: str, partition: int, deadline: float) -> int:
-        """The node id of a partition's leader as far as it is known; waits for one where none is. A topic is never created."""
+        """Returns the node id of a partition's leader, and waits for one if there is none. Never creates the topic."""
         self._open(deadline)
         self._metadata.add(topic)
-        waiting = Waiting(deadline, self._backoff)
+        waiter = ResponseWaiter(deadline, self._backoff)
         while (node_id := self._metadata.fetch().leader(topic, partition)) is None:
             self._refresh(self._metadata.refresh(), f"the leader of {topic}-{partition}", topic, deadline)
             if self._metadata.fetch().leader(topic, partition) is None:
-                waiting.note(f"the leader of {topic}-{partition}", self._trouble(topic))
-                waiting.again()
+                waiter.note(f"the leader of {topic}-{partition}", self._no_leader_reason(topic))
+                waiter.again()
         return node_id
 
     def finalized_feature(self, name: str, deadline: float) -> int:
-        """The cluster's level of a feature, as "transaction.version"; 0 where it is not finalized."""
+        """Returns the cluster's level of a feature, as "transaction.version"; 0 if it is not finalized."""
         self._open(deadline)
         return self._client.finalized_feature(name)
 
     def known(self) -> Cluster:
-        """What was said last of brokers, and of the topics that were asked about; empty before the first question."""
+        """Returns what is known of brokers and of the topics asked about; empty before the first request."""
         return self._metadata.fetch() if self._pid == os.getpid() else Cluster()
 
     def stale(self) -> None:
-        """What is known of leaders proved wrong: the next question asks for metadata first."""
+        """Makes the next request ask for metadata first, because a known leader proved wrong."""
         if self._pid == os.getpid():
             self._metadata.refresh()
 
     def topic(self, topic: str, deadline: float) -> tuple[int, int]:
-        """Asked anew: how many partitions a topic has (0 where it is not to be had), and the error code that says why."""
+        """Asks again. Returns the partition count of a topic (0 if it has none) and the error code that says why."""
         self._open(deadline)
         self._metadata.add(topic)
         self._refresh(self._metadata.refresh(), f"topic {topic}", topic, deadline)
@@ -178,17 +239,19 @@ class ClusterClient:
         return cluster.partition_count(topic) or 0, cluster.topic_error(topic)
 
     def coordinators(self, transactional_ids: Collection[str], deadline: float) -> Found:
-        """Each one's coordinator, asked for once where it is not known; `forget_coordinators` makes it ask again.
-        BrokerError where the client may not know (TRANSACTIONAL_ID_AUTHORIZATION_FAILED)."""
+        """Returns the coordinator of each, and asks once for those not known; `forget_coordinators` makes it ask again.
+
+        Raises BrokerError if the client may not know (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
+        """
         return self._coordinators.find(transactional_ids, deadline)
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
         self._coordinators.forget(transactional_ids)
 
-    # Inside
+    # Internals
 
     def _controller(self, named: int | None, refused: set[int]) -> Node:
-        """The broker that is `named` unless it has refused; else another that has not; once all have, they are asked again."""
+        """Returns the broker `named` unless it has refused, else another that has not; once all have, they are asked again."""
         nodes = self._metadata.nodes()
         if refused >= nodes.keys():
             refused.clear()
@@ -197,7 +260,7 @@ class ClusterClient:
         return random.choice([node for node in nodes.values() if node.id not in refused])
 
     def _open(self, deadline: float) -> None:
-        """A client of this process, that knows brokers; what happened while nobody asked is taken notice of."""
+        """Makes sure that there is a client of this process that knows brokers, and lets it see what happened meanwhile."""
         if self._closed:
             raise UsageError("this client is closed")
         if self._pid != os.getpid():
@@ -217,17 +280,17 @@ class ClusterClient:
             self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
 
     def _refresh(self, version: int, what: str, topic: str, deadline: float) -> None:
-        """Until an answer has served this version of metadata."""
-        waiting = Waiting(deadline, self._backoff)
+        """Waits until an answer has served this version of metadata."""
+        waiter = ResponseWaiter(deadline, self._backoff)
         while self._metadata.answered < version or not self._metadata.nodes():
             left_ms = round((deadline - time.monotonic()) * 1000)
             if left_ms <= 0:
                 servers = ",".join(self._config.bootstrap_servers)
-                waiting.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
-                waiting.again()
+                waiter.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
+                waiter.again()
             self._client.poll(left_ms, monotonic_ms())
         self._used_ms = monotonic_ms()
 
-    def _trouble(self, topic: str) -> str:
+    def _no_leader_reason(self, topic: str) -> str:
         code = self._metadata.fetch().topic_error(topic)
         return self._metadata.said(topic) or (error_facts(code).name if code else "it has no leader now")

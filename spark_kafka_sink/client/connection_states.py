@@ -1,25 +1,77 @@
-"""Where the connection to each node stands, and when it may be tried again: pure, as Java's ClusterConnectionStates."""
+"""The state of the connection to each node: its address, when it may be tried again. Pure, as Java's ClusterConnectionStates."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
-from spark_kafka_sink.client.addresses import HostAddresses, Resolver, resolve
 from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
 
+Resolver: TypeAlias = Callable[[str, int], Sequence[Address]]
+
+
+def bootstrap_nodes(servers: Iterable[str]) -> Mapping[int, Node]:
+    """Returns a node for each of bootstrap.servers, with negative ids as in Java, because the real ones are not known yet."""
+    nodes = {}
+    for number, server in enumerate(servers, start=1):
+        host, _, port = server.rpartition(":")
+        nodes[-number] = Node(-number, host.removeprefix("[").removesuffix("]"), int(port), None)
+    return nodes
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """Returns all addresses of a host, IPv4 first as in Java by default: brokers that listen on one family listen on that.
+
+    Waits for the system's resolver, which has timeouts of its own. Raises OSError if there is no address.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no host name: {error}") from error
+    addresses = dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found)
+    return sorted(addresses, key=lambda address: address.family != socket.AF_INET)
+
+
+class HostAddresses:
+    """The addresses of one host; each is tried once before the name is resolved again (client.dns.lookup=use_all_dns_ips)."""
+
+    def __init__(self, host: str, port: int, resolver: Resolver = resolve) -> None:
+        self.host = host
+        self.port = port
+        self._resolve = resolver
+        self._untried: deque[Address] = deque()
+        self._last: Address | None = None
+
+    def take(self) -> Address:
+        """Returns the address to try now. Raises OSError if the name does not resolve."""
+        if not self._untried:
+            self._untried.extend(self._resolve(self.host, self.port))
+            # The last one comes last, whatever was wrong with it (a load balancer's dead instance, say).
+            if self._untried[0] == self._last:
+                self._untried.rotate(-1)
+        self._last = self._untried.popleft()
+        return self._last
+
+    def forget(self) -> None:
+        """Makes the next `take` resolve the name again, because the host may have moved."""
+        self._untried.clear()
+
+
 FOREVER_MS: Final = 2**31 - 1
-"""A delay that an event on the connection ends, not the clock."""
+"""A delay that ends with an event on the connection, not with the clock."""
 
 
 class ConnectionState(Enum):
-    """CONNECTING covers TCP and TLS. Authentication (SASL) will stand between CHECKING_API_VERSIONS and READY."""
+    """The state of one connection. CONNECTING covers TCP and TLS; SASL will come between CHECKING_API_VERSIONS and READY."""
 
     DISCONNECTED = auto()
     CONNECTING = auto()
@@ -40,7 +92,7 @@ NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = {
 
 @dataclass(slots=True)
 class NodeConnectionState:
-    """`failures` since the connection was ready last, `setup_failures` since TCP connected last."""
+    """One node's connection. `failures` counts since it was ready last, `setup_failures` since TCP connected last."""
 
     addresses: HostAddresses
     setup_timeout_ms: int
@@ -58,7 +110,7 @@ class NodeConnectionState:
 
 
 class ClusterConnectionStates:
-    """A node that was never tried, or was removed, has no state here and can be connected to at once."""
+    """The connections of all nodes. A node that was never tried, or was removed, has no state and can be connected to at once."""
 
     def __init__(self, config: ProducerConfig, *, resolver: Resolver = resolve, rng: random.Random | None = None) -> None:
         self._resolve = resolver
@@ -70,7 +122,7 @@ class ClusterConnectionStates:
     # What happens to a connection
 
     def connecting(self, node_id: int, host: str, port: int, now_ms: int) -> Address:
-        """An attempt begins, at the address returned. Raises OSError when the name does not resolve: also an attempt."""
+        """Begins an attempt and returns its address. Raises OSError if the name does not resolve, which also is an attempt."""
         node = self._nodes.get(node_id)
         if node is None or (node.addresses.host, node.addresses.port) != (host, port):
             addresses = HostAddresses(host, port, self._resolve)
@@ -92,7 +144,7 @@ class ClusterConnectionStates:
         node.backoff_ms = self._reconnect.backoff_ms(0)
 
     def disconnected(self, node_id: int, now_ms: int) -> None:
-        """An attempt failed, or an established connection was lost."""
+        """Records that an attempt failed, or that an established connection was lost."""
         node = self._nodes[node_id]
         node.attempted_ms = now_ms
         node.backoff_ms = self._reconnect.backoff_ms(node.failures)
@@ -110,15 +162,15 @@ class ClusterConnectionStates:
         node.setup_timeout_ms = self._setup.backoff_ms(0)
 
     def remove(self, node_id: int) -> None:
-        """Forget a node: it may be connected to again without back-off."""
+        """Forgets a node, so that it may be connected to again without back-off."""
         self._nodes.pop(node_id, None)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Send nothing until then; never earlier than was said before."""
+        """Holds back requests until then, or until the time set before if that is later."""
         node = self._nodes[node_id]
         node.throttled_until_ms = max(node.throttled_until_ms, until_ms)
 
-    # What can be asked
+    # Queries
 
     def is_throttled(self, node_id: int, now_ms: int) -> bool:
         node = self._nodes.get(node_id)
@@ -136,11 +188,11 @@ class ClusterConnectionStates:
         return any(self.is_ready(node_id, now_ms) for node_id in self._nodes)
 
     def is_disconnected(self, node_id: int) -> bool:
-        """Whether it was tried or connected, and is not now."""
+        """Returns whether it was tried or connected, and is not now."""
         return self.state(node_id) is S.DISCONNECTED
 
     def open_nodes(self) -> list[int]:
-        """The nodes that there is a connection to, or one being made."""
+        """Returns the nodes that are connected or being connected to."""
         return [node_id for node_id, node in self._nodes.items() if node.state is not S.DISCONNECTED]
 
     def is_preparing(self, node_id: int) -> bool:
@@ -151,12 +203,12 @@ class ClusterConnectionStates:
         return node is None or (node.state is S.DISCONNECTED and now_ms >= node.attempted_ms + node.backoff_ms)
 
     def attempted_ms(self, node_id: int) -> int:
-        """When it was tried last; 0 for never."""
+        """Returns when it was tried last; 0 for never."""
         node = self._nodes.get(node_id)
         return node.attempted_ms if node else 0
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """How long nothing can change but by an event on the connection."""
+        """Returns for how long only an event on the connection can change anything."""
         node = self._nodes.get(node_id)
         if node is None:
             return 0
@@ -169,7 +221,7 @@ class ClusterConnectionStates:
         return max(0, until - now_ms)
 
     def setup_deadlines(self) -> Mapping[int, int]:
-        """For each node being connected to, when that is to be given up."""
+        """Returns when to give up each attempt to connect, by node."""
         return {
             node_id: node.attempted_ms + node.setup_timeout_ms
             for node_id, node in self._nodes.items()

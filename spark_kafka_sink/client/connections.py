@@ -1,4 +1,4 @@
-"""The connections to a cluster's brokers: made, kept apart by node, given requests, and ended; pairs answers with requests."""
+"""The connections to a cluster's brokers: makes and ends them, sends requests on them, and pairs responses with requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from spark_kafka_sink.client.addresses import Resolver, resolve
 from spark_kafka_sink.client.api_versions import (
     FinalizedFeatures,
     NodeApiVersions,
@@ -17,7 +16,7 @@ from spark_kafka_sink.client.api_versions import (
     node_api_versions,
 )
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_states import ClusterConnectionStates
+from spark_kafka_sink.client.connection_states import ClusterConnectionStates, Resolver, resolve
 from spark_kafka_sink.client.in_flight import InFlightRequest, InFlightRequests
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError, ProtocolError
@@ -38,27 +37,28 @@ CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.API_VERSIONS: 2,
     ApiKey.INIT_PRODUCER_ID: 1,
 }
-"""The versions from which on a broker answers at once and expects the client to wait (KIP-219); before, it waited itself."""
+"""The versions since which a broker answers at once and expects the client to wait (KIP-219); before, it waited itself."""
 
 NO_DEADLINE: Final = 2**63 - 1
 
 _CORRELATION_ID: Final = struct.Struct(">i")
 
 _NEGOTIATION: Final = object()
-"""The tag of the requests that are made here."""
+"""The tag of the ApiVersions requests that are made here."""
 
 Body = Message | Callable[[int], Message]
+"""A request's message, or a function that makes it for the version agreed on."""
 
 
 class OpenChannel(Protocol):
-    """Begins to connect; raises OSError when that fails at once."""
+    """Begins to connect. Raises OSError if that fails at once."""
 
     def __call__(self, address: Address, *, send_buffer: int, receive_buffer: int) -> Channel: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a request. Without an error `body` is the answer, or None where none was expected."""
+class RequestOutcome:
+    """The end of a request. Without an error `body` is the response, or None where none was expected."""
 
     request: InFlightRequest
     body: Message | None
@@ -66,8 +66,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A connection that ended, or could not be made. `idle`: closed by us, because nobody used it."""
+class LostConnection:
+    """A connection that ended or could not be made. `idle`: closed by this client, because it was not used."""
 
     label: str
     error: PeerError
@@ -75,11 +75,11 @@ class Lost:
 
 
 @dataclass(slots=True)
-class Happened:
-    """What a poll brought, in order. What was in flight on a lost connection is among the outcomes."""
+class PollEvents:
+    """The events of one poll, in order. Requests in flight on a lost connection are among the outcomes."""
 
-    outcomes: list[Outcome] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    outcomes: list[RequestOutcome] = field(default_factory=list)
+    lost: list[LostConnection] = field(default_factory=list)
 
 
 class Connections:
@@ -105,26 +105,26 @@ class Connections:
         self._versions: dict[int, NodeApiVersions] = {}
         self.features = FinalizedFeatures()
         self._labels: dict[int, str] = {}
-        self.failures: dict[int, str] = {}  # why each node that is not connected was lost, or could not be reached
+        self.failures: dict[int, str] = {}  # the reason why each node that is not connected was lost or not reached
         self._correlation_id = -1
         self.wakeup = self._selector.wakeup
         self.connection_count = self._selector.connection_count
         self.take_counts = self._selector.take_counts
 
     def close(self) -> None:
-        """Close every connection, and forget what was in flight."""
+        """Closes every connection and forgets what was in flight."""
         self._selector.close()
         for node_id in self._labels:
             self.in_flight.clear(node_id)
 
-    # Asked
+    # Queries
 
     def label(self, node_id: int) -> str:
-        """A node's name for people."""
+        """Returns a node's name for people."""
         return self._labels.get(node_id, f"broker {node_id}")
 
     def versions(self, node_id: int) -> NodeApiVersions:
-        """What a node that `can_send` speaks."""
+        """Returns what a node that `can_send` supports."""
         return self._versions[node_id]
 
     def can_send(self, node_id: int, now_ms: int) -> bool:
@@ -132,9 +132,9 @@ class Connections:
         return ready and self.in_flight.can_send_more(node_id)
 
     def least_loaded(self, node_ids: Iterable[int], now_ms: int) -> int | None:
-        """A ready node that owes least, else one that is being connected to, else one to connect to, tried longest ago.
+        """Returns the ready node with the fewest requests, else one being connected to, else the one tried longest ago.
 
-        Equals are chosen from at random. None while back-off leaves none.
+        Chooses among equals at random. Returns None while back-off leaves none.
         """
         nodes = list(node_ids)
         self._rng.shuffle(nodes)
@@ -151,14 +151,14 @@ class Connections:
         return None
 
     def next_deadline_ms(self) -> int:
-        """When a request or an attempt to connect is given up next; NO_DEADLINE for none."""
+        """Returns when a request or an attempt to connect is given up next; NO_DEADLINE for none."""
         deadlines = (*self.states.setup_deadlines().values(), self.in_flight.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=NO_DEADLINE)
 
-    # Done
+    # Actions
 
-    def connect(self, node: Node, now_ms: int) -> Lost | None:
-        """Begin to connect; what is returned says that it failed at once."""
+    def connect(self, node: Node, now_ms: int) -> LostConnection | None:
+        """Begins to connect. Returns the lost connection if that failed at once."""
         address_text = f"{node.host}:{node.port}"
         self._labels[node.id] = f"bootstrap server {address_text}" if node.id < 0 else str(node)
         sizes = {"send_buffer": self._config.send_buffer_bytes, "receive_buffer": self._config.receive_buffer_bytes}
@@ -169,7 +169,7 @@ class Connections:
             self.states.disconnected(node.id, now_ms)
             text = f"could not connect to {address_text}: {error.strerror or error}"
             self.failures[node.id] = text
-            return Lost(self.label(node.id), DisconnectedError(text), idle=False)
+            return LostConnection(self.label(node.id), DisconnectedError(text), idle=False)
         return None
 
     def send(
@@ -183,23 +183,15 @@ class Connections:
         expects_answer: bool = True,
         timeout_ms: int | None = None,
         max_version: int | None = None,
+        version: int | None = None,
     ) -> None:
-        """To a node that `can_send`. Raises UnsupportedVersionError, also where the version cannot carry the message."""
-        version = self._versions[node_id].usable(api, max_version)
-        message = body(version) if callable(body) else body
-        self._send(node_id, api, version, message, now_ms, tag, expects_answer, timeout_ms)
+        """Sends to a node that `can_send`, in the highest version that both support unless `version` is given.
 
-    def _send(
-        self,
-        node_id: int,
-        api: AnyApi,
-        version: int,
-        message: Message,
-        now_ms: int,
-        tag: object,
-        expects_answer: bool = True,
-        timeout_ms: int | None = None,
-    ) -> None:
+        Raises UnsupportedVersionError, also if the version cannot carry the message.
+        """
+        if version is None:
+            version = self._versions[node_id].usable(api, max_version)
+        message = body(version) if callable(body) else body
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._selector.send(node_id, encode_request(api, version, correlation_id, self._config.client_id, message))
         timeout_ms = self._config.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -217,39 +209,39 @@ class Connections:
             )
         )
 
-    def poll(self, timeout_ms: int, now_ms: int) -> tuple[Happened, int]:
-        """Send and receive, waiting at most `timeout_ms`; what happened, and the time at which it was seen."""
+    def poll(self, timeout_ms: int, now_ms: int) -> tuple[PollEvents, int]:
+        """Sends and receives, waiting at most `timeout_ms`. Returns the events and the time at which they were seen."""
         result = self._selector.poll(max(0, min(timeout_ms, self.next_deadline_ms() - now_ms)))
         now_ms = self._clock()
-        happened = Happened()
-        self._handle_sent(result, happened)
-        self._handle_received(result, now_ms, happened)
-        self._handle_disconnected(result, now_ms, happened)
+        events = PollEvents()
+        self._handle_sent(result, events)
+        self._handle_received(result, now_ms, events)
+        self._handle_disconnected(result, now_ms, events)
         self._handle_connected(result, now_ms)
-        self._handle_timeouts(now_ms, happened)
-        return happened, now_ms
+        self._handle_timeouts(now_ms, events)
+        return events, now_ms
 
-    # What the selector saw
+    # Events of the selector
 
-    def _handle_sent(self, result: PollResult, happened: Happened) -> None:
+    def _handle_sent(self, result: PollResult, events: PollEvents) -> None:
         for node_id in result.sent:
             finished = self.in_flight.sent(node_id)
             if finished is not None:
-                happened.outcomes.append(Outcome(finished, None, None))
+                events.outcomes.append(RequestOutcome(finished, None, None))
 
-    def _handle_received(self, result: PollResult, now_ms: int, happened: Happened) -> None:
+    def _handle_received(self, result: PollResult, now_ms: int, events: PollEvents) -> None:
         for node_id, frame in result.received:
             try:
                 request, body = self._decode(node_id, frame)
             except ProtocolError as error:
-                self._disconnect(node_id, error, now_ms, happened)
+                self._disconnect(node_id, error, now_ms, events)
                 continue
             self.in_flight.answered(node_id)
             self._throttle(request, body, now_ms)
             if request.tag is _NEGOTIATION:
-                self._api_versions_answered(request, body, now_ms, happened)
+                self._api_versions_answered(request, body, now_ms, events)
             else:
-                happened.outcomes.append(Outcome(request, body, None))
+                events.outcomes.append(RequestOutcome(request, body, None))
 
     def _decode(self, node_id: int, frame: memoryview) -> tuple[InFlightRequest, Message]:
         try:
@@ -267,14 +259,14 @@ class Connections:
             self.in_flight.prolong(request.node_id, throttle_ms)
             self.states.throttle(request.node_id, now_ms + throttle_ms)
 
-    def _handle_disconnected(self, result: PollResult, now_ms: int, happened: Happened) -> None:
+    def _handle_disconnected(self, result: PollResult, now_ms: int, events: PollEvents) -> None:
         for lost in result.disconnected:
-            # It may have been given up just now because of the last thing it said.
+            # It may have been given up just now because of its last response.
             if not self.states.is_disconnected(lost.connection_id):
-                self._disconnect(lost.connection_id, lost.error, now_ms, happened, idle=lost.idle)
+                self._disconnect(lost.connection_id, lost.error, now_ms, events, idle=lost.idle)
 
-    def _disconnect(self, node_id: int, error: PeerError, now_ms: int, happened: Happened, *, idle: bool = False) -> None:
-        """End a connection; everything in flight on it fails with `error`, for no answer can come any more."""
+    def _disconnect(self, node_id: int, error: PeerError, now_ms: int, events: PollEvents, *, idle: bool = False) -> None:
+        """Ends a connection. Everything in flight on it fails with `error`, because no response can come any more."""
         self._selector.close_connection(node_id)
         if idle:
             self.states.remove(node_id)
@@ -282,25 +274,25 @@ class Connections:
             self.states.disconnected(node_id, now_ms)
             self.failures[node_id] = error.message
         failed = (request for request in self.in_flight.clear(node_id) if request.tag is not _NEGOTIATION)
-        happened.outcomes.extend(Outcome(request, None, error) for request in failed)
-        happened.lost.append(Lost(self.label(node_id), error, idle))
+        events.outcomes.extend(RequestOutcome(request, None, error) for request in failed)
+        events.lost.append(LostConnection(self.label(node_id), error, idle))
 
-    def close_all(self, error: PeerError, now_ms: int) -> list[Outcome]:
-        """End every connection, made or being made; what was in flight fails with `error`."""
-        happened = Happened()
+    def close_all(self, error: PeerError, now_ms: int) -> list[RequestOutcome]:
+        """Ends every connection, made or being made. Returns the outcomes of what was in flight, which fails with `error`."""
+        events = PollEvents()
         for node_id in self.states.open_nodes():
-            self._disconnect(node_id, error, now_ms, happened)
-        return happened.outcomes
+            self._disconnect(node_id, error, now_ms, events)
+        return events.outcomes
 
-    def _handle_timeouts(self, now_ms: int, happened: Happened) -> None:
+    def _handle_timeouts(self, now_ms: int, events: PollEvents) -> None:
         for node_id, deadline_ms in self.states.setup_deadlines().items():
             if deadline_ms <= now_ms:
                 waited = f"{self.states.setup_timeout_ms(node_id):,} ms (socket.connection.setup.timeout.ms)"
                 text = f"could not connect to {self.label(node_id)} within {waited}"
-                self._disconnect(node_id, DisconnectedError(text, timed_out=True), now_ms, happened)
+                self._disconnect(node_id, DisconnectedError(text, timed_out=True), now_ms, events)
         for request in self.in_flight.timed_out(now_ms):
             text = f"{self.label(request.node_id)} did not answer {request.api.name} within {request.timeout_ms:,} ms"
-            self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, happened)
+            self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, events)
 
     # Agreeing on versions
 
@@ -310,9 +302,9 @@ class Connections:
             self._ask_versions(node_id, API_VERSIONS.max_version, now_ms)
 
     def _ask_versions(self, node_id: int, version: int, now_ms: int) -> None:
-        self._send(node_id, API_VERSIONS, version, api_versions_request(), now_ms, _NEGOTIATION)
+        self.send(node_id, API_VERSIONS, api_versions_request(), now_ms, tag=_NEGOTIATION, version=version)
 
-    def _api_versions_answered(self, request: InFlightRequest, body: Message, now_ms: int, happened: Happened) -> None:
+    def _api_versions_answered(self, request: InFlightRequest, body: Message, now_ms: int, events: PollEvents) -> None:
         assert isinstance(body, ApiVersionsResponse)
         label = self.label(request.node_id)
         retry = fallback_version(request.version, body)
@@ -321,7 +313,7 @@ class Connections:
         elif body.error_code:
             name = error_facts(body.error_code).name
             error = BrokerError(f"{label} refused ApiVersions: {name}", error_code=body.error_code, error=name)
-            self._disconnect(request.node_id, error, now_ms, happened)
+            self._disconnect(request.node_id, error, now_ms, events)
         else:
             self._versions[request.node_id] = node_api_versions(label, body)
             self.features.update(body, request.node_id)

@@ -1,4 +1,4 @@
-"""Requests that a broker still owes an answer to, oldest first for each node: pure, as Java's InFlightRequests."""
+"""Requests that brokers have not answered yet, oldest first for each node. Pure, as Java's InFlightRequests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_kafka_sink.protocol.api import AnyApi
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """Times are monotonic ms. `is_sent`: its last byte is with the system, its buffers are the caller's again once answered."""
+    """One request; times are monotonic ms. `is_sent`: its last byte is with the system; its buffers are free once answered."""
 
     node_id: int
     correlation_id: int
@@ -26,7 +26,7 @@ class InFlightRequest:
 
 
 class InFlightRequests:
-    """At most `limit` for each node, and only one that is not wholly sent."""
+    """The requests of all nodes: at most `limit` for each, of which only the last may be partly sent."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -40,15 +40,15 @@ class InFlightRequests:
         return not requests or (requests[-1].is_sent and len(requests) < self._limit)
 
     def sent(self, node_id: int) -> InFlightRequest | None:
-        """The last request is wholly sent; it is returned, and forgotten, when no answer will come."""
+        """Marks the last request as sent. Returns and forgets it if no answer will come."""
         requests = self._requests[node_id]
         requests[-1].is_sent = True
         return None if requests[-1].expects_answer else requests.pop()
 
     def awaiting(self, node_id: int) -> InFlightRequest:
-        """The request that an answer from this node must be for: brokers answer in order.
+        """Returns the request that an answer from this node must be for, because brokers answer in order.
 
-        Raises ProtocolError where there is none. One that is not wholly sent cannot have been understood yet.
+        Raises ProtocolError if there is none. A request that is only partly sent cannot have been understood yet.
         """
         requests = self._requests.get(node_id)
         if not requests or not (requests[0].is_sent and requests[0].expects_answer):
@@ -59,7 +59,7 @@ class InFlightRequests:
         self._requests[node_id].popleft()
 
     def clear(self, node_id: int) -> list[InFlightRequest]:
-        """Forget all of a node's, oldest first."""
+        """Forgets and returns all requests of a node, oldest first."""
         return list(self._requests.pop(node_id, ()))
 
     def count(self, node_id: int | None = None) -> int:
@@ -68,7 +68,7 @@ class InFlightRequests:
         return len(self._requests.get(node_id, ()))
 
     def prolong(self, node_id: int, more_ms: int) -> None:
-        """The broker said that it lets all of this node's wait (KIP-219)."""
+        """Puts off a node's deadlines, because the broker throttles it (KIP-219)."""
         for request in self._requests.get(node_id, ()):
             request.deadline_ms += more_ms
 
@@ -76,6 +76,6 @@ class InFlightRequests:
         return min((request.deadline_ms for requests in self._requests.values() for request in requests), default=None)
 
     def timed_out(self, now_ms: int) -> list[InFlightRequest]:
-        """The first overdue request of each node that has one."""
+        """Returns the first overdue request of each node that has one."""
         firsts = (next((r for r in requests if r.deadline_ms <= now_ms), None) for requests in self._requests.values())
         return [first for first in firsts if first is not None]

@@ -1,19 +1,15 @@
-"""Metadata (Kafka's class of that name): what brokers said of the cluster, when to ask again, and who said what meanwhile."""
+"""What brokers say of the cluster (Kafka's Metadata): the newest snapshot, when to ask again, and what each broker responded."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.client.broker_answers import BrokerAnswers
-from spark_kafka_sink.client.cluster import Cluster, Node, TopicMetadata
-from spark_kafka_sink.client.leader_epochs import is_newer, merge_partitions, with_leader
-from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
-from spark_kafka_sink.client.topic_ids import TopicIds
+from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.metadata import (
@@ -25,21 +21,103 @@ from spark_kafka_sink.protocol.metadata import (
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-# KAFKA-9212: brokers that speak less may tell a leader epoch that was never one of the partition's.
-FIRST_VERSION_WITH_RELIABLE_EPOCHS = 9
+FIRST_VERSION_WITH_RELIABLE_EPOCHS: Final = 9
+"""KAFKA-9212: brokers that speak less may send a leader epoch that never belonged to the partition."""
+
+MAX_RESPONSES: Final = 1000
+"""A bound, because brokers and topics come and go for as long as a producer lives; far more than one cluster has."""
+
+MAX_NAMED: Final = 20
+"""Number of brokers that one error text names."""
+
+
+@dataclass(slots=True)
+class _Response:
+    text: str
+    times: int
+    last: int
+
+
+class BrokerResponses:
+    """The last response of each broker, or its failure to respond, and how often in a row; for error texts. Not thread-safe.
+
+    Java's error text names only the topic and the time, and leaves the reason to the debug log, which a Spark task lacks.
+    """
+
+    def __init__(self) -> None:
+        self._responses: dict[tuple[str, str | None], _Response] = {}
+        self._count = 0
+        self._asking: tuple[str, str] | None = None
+
+    def mark(self) -> int:
+        """Returns the present moment, for the `since` of `about`."""
+        return self._count
+
+    def asking(self, node_label: str, state: str) -> None:
+        """Records the one broker that is being asked; `state` is "no answer yet" or "being connected to"."""
+        self._asking = node_label, state
+
+    def failed(self, node_label: str, error: str) -> None:
+        self._asking = None
+        self._add(node_label, None, error)
+
+    def answered(self, node_label: str, topics: Mapping[str, str | None]) -> None:
+        """Records a response: the error of each topic, None where all is well."""
+        self._asking = None
+        self._responses.pop((node_label, None), None)
+        for topic, text in topics.items():
+            if text is None:
+                self._responses.pop((node_label, topic), None)
+            else:
+                self._add(node_label, topic, text)
+
+    def about(self, topic: str, since: int) -> str:
+        """Returns the responses about a topic after the mark `since`, and the one awaited now; empty if nobody was asked."""
+        texts = [
+            f"{node_label}: {response.text}" + (f" ({response.times} times)" if response.times > 1 else "")
+            for (node_label, about), response in self._responses.items()
+            if about in (None, topic) and response.last > since
+        ]
+        if self._asking is not None:
+            texts.append(": ".join(self._asking))
+        left_out = [f"and {len(texts) - MAX_NAMED} before"] if len(texts) > MAX_NAMED else []
+        return "; ".join([*texts[-MAX_NAMED:], *left_out])
+
+    def _add(self, node_label: str, topic: str | None, text: str) -> None:
+        before = self._responses.pop((node_label, topic), None)
+        self._count += 1
+        times = before.times + 1 if before is not None and before.text == text else 1
+        self._responses[node_label, topic] = _Response(text, times, self._count)
+        if len(self._responses) > MAX_RESPONSES:
+            del self._responses[next(iter(self._responses))]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRequestAndVersion:
+    """A request for metadata as it is made; the same object comes back with its response.
+
+    `body` makes the message for the version of the Metadata API that the broker turned out to speak. `update_version` is what
+    `request_update()` had returned last: the response serves that version and all older ones. `partial`: it asks for new topics
+    only, and its response says nothing of the others.
+    """
+
+    body: Callable[[int], MetadataRequest]
+    update_version: int
+    partial: bool
 
 
 class Metadata:
     """The newest Cluster, and the state of asking for it.
 
-    Threads: the one that polls the NetworkClient calls what MetadataUpdater lists; any other may fetch, request updates and wait.
-    `_changed` (a condition with a re-entrant lock) guards every attribute and is notified when an answer came and at close;
-    `fetch` and `nodes` read one attribute that is only ever replaced, without it. Times are monotonic milliseconds.
+    Any thread may fetch, request updates and wait; the rest belongs to the thread that polls the NetworkClient. `_changed` (a
+    condition with a re-entrant lock) guards every attribute and is notified of each answer and of the close; `fetch` and `nodes`
+    read one attribute that is only ever replaced, without it. Times are monotonic milliseconds. A `node_label` names a broker
+    for people: `bootstrap server host:port`, or `broker 1 (host:port)`.
 
     Every `request_update` makes a new version; a request carries the newest, and its answer serves that and all older ones. So an
-    answer that was on its way already when something new was wanted does not pass for an answer to it.
+    answer that was already on its way when something new was wanted does not pass for an answer to it.
     """
 
     # Java's producer asks with auto-creation as well; whether it happens is the brokers' setting.
@@ -58,21 +136,21 @@ class Metadata:
         self._failures = self._unchanged = 0  # failed attempts, and answers that said nothing new, in a row
         self._not_before_ms = self._unchanged_until_ms = -(2**63)
         self._spoken_version = 0  # of the Metadata API, in the request that is on its way
-        self._answers = BrokerAnswers()
+        self._answers = BrokerResponses()
         self._closed = False
 
-    # What a subclass decides (the lock is held).
+    # For subclasses (the lock is held).
 
     def _topics_to_ask(self, partial: bool) -> Iterable[str] | None:
-        """Topics of the next request, or None for all there are; `partial`: only those nothing is known of yet."""
+        """Returns the topics of the next request, None for all; with `partial` only those that are not known yet."""
         return None
 
     def _retains(self, topic: str, now_ms: int) -> bool:
-        """Whether a topic is still of interest."""
+        """Returns whether a topic is still of interest."""
         return True
 
     def _answered_topics(self, topics: Iterable[str]) -> None:
-        """These were in an answer, whether with partitions or with an error."""
+        """Called with the topics of an answer, whether it has their partitions or an error."""
 
     # For any thread.
 
@@ -81,18 +159,18 @@ class Metadata:
 
     @property
     def last_full_update_ms(self) -> int | None:
-        """When the last answer about all topics came; None before the first."""
+        """Time of the last answer about all topics; None before the first."""
         return self._last_full_ms if self._answered_full else None
 
     def request_update(self) -> int:
-        """Ask for all topics again, because what is known seems out of date; returns the version that the answer will serve."""
+        """Asks for all topics again, because metadata seems out of date. Returns the version that the answer will serve."""
         with self._changed:
             self._version += 1
             self._full_version = self._version
             return self._version
 
     def request_update_for_new_topics(self) -> int:
-        """Ask at once, without back-off, for topics that nothing is known of; returns as `request_update` does."""
+        """Asks at once, without back-off, for topics that are not known yet. Returns as `request_update` does."""
         with self._changed:
             self._version += 1
             self._partial_version = self._version
@@ -101,7 +179,7 @@ class Metadata:
             return self._version
 
     def made_again_with(self, topic: str) -> int | None:
-        """How many partitions a topic has that was deleted and made again while it was in use; None where that is not certain."""
+        """Returns the partition count of a topic that was deleted and made again in use; None where that is not certain."""
         with self._changed:
             ids = self._ids.get(topic)
             if ids is None or not ids.is_made_again(len(self._cluster.nodes)):
@@ -111,7 +189,7 @@ class Metadata:
     def update_leaders(
         self, leaders: Mapping[tuple[str, int], LeaderIdAndEpoch], endpoints: Sequence[NodeEndpoint]
     ) -> set[tuple[str, int]]:
-        """KIP-951: take leaders that a refusing broker named; returns the (topic, partition)s whose leader is new.
+        """Takes leaders named by a broker that refused (KIP-951). Returns the (topic, partition)s whose leader is new.
 
         Only newer epochs of known partitions count, and only leaders whose address is known or among the endpoints.
         """
@@ -121,9 +199,9 @@ class Metadata:
             taken = set()
             for (name, partition), leader in leaders.items():
                 known = topics.get(name)
-                if known is None or leader.leader_id not in nodes or not is_newer(known, partition, leader.leader_epoch):
+                if known is None or leader.leader_id not in nodes or not known.is_outdated_by(partition, leader.leader_epoch):
                     continue
-                self._seen[name] = topics[name] = with_leader(known, partition, leader.leader_id, leader.leader_epoch)
+                self._seen[name] = topics[name] = known.with_leader(partition, leader.leader_id, leader.leader_epoch)
                 taken.add((name, partition))
             if taken:
                 self._cluster = replace(self._cluster, nodes=nodes, topics=topics)
@@ -131,24 +209,27 @@ class Metadata:
             return taken
 
     def close(self) -> None:
-        """Wakes whoever waits; later answers are ignored."""
+        """Wakes the waiting threads; later answers are ignored."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    # MetadataUpdater, for the thread that polls the NetworkClient.
+    # For the thread that polls the NetworkClient. None of it may wait.
 
     def nodes(self) -> Mapping[int, Node]:
+        """Returns the brokers of the last answer by id; empty before the first, when bootstrap.servers are asked."""
         return self._cluster.nodes
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
+        """Returns 0 when an update is due; counts back-off after `failed_attempt` and after an unchanged answer."""
         with self._changed:
-            if self._update_requested():
+            if self._full_version > self._answered_full or self._partial_version > self._answered:
                 return max(self._not_before_ms - now_ms, self._unchanged_until_ms - now_ms, 0)
             # An update for age alone is no retry: answers that said nothing new do not put it off.
             return max(self._last_full_ms + self._max_age_ms - now_ms, self._not_before_ms - now_ms, 0)
 
     def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
+        """Returns what to ask now. No other request is made until `update` or `failed_attempt`."""
         with self._changed:
             due = self._full_version > self._answered_full or now_ms >= self._last_full_ms + self._max_age_ms
             names = self._topics_to_ask(partial=not due)
@@ -161,11 +242,14 @@ class Metadata:
 
             return MetadataRequestAndVersion(body, self._version, partial)
 
-    def asking(self, node_label: str, doing: str) -> None:
+    def asking(self, node_label: str, state: str) -> None:
+        """Records for error texts that a broker is being asked, or connected to for that; the next call here ends it."""
         with self._changed:
-            self._answers.asking(node_label, doing)
+            self._answers.asking(node_label, state)
 
     def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
+        """Takes the response to `request` as it came. Returns False for one without brokers or with an error of its own,
+        which counts as a failed attempt."""
         with self._changed:
             if self._closed:
                 return True
@@ -181,6 +265,7 @@ class Metadata:
             return True
 
     def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
+        """Records that a broker could not be reached while an update was due, or that a request for metadata failed."""
         with self._changed:
             self._failures += 1
             self._unchanged = 0
@@ -188,16 +273,16 @@ class Metadata:
             self._answers.failed(node_label, error)
 
     def rebootstrap(self) -> None:
-        """Java's Metadata.rebootstrap, which forgets the topics as well: every append would wait for one of them again."""
+        """Forgets the brokers, so that bootstrap.servers are asked again, but not the topics.
+
+        Java's Metadata.rebootstrap forgets the topics as well: every append would wait for one of them again.
+        """
         with self._changed:
             self._cluster = replace(self._cluster, nodes={})
             self._forget_past()
             self.request_update()
 
-    # Inside (the lock is held).
-
-    def _update_requested(self) -> bool:
-        return self._full_version > self._answered_full or self._partial_version > self._answered
+    # Internals (the lock is held).
 
     def _count_answer(self, request: MetadataRequestAndVersion, now_ms: int) -> None:
         self._answered = max(self._answered, request.update_version)
@@ -209,18 +294,16 @@ class Metadata:
         self._unchanged += 1
 
     def _forget_past(self) -> None:
-        """Forgets what answers are held against: ids and epochs of one cluster say nothing of another's."""
+        """Forgets ids and epochs seen so far: those of one cluster say nothing of another's."""
         self._seen.clear()
         self._ids.clear()
 
-    def _is_another_cluster(self, cluster_id: str | None) -> bool:
-        return None not in (cluster_id, self._cluster.cluster_id) and cluster_id != self._cluster.cluster_id
-
     def _take(self, response: MetadataResponse, partial: bool, node_label: str, now_ms: int) -> None:
-        """Make the next Cluster: the answer's topics and, after a partial answer, the others that were there."""
-        if self._is_another_cluster(response.cluster_id):
+        """Makes the next Cluster: the answer's topics and, after a partial answer, the others that were known."""
+        known_id = self._cluster.cluster_id
+        if None not in (response.cluster_id, known_id) and response.cluster_id != known_id:
             # The address leads to another cluster now: a fail-over, or the way back from one.
-            log.warning("%s belongs to cluster %s; before, it was %s", node_label, response.cluster_id, self._cluster.cluster_id)
+            logger.warning("%s belongs to cluster %s; before, it was %s", node_label, response.cluster_id, known_id)
             self._forget_past()
             if partial:
                 self.request_update()
@@ -232,8 +315,8 @@ class Metadata:
                 topics[name] = self._merge(name, answer, node_label, now_ms)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         controller_id = response.controller_id if response.controller_id in nodes else None
-        self._cluster = Cluster(nodes, topics, response.cluster_id or self._cluster.cluster_id, controller_id)
-        self._answers.answered(node_label, {name: _trouble(known) for name, known in topics.items() if name in answers})
+        self._cluster = Cluster(nodes, topics, response.cluster_id or known_id, controller_id)
+        self._answers.answered(node_label, {name: _unusable_reason(topics[name]) for name in answers if name in topics})
         self._answered_topics(answers)
         for name in [name for name in self._seen if not self._retains(name, now_ms)]:
             del self._seen[name]
@@ -258,8 +341,8 @@ class Metadata:
         return merged
 
 
-def _trouble(topic: TopicMetadata) -> str | None:
-    """What keeps records from going to a topic that was answered about."""
+def _unusable_reason(topic: TopicMetadata) -> str | None:
+    """Returns why no records can go to a topic; None if they can."""
     if topic.error:
         return error_facts(topic.error).name
     return None if topic.leaders else "the topic has no partitions"

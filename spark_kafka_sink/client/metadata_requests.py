@@ -1,4 +1,4 @@
-"""Asks for metadata whenever that is due: whom, and what a failure means; Java's NetworkClient.DefaultMetadataUpdater."""
+"""Asks for metadata whenever that is due: which broker, and what a failure means. Java's NetworkClient.DefaultMetadataUpdater."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spark_kafka_sink.client.addresses import bootstrap_nodes
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_states import FOREVER_MS
-from spark_kafka_sink.client.connections import Connections, Lost, Outcome
-from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion, MetadataUpdater
+from spark_kafka_sink.client.connection_states import FOREVER_MS, bootstrap_nodes
+from spark_kafka_sink.client.connections import Connections, LostConnection, RequestOutcome
+from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError, PeerError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _METADATA: Final = METADATA.limited_to(1, METADATA.max_version)
-"""Not v0, which cannot ask for no topics and has no controller."""
+"""Not v0, which cannot ask for zero topics and has no controller."""
 
 
 class MetadataRequests:
-    """One request at a time, to whichever broker owes least. Belongs to the thread that polls.
+    """Sends one request at a time, to the broker with the fewest requests. Belongs to the thread that polls.
 
-    What to do when the known brokers are of no use is metadata.recovery.strategy's to say:
+    When the known brokers do not help, metadata.recovery.strategy decides:
 
     - `none`: they are asked for ever.
     - `rebootstrap`, as many attempts have failed as brokers are known: bootstrap.servers are asked as well. Java drops the known
@@ -35,7 +34,7 @@ class MetadataRequests:
       connections to the known ones are closed, and only bootstrap.servers are asked. As in Java.
     """
 
-    def __init__(self, config: ProducerConfig, metadata: MetadataUpdater, connections: Connections) -> None:
+    def __init__(self, config: ProducerConfig, metadata: Metadata, connections: Connections) -> None:
         self._metadata = metadata
         self._connections = connections
         self._bootstrap = bootstrap_nodes(config.bootstrap_servers)
@@ -44,8 +43,8 @@ class MetadataRequests:
         self._may_rebootstrap = config.metadata_recovery_strategy == "rebootstrap"
         self._trigger_ms = config.metadata_recovery_trigger_ms
         self._in_flight: MetadataRequestAndVersion | None = None
-        self._failures = 0  # since the last answer that was of use
-        self._wanted_since_ms: int | None = None  # when an update was due first since then
+        self._failures = 0  # since the last useful answer
+        self._due_since_ms: int | None = None  # when an update became due since then
         self._told_to_rebootstrap = False
         self._cluster_id: str | None = None
 
@@ -53,14 +52,14 @@ class MetadataRequests:
         return self._bootstrap.get(node_id) if node_id < 0 else self._metadata.nodes().get(node_id)
 
     def candidates(self) -> Mapping[int, Node]:
-        """Who may be asked."""
+        """Returns the nodes that may be asked."""
         known = self._metadata.nodes()
         if not known:
             return self._bootstrap
         return {**known, **self._bootstrap} if self._may_rebootstrap and self._known_failed() else known
 
     def why_stuck(self) -> str | None:
-        """Why nobody else is asked although the known brokers do not answer; None unless that is so."""
+        """Returns why no other broker is asked although the known ones do not answer; None unless that is so."""
         if self._may_rebootstrap or not self._metadata.nodes() or not self._known_failed():
             return None
         return "bootstrap.servers are not asked again: metadata.recovery.strategy is none"
@@ -72,14 +71,14 @@ class MetadataRequests:
         return self._in_flight is None and self._metadata.time_to_next_update_ms(now_ms) <= 0
 
     def maybe_ask(self, now_ms: int) -> int:
-        """Ask, or connect to whom to ask, if that is due; for how many ms there is nothing to do here after that."""
+        """Asks, or connects to the broker to ask, if that is due. Returns for how many ms there is nothing more to do."""
         if self._in_flight is not None:
             return self._until_rebootstrap_ms(now_ms)
         wait_ms = self._metadata.time_to_next_update_ms(now_ms)
         if wait_ms > 0:
             return wait_ms
-        if self._wanted_since_ms is None:
-            self._wanted_since_ms = now_ms
+        if self._due_since_ms is None:
+            self._due_since_ms = now_ms
         return min(self._try(now_ms), self._until_rebootstrap_ms(now_ms))
 
     def _try(self, now_ms: int) -> int:
@@ -112,10 +111,10 @@ class MetadataRequests:
         self._metadata.asking(label, "no answer yet")
         return FOREVER_MS
 
-    def is_mine(self, outcome: Outcome) -> bool:
+    def is_mine(self, outcome: RequestOutcome) -> bool:
         return outcome.request.tag is self._in_flight and self._in_flight is not None
 
-    def answered(self, outcome: Outcome, now_ms: int) -> None:
+    def answered(self, outcome: RequestOutcome, now_ms: int) -> None:
         label = self._connections.label(outcome.request.node_id)
         request = self._in_flight
         assert request is not None
@@ -127,7 +126,7 @@ class MetadataRequests:
         self._take_cluster_id(outcome.body.cluster_id, outcome.request.node_id)
         if self._metadata.update(request, outcome.body, label, now_ms):
             self._failures = 0
-            self._wanted_since_ms = None
+            self._due_since_ms = None
         else:
             self._failures += 1
             self._told_to_rebootstrap = outcome.body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
@@ -139,8 +138,8 @@ class MetadataRequests:
             self._connections.features.begin_again(node_id)
         self._cluster_id = cluster_id
 
-    def lost(self, lost: Lost, now_ms: int) -> None:
-        """A connection ended. Not an idle one: that says nothing of the cluster."""
+    def lost(self, lost: LostConnection, now_ms: int) -> None:
+        """Takes note of a connection that ended. The end of an idle one says nothing of the cluster."""
         if lost.idle:
             return
         if self.is_due(now_ms):
@@ -152,23 +151,26 @@ class MetadataRequests:
         self._failures += 1
         self._metadata.failed_attempt(label, error.message, now_ms)
 
-    # Beginning again with bootstrap.servers
+    # Rebootstrap
 
     def _until_rebootstrap_ms(self, now_ms: int) -> int:
-        if not self._may_rebootstrap or self._wanted_since_ms is None:
+        if not self._may_rebootstrap or self._due_since_ms is None:
             return FOREVER_MS
-        return max(0, self._wanted_since_ms + self._trigger_ms + 1 - now_ms)
+        return max(0, self._due_since_ms + self._trigger_ms + 1 - now_ms)
 
-    def maybe_rebootstrap(self, now_ms: int) -> Sequence[Outcome]:
-        """Begin again, if it is time to (Java's NetworkClient.handleRebootstrap). Returns what was in flight of others."""
+    def maybe_rebootstrap(self, now_ms: int) -> Sequence[RequestOutcome]:
+        """Begins again with bootstrap.servers if it is time to (Java's NetworkClient.handleRebootstrap).
+
+        Returns the outcomes of other requests that were in flight.
+        """
         if not self._may_rebootstrap or not (self._told_to_rebootstrap or self._until_rebootstrap_ms(now_ms) == 0):
             return ()
         cause = "a broker asked for it" if self._told_to_rebootstrap else f"no metadata for {self._trigger_ms:,} ms"
-        log.warning("beginning again with bootstrap.servers: %s", cause)
+        logger.warning("beginning again with bootstrap.servers: %s", cause)
         ended = self._connections.close_all(DisconnectedError(f"begun again with bootstrap.servers: {cause}"), now_ms)
         others = [outcome for outcome in ended if not self.is_mine(outcome)]
         self._in_flight = None
         self._told_to_rebootstrap = False
-        self._wanted_since_ms = now_ms
+        self._due_since_ms = now_ms
         self._metadata.rebootstrap()
         return others

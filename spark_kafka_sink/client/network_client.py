@@ -1,4 +1,4 @@
-"""Requests to brokers and what becomes of them, over connections that come and go: the face of client/."""
+"""The entry point of client/: sends requests to brokers and returns their responses, over connections that come and go."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spark_kafka_sink.client.addresses import Resolver, resolve
 from spark_kafka_sink.client.api_versions import NodeApiVersions
-from spark_kafka_sink.client.connections import Body, Connections, OpenChannel, Outcome
+from spark_kafka_sink.client.connection_states import Resolver, resolve
+from spark_kafka_sink.client.connections import Body, Connections, OpenChannel, RequestOutcome
+from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.metadata_requests import MetadataRequests
-from spark_kafka_sink.client.metadata_updater import MetadataUpdater
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import PeerError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.network.channel import PlainChannel
-from spark_kafka_sink.network.network_counts import NetworkCounts
+from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.fields import Message
@@ -22,12 +22,14 @@ from spark_kafka_sink.protocol.fields import Message
 
 @dataclass(frozen=True, slots=True)
 class ClientResponse:
-    """`tag` is what was given to `send`; times are monotonic ms; `version` is -1 where none could be agreed on.
+    """The response to a request, or the reason why there is none. In every case the request's buffers are free again.
 
-    `error` is DisconnectedError (the connection ended before the answer: the request may or may not have been carried out; fact
-    `timed_out` is true when that was because an answer came too late), ProtocolError (the broker sent what cannot be, the
-    connection is closed: the same holds) or UnsupportedVersionError (nothing was sent). Without an error `body` is the answer,
-    or None where none was expected and the request is sent. In every case the request's buffers are the caller's again.
+    `tag` is what was given to `send`; times are monotonic ms; `version` is -1 where none could be agreed on.
+
+    `error` is DisconnectedError (the connection ended before the response, so the request may or may not have been carried out;
+    the fact `timed_out` is true if the broker took too long), ProtocolError (the broker sent something invalid and the connection
+    is closed: the same holds) or UnsupportedVersionError (nothing was sent). Without an error `body` is the response, or None
+    where none was expected and the request is sent.
     """
 
     node_id: int
@@ -43,14 +45,14 @@ class ClientResponse:
 class NetworkClient:
     """Java's NetworkClient: connects to nodes, agrees on versions, sends, and asks for metadata whenever that is due.
 
-    One thread owns it (the Sender's) and everything behind it; others may call `wakeup`, `in_flight_count` and
-    `connection_count` only. `now_ms` is monotonic milliseconds from `clock`, which is read here only after a wait.
+    One thread (the Sender's) owns it and everything behind it; others may call only what says so. `now_ms` is monotonic
+    milliseconds from `clock`, which is read here only after a wait.
     """
 
     def __init__(
         self,
         config: ProducerConfig,
-        metadata: MetadataUpdater,
+        metadata: Metadata,
         *,
         clock: Callable[[], int] = monotonic_ms,
         resolver: Resolver = resolve,
@@ -63,9 +65,9 @@ class NetworkClient:
         self._aborted: list[ClientResponse] = []
 
     def ready(self, node_id: int, now_ms: int) -> bool:
-        """Whether a request can be sent to this node now. Begins to connect where there is no connection and back-off allows.
+        """Returns whether a request can be sent to this node now. Begins to connect if it is not connected and back-off allows.
 
-        False for every node while metadata is due, so that it is asked for first.
+        Returns False for every node while metadata is due, so that it is asked for first.
         """
         if self._connections.can_send(node_id, now_ms):
             return not self._metadata.is_due(now_ms)
@@ -77,7 +79,7 @@ class NetworkClient:
         return False
 
     def why_not_ready(self, node_id: int) -> str | None:
-        """Why the last connection to a node ended or could not be made; None while nothing is known against it."""
+        """Returns why the last connection to a node ended or could not be made; None if there was no failure."""
         failure = self._connections.failures.get(node_id)
         if failure is None:
             return None
@@ -85,45 +87,47 @@ class NetworkClient:
         return f"{self._connections.label(node_id)}: {failure}" + (f" ({stuck})" if stuck else "")
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
-        """How long it makes no sense to ask `ready` again, unless a poll returns earlier."""
+        """Returns for how long it makes no sense to call `ready` again, unless a poll returns earlier."""
         if self._metadata.node(node_id) is None:
             return self._reconnect_backoff_ms
         return self._connections.states.poll_delay_ms(node_id, now_ms)
 
     def is_unavailable(self, node_id: int) -> bool:
-        """Whether its connection failed and has not been begun again."""
+        """Returns whether its connection failed and was not begun again."""
         return self._connections.states.is_disconnected(node_id)
 
     def is_throttled(self, node_id: int, now_ms: int) -> bool:
-        """Whether it has asked for a pause that is not over: a quota."""
+        """Returns whether it has asked for a pause (a quota) that is not over."""
         return self._connections.states.is_throttled(node_id, now_ms)
 
     def has_ready_nodes(self, now_ms: int) -> bool:
         return self._connections.states.has_ready_nodes(now_ms)
 
     def in_flight_count(self, node_id: int | None = None) -> int:
-        """Requests without an answer so far, those for metadata and versions included; of all nodes for None. From any thread."""
+        """Returns the number of requests in flight, also for metadata and versions, of all nodes for None. From any thread."""
         return self._connections.in_flight.count(node_id)
 
     def connection_count(self) -> int:
-        """Connections, those that are being made included. From any thread."""
+        """Returns the number of connections, those being made included. From any thread."""
         return self._connections.connection_count()
 
     def take_counts(self) -> NetworkCounts:
-        """What went over the network since the last time that this was asked."""
+        """Returns what went over the network since the last call."""
         return self._connections.take_counts()
 
     def finalized_feature(self, name: str) -> int:
-        """The cluster's level of a feature, as "transaction.version": of all answers to ApiVersions so far the one of the newest
-        epoch counts. 0 where it is not finalized, and before the first connection. From any thread."""
+        """Returns the cluster's level of a feature, as "transaction.version", by the ApiVersions response with the newest epoch.
+
+        Returns 0 if it is not finalized, and before the first connection. From any thread.
+        """
         return self._connections.features.level(name)
 
     def versions(self, node_id: int) -> NodeApiVersions:
-        """Returns what a node that is `ready` speaks."""
+        """Returns what a node that is `ready` supports."""
         return self._connections.versions(node_id)
 
     def least_loaded_node(self, now_ms: int) -> int | None:
-        """Whom to ask what any broker can answer; a negative id is one of bootstrap.servers. None while back-off leaves none."""
+        """Returns the node to ask what any broker can answer; None while back-off leaves none. Bootstrap servers are negative."""
         return self._connections.least_loaded(self._metadata.candidates(), now_ms)
 
     def send(
@@ -138,10 +142,10 @@ class NetworkClient:
         tag: object = None,
         max_version: int | None = None,
     ) -> None:
-        """Send a request to a node that is `ready`; `poll` returns what becomes of it.
+        """Sends a request to a node that is `ready`; `poll` returns its ClientResponse.
 
-        `body` is the message, or makes it for the version agreed on. Record buffers in it must stay as they are until then.
-        `timeout_ms` is request.timeout.ms if not given. Raises UsageError for a node that is not ready.
+        Record buffers in `body` must not change until then. `timeout_ms` defaults to request.timeout.ms. Raises UsageError for
+        a node that is not ready.
         """
         if not self._connections.can_send(node_id, now_ms):
             raise UsageError(f"{self._connections.label(node_id)} is not ready for a request", node_id=node_id)
@@ -160,30 +164,30 @@ class NetworkClient:
             self._aborted.append(ClientResponse(node_id, api, -1, tag, None, error, now_ms, 0))
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
-        """Send and receive, waiting at most `timeout_ms` for something to happen. Raises for no broker's fault."""
+        """Sends and receives, waiting at most `timeout_ms` for something to happen. No fault of a broker raises here."""
         until_metadata_ms = self._metadata.maybe_ask(now_ms)
         responses, self._aborted = self._aborted, []
-        happened, now_ms = self._connections.poll(0 if responses else min(timeout_ms, until_metadata_ms), now_ms)
-        for outcome in happened.outcomes:
+        events, now_ms = self._connections.poll(0 if responses else min(timeout_ms, until_metadata_ms), now_ms)
+        for outcome in events.outcomes:
             if self._metadata.is_mine(outcome):
                 self._metadata.answered(outcome, now_ms)
             else:
                 responses.append(_response(outcome, now_ms))
-        for lost in happened.lost:
+        for lost in events.lost:
             self._metadata.lost(lost, now_ms)
         responses += [_response(outcome, now_ms) for outcome in self._metadata.maybe_rebootstrap(now_ms)]
         return responses
 
     def wakeup(self) -> None:
-        """End the poll that runs now or comes next. From any thread."""
+        """Ends the poll that runs now or comes next. From any thread."""
         self._connections.wakeup()
 
     def close(self) -> None:
-        """Close every connection. Nothing is returned for what was in flight."""
+        """Closes every connection. Requests in flight get no response."""
         self._connections.close()
 
 
-def _response(outcome: Outcome, now_ms: int) -> ClientResponse:
+def _response(outcome: RequestOutcome, now_ms: int) -> ClientResponse:
     request = outcome.request
     return ClientResponse(
         node_id=request.node_id,

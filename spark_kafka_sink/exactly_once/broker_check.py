@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_kafka_sink.client.api_versions import api_versions_request, node_api_versions
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
 from spark_kafka_sink.producer.transactions.verification import switched_off, too_old
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
@@ -50,10 +50,10 @@ def check_brokers(client: ClusterClient, deadline: float) -> None:
                 raise switched_off(label)
 
 
-def _versions(node_id: int) -> Question:
-    return Question(node_id, API_VERSIONS, api_versions_request())
+def _versions(node_id: int) -> ClusterRequest:
+    return ClusterRequest(node_id, API_VERSIONS, api_versions_request())
 
 
-def _verification(node_id: int) -> Question:
+def _verification(node_id: int) -> ClusterRequest:
     resource = DescribeConfigsResource(resource_type=_BROKER, resource_name=str(node_id), configuration_keys=[_VERIFICATION])
-    return Question(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]))
+    return ClusterRequest(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]))

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
@@ -57,7 +57,7 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
     Raises OptionError for a topic that cannot be the log, or that brokers will not make like this; BrokerError with the ACL where
     the client may not.
     """
-    waiting = Waiting(deadline, BACKOFF)
+    waiting = ResponseWaiter(deadline, BACKOFF)
     while True:
         with waiting.told_as_well():
             partitions, code = client.topic(settings.topic, deadline)
@@ -86,7 +86,7 @@ def _check_partitions(settings: CommitLogSettings, partitions: int) -> None:
 # Made
 
 
-def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting, deadline: float) -> None:
+def _create(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> None:
     replicas = settings.replication_factor or _replicas(client, deadline)
     configs = {**_CONFIGS, **({_MIN_ISR: "2"} if replicas >= _DEFAULT_REPLICATION else {})}
     result = _asked_to_create(client, settings, replicas, configs, deadline)
@@ -165,7 +165,7 @@ def _not_made(client: ClusterClient, settings: CommitLogSettings, result: Creata
 # There
 
 
-def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Waiting, deadline: float) -> bool:
+def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> bool:
     """False where it is to be asked again. Not on the broker that is asked yet, a topic has no configs."""
     resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
     (result,) = client.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results

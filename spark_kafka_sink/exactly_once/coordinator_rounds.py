@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from spark_kafka_sink.client.backoff import ExponentialBackoff
+from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Question
-from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
@@ -36,7 +35,7 @@ class Reply(Generic[T]):
 class Asked(Generic[T]):
     """One request about some ids of one coordinator, and how to read its answer."""
 
-    question: Question
+    question: ClusterRequest
     ids: Sequence[str]
     read: Callable[[Message], Mapping[str, Reply[T]]]
 
@@ -49,7 +48,7 @@ class CoordinatorRounds(Generic[T]):
         self._client = client
         self._ask = ask
         self._deadline = deadline
-        self._waiting = Waiting(deadline, BACKOFF)
+        self._waiting = ResponseWaiter(deadline, BACKOFF)
         self.replies: dict[str, Reply[T]] = {}
         self.lost: set[str] = set()  # ids of requests that got no answer: they may have been carried out, or be yet
 

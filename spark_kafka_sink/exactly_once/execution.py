@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from spark_kafka_sink.client.backoff import ExponentialBackoff
-from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
@@ -59,7 +58,7 @@ class Progress:
 
 def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> Result:
     """Call `attempt` again when it loses its claim to the log: whoever has it now may have written anything."""
-    waiting = Waiting(deadline, _BACKOFF)
+    waiting = ResponseWaiter(deadline, _BACKOFF)
     while True:
         try:
             return attempt()

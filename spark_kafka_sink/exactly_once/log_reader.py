@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Answer, Question
-from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest
 from spark_kafka_sink.errors import BrokerError, DisconnectedError
 from spark_kafka_sink.exactly_once.committed_records import committed_records
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
@@ -69,7 +69,7 @@ class LogReader:
         self._position: int | None = None  # the offset of the first record that was not read
         self._end: int | None = None  # the high watermark to read to
         self._is_confirmed = False  # a Fetch said that this is the topic still
-        self._waiting: Waiting
+        self._waiting: ResponseWaiter
 
     @property
     def position(self) -> int:
@@ -82,7 +82,7 @@ class LogReader:
 
         Raises DeadlineError, which tells of it, and BrokerError where the client may not read.
         """
-        self._waiting = Waiting(deadline, BACKOFF)
+        self._waiting = ResponseWaiter(deadline, BACKOFF)
         self._end, self._is_confirmed = None, False
         while not self._is_at_end():
             node_id = self._client.leader(self._topic, self._partition, deadline)
@@ -95,7 +95,7 @@ class LogReader:
     def between(self, end: int, deadline: float) -> list[Record]:
         """What lies between where was read to and the offset `end`, committed or not; `end` is under the high watermark."""
         found: list[Record] = []
-        self._waiting = Waiting(deadline, BACKOFF)
+        self._waiting = ResponseWaiter(deadline, BACKOFF)
         position = self.position
         while position < end:
             node_id = self._client.leader(self._topic, self._partition, deadline)
@@ -135,7 +135,7 @@ class LogReader:
         """Offsets that are not known, and a Fetch where they are. False: again after a pause, maybe of another leader."""
         wanted = [LATEST_TIMESTAMP] if self._end is None else []
         wanted += [EARLIEST_TIMESTAMP] if self._position is None else []
-        questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
+        questions = [ClusterRequest(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
         if self._position is not None:
             wait_ms = self._wait_ms(self._position, deadline)
             questions.append(self._fetch(node_id, self._position, _READ_COMMITTED, wait_ms))
@@ -163,7 +163,7 @@ class LogReader:
             return 0
         return max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
 
-    def _fetch(self, node_id: int, position: int, isolation_level: int, wait_ms: int) -> Question:
+    def _fetch(self, node_id: int, position: int, isolation_level: int, wait_ms: int) -> ClusterRequest:
         partition = FetchPartition(
             partition=self._partition,
             current_leader_epoch=self._leader_epoch(),
@@ -174,7 +174,7 @@ class LogReader:
         request = FetchRequest(
             max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=isolation_level, topics=[topic]
         )
-        return Question(node_id, _FETCH_BY_NAME if self._topic_id is None else FETCH, request)
+        return ClusterRequest(node_id, _FETCH_BY_NAME if self._topic_id is None else FETCH, request)
 
     def _leader_epoch(self) -> int:
         epoch = self._client.known().leader_epoch(self._topic, self._partition)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
+from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Question
-from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.errors import BrokerError, DisconnectedError
 from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
@@ -154,7 +154,7 @@ class LogWriter:
         )
 
         def ask(node_id: int, ids: Sequence[str]) -> list[Asked[None]]:
-            return [Asked(Question(node_id, _ADD_PARTITIONS, request), ids, lambda answer: {self._id: _added(answer)})]
+            return [Asked(ClusterRequest(node_id, _ADD_PARTITIONS, request), ids, lambda answer: {self._id: _added(answer)})]
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
         self._check(reply.code, "AddPartitionsToTxn")
@@ -164,10 +164,10 @@ class LogWriter:
         api = _PRODUCE_VERSION_1 if self._adds_partitions else _PRODUCE_VERSION_2
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=[batch])])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
-        waiting = Waiting(deadline, BACKOFF)
+        waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
             node_id = self._client.leader(self._topic, self._partition, deadline)
-            (answer,) = self._client.try_many([Question(node_id, api, request)], deadline)
+            (answer,) = self._client.try_many([ClusterRequest(node_id, api, request)], deadline)
             if isinstance(answer, DisconnectedError):
                 waiting.note(f"Produce to {self._where}", answer.message)
                 self._client.stale()

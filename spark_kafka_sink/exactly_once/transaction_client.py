@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.coordinators import refused
-from spark_kafka_sink.client.question import Question
-from spark_kafka_sink.client.waiting import Waiting
+from spark_kafka_sink.client.backoff import ResponseWaiter
+from spark_kafka_sink.client.cluster_client import ClusterClient, refused
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, OptionError
 from spark_kafka_sink.exactly_once.broker_check import check_brokers
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
@@ -115,7 +114,7 @@ class TransactionClient:
 
         Without Describe on an id Kafka leaves its transactions out. One whose coordinator moves meanwhile may be missing.
         """
-        waiting = Waiting(deadline, BACKOFF)
+        waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
             with waiting.told_as_well():
                 found = self._list_once(prefix, waiting, deadline)
@@ -134,12 +133,12 @@ class TransactionClient:
             if said.state == ONGOING
         )
 
-    def _list_once(self, prefix: str, waiting: Waiting, deadline: float) -> list[OpenTransaction] | None:
+    def _list_once(self, prefix: str, waiting: ResponseWaiter, deadline: float) -> list[OpenTransaction] | None:
         """None unless every broker has answered: an id could have moved from one that failed to one that was asked before."""
         brokers = self._client.brokers(deadline)
         # Filtered on this side: only 4.1 has a pattern, a regular expression of RE2.
         request = ListTransactionsRequest(state_filters=[ONGOING])
-        questions = [Question(node_id, LIST_TRANSACTIONS, request) for node_id in brokers]
+        questions = [ClusterRequest(node_id, LIST_TRANSACTIONS, request) for node_id in brokers]
         found: list[OpenTransaction] | None = []
         for node_id, answer in zip(brokers, self._client.try_many(questions, deadline), strict=True):
             name = f"ListTransactions of {brokers[node_id]}"
@@ -166,7 +165,11 @@ class TransactionClient:
 
         def ask(node_id: int, ids: Sequence[str]) -> Iterable[Asked[InitProducerIdResponse]]:
             request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-            return [Asked(Question(node_id, INITIALISING, request), ids, lambda answer: {transactional_id: _initialised(answer)})]
+            return [
+                Asked(
+                    ClusterRequest(node_id, INITIALISING, request), ids, lambda answer: {transactional_id: _initialised(answer)}
+                )
+            ]
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([transactional_id])[transactional_id]
         if reply.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
@@ -202,7 +205,7 @@ class TransactionClient:
         """`end`, and where answers prove nothing what DescribeTransactions does (`proof_of`, which see). What is open still is
         ended again; DeadlineError where it stays so."""
         by_id = {handle.transactional_id: handle for handle in handles}
-        waiting = Waiting(deadline, BACKOFF)
+        waiting = ResponseWaiter(deadline, BACKOFF)
         ended, is_open = self._commit_once(by_id, deadline)
         while is_open:
             for each in is_open:
@@ -227,7 +230,7 @@ def _describe(node_id: int, ids: Sequence[str]) -> Iterable[Asked[TransactionDes
     for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
         some = ids[start : start + _DESCRIBED_AT_ONCE]
         request = DescribeTransactionsRequest(transactional_ids=some)
-        yield Asked(Question(node_id, DESCRIBE_TRANSACTIONS, request), some, _described)
+        yield Asked(ClusterRequest(node_id, DESCRIBE_TRANSACTIONS, request), some, _described)
 
 
 def _described(answer: Message) -> dict[str, Reply[TransactionDescription | None]]:
@@ -249,7 +252,7 @@ def _description(state: TransactionState) -> TransactionDescription | None:
     )
 
 
-def _is_complete(answer: ListTransactionsResponse, name: str, waiting: Waiting) -> bool:
+def _is_complete(answer: ListTransactionsResponse, name: str, waiting: ResponseWaiter) -> bool:
     if not answer.error_code and not answer.unknown_state_filters:
         return True
     facts = error_facts(answer.error_code)
@@ -284,7 +287,7 @@ def _end(node_id: int, handle: TransactionHandle, committed: bool) -> Asked[EndT
         assert isinstance(answer, EndTxnResponse)
         return {handle.transactional_id: Reply(answer.error_code, answer)}
 
-    return Asked(Question(node_id, api, request), [handle.transactional_id], read)
+    return Asked(ClusterRequest(node_id, api, request), [handle.transactional_id], read)
 
 
 def _judge(handle: TransactionHandle, answer: EndTxnResponse, committed: bool) -> Ended:

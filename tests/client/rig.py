@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spark_kafka_sink.client.addresses import Resolver, resolve
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion
+from spark_kafka_sink.client.connection_states import Resolver, resolve
+from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
-from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.config import ProducerConfig, producer_config
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 from spark_kafka_sink.protocol.messages import RequestHeader
-from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
-from tests.client.scripted_broker import Connection, ScriptedBroker
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from tests.client.scripted_broker import Connection, ScriptedBroker, versions
 
 NOTHING_DUE = 2**31
 DEADLINE_S = 5.0
@@ -31,10 +32,11 @@ class Clock:
         return self.now_ms
 
 
-class HandMetadata:
-    """A MetadataUpdater that is due when a test says so, and notes what it is told."""
+class HandMetadata(Metadata):
+    """Metadata that is due when a test says so, and notes what it is told."""
 
-    def __init__(self, *nodes: Node) -> None:
+    def __init__(self, config: ProducerConfig, *nodes: Node) -> None:
+        super().__init__(config)
         self.known: dict[int, Node] = {node.id: node for node in nodes}
         self.due_in_ms = NOTHING_DUE
         self.updates: list[tuple[MetadataRequestAndVersion, MetadataResponse, str]] = []
@@ -51,8 +53,8 @@ class HandMetadata:
     def next_request(self, now_ms: int) -> MetadataRequestAndVersion:
         return MetadataRequestAndVersion(lambda version: MetadataRequest(topics=[]), self.requested, False)
 
-    def asking(self, node_label: str, doing: str) -> None:
-        self.asked = (node_label, doing)
+    def asking(self, node_label: str, state: str) -> None:
+        self.asked = (node_label, state)
 
     def update(self, request: MetadataRequestAndVersion, response: MetadataResponse, node_label: str, now_ms: int) -> bool:
         self.updates.append((request, response, node_label))
@@ -85,9 +87,9 @@ class Rig:
     ) -> None:
         self.clock = Clock()
         nodes = [Node(number, broker.host, broker.port) for number, broker in enumerate(brokers, start=1)]
-        self.metadata = HandMetadata(*(nodes if known else ()))
         servers = {"bootstrap.servers": ",".join(broker.server for broker in brokers)}
         config = producer_config(servers | dict(settings))
+        self.metadata = HandMetadata(config, *(nodes if known else ()))
         self.client = NetworkClient(config, self.metadata, clock=self.clock, resolver=resolver, rng=random.Random(7))
 
     def __enter__(self) -> Rig:
@@ -147,3 +149,65 @@ class Rig:
         connection.answer_versions(ranges)
         self.poll_until(lambda: self.ready(node_id))
         return connection
+
+
+# Asking for metadata, step by step
+
+
+def cluster(*brokers: ScriptedBroker) -> MetadataResponse:
+    listed = enumerate(brokers, start=1)
+    return MetadataResponse(brokers=[MetadataResponseBroker(node_id=n, host=b.host, port=b.port) for n, b in listed])
+
+
+def called(rig: Rig, *brokers: ScriptedBroker) -> ScriptedBroker:
+    """Polls until the client connects to one of these; which one."""
+    before = [len(broker.connections) for broker in brokers]
+    rig.poll_until(lambda: any(broker.has_caller() for broker in brokers))
+    return next(broker for broker, count in zip(brokers, before, strict=True) if len(broker.connections) > count)
+
+
+def agreed(rig: Rig, connection: Connection) -> None:
+    """Lets a connection that was accepted come to agree on versions."""
+    header, _ = rig.receive(connection)
+    connection.answer(header, versions())
+    rig.poll_until(lambda: rig.client.has_ready_nodes(rig.now_ms))
+
+
+def asked(rig: Rig, connection: Connection) -> None:
+    """Receives a request for metadata and leaves it unanswered."""
+    _, body = rig.receive(connection)
+    assert isinstance(body, MetadataRequest)
+
+
+def answered(rig: Rig, connection: Connection, response: MetadataResponse) -> None:
+    header, body = rig.receive(connection)
+    assert isinstance(body, MetadataRequest)
+    before = len(rig.metadata.updates)
+    connection.answer(header, response)
+    assert rig.poll_until(lambda: len(rig.metadata.updates) > before) == []
+
+
+# InitProducerId, where any request will do
+
+REQUEST_TIMEOUT_MS = 30_000
+
+
+def send(rig: Rig, tag: object = None, node_id: int = 1, **options: Any) -> None:
+    rig.client.send(node_id, INIT_PRODUCER_ID, InitProducerIdRequest(), rig.now_ms, tag=tag, **options)
+    rig.poll()
+
+
+def sent(rig: Rig, count: int) -> None:
+    for tag in range(count):
+        send(rig, tag)
+
+
+def answer(connection: Connection, producer_id: int = 0, **options: Any) -> RequestHeader:
+    header, body = connection.receive()
+    assert isinstance(body, InitProducerIdRequest)
+    connection.answer(header, InitProducerIdResponse(producer_id=producer_id), **options)
+    return header
+
+
+def errors(responses: list[ClientResponse]) -> set[type | None]:
+    return {type(response.error) if response.error else None for response in responses}

@@ -32,14 +32,14 @@ def broker(low: int, high: int) -> NodeApiVersions:
     return node_api_versions("broker 1 (kafka:9092)", versions({PRODUCE.key: (low, high)}))
 
 
-@given(low=st.integers(0, 20), high=st.integers(0, 20), most=st.none() | st.integers(0, 20))
-def test_the_version_is_the_highest_of_both_and_never_outside_either(low: int, high: int, most: int | None) -> None:
-    common = [v for v in range(low, high + 1) if PRODUCE.has_version(v) and (most is None or v <= most)]
+@given(low=st.integers(0, 20), high=st.integers(0, 20), maximum=st.none() | st.integers(0, 20))
+def test_the_version_is_the_highest_of_both_and_never_outside_either(low: int, high: int, maximum: int | None) -> None:
+    common = [v for v in range(low, high + 1) if PRODUCE.has_version(v) and (maximum is None or v <= maximum)]
     if common:
-        assert broker(low, high).usable(PRODUCE, most) == max(common)
+        assert broker(low, high).usable(PRODUCE, maximum) == max(common)
     else:
         with pytest.raises(UnsupportedVersionError):
-            broker(low, high).usable(PRODUCE, most)
+            broker(low, high).usable(PRODUCE, maximum)
 
 
 def test_having_no_version_in_common_names_the_broker_the_api_and_both_ranges() -> None:

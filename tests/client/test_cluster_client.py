@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.effects import Change
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -72,7 +72,7 @@ def of_broker(node_id: int) -> DescribeConfigsRequest:
 def test_many_questions_go_each_to_its_broker_and_answers_come_in_their_order(kafka3: Brokers) -> None:
     wanted = [*kafka3.broker_ids, *reversed(kafka3.broker_ids)]
     with client_of(kafka3) as client:
-        answers = client.ask_many([Question(node, DESCRIBE_CONFIGS, of_broker(node)) for node in wanted], soon())
+        answers = client.ask_many([ClusterRequest(node, DESCRIBE_CONFIGS, of_broker(node)) for node in wanted], soon())
 
     results = [answer.results[0] for answer in answers if isinstance(answer, DescribeConfigsResponse)]
     assert [(int(result.resource_name), result.error_code) for result in results] == [(node, 0) for node in wanted]
@@ -107,7 +107,7 @@ def test_a_cluster_that_was_away_can_be_asked_again_whatever_is_asked_first() ->
 
 def test_200_questions_to_one_broker_are_on_their_way_at_the_same_time(client: ClusterClient, kafka: Kafka) -> None:
     (node_id,) = client.brokers(soon())
-    answers = client.ask_many([Question(node_id, DESCRIBE_CLUSTER, CLUSTER)] * 200, soon())
+    answers = client.ask_many([ClusterRequest(node_id, DESCRIBE_CLUSTER, CLUSTER)] * 200, soon())
 
     assert len(answers) == 200
 
@@ -184,7 +184,7 @@ def test_a_broker_that_comes_back_is_asked_again(kafka3: Brokers) -> None:
     with client_of(kafka3) as client:
         client.ask(3, DESCRIBE_CLUSTER, CLUSTER, soon())
         kafka3.kill(3)
-        (failed,) = client.try_many([Question(3, DESCRIBE_CLUSTER, CLUSTER)], soon())
+        (failed,) = client.try_many([ClusterRequest(3, DESCRIBE_CLUSTER, CLUSTER)], soon())
         kafka3.restart(3)
 
         assert isinstance(failed, DisconnectedError)
@@ -203,7 +203,7 @@ def test_an_answer_that_was_cut_off_is_asked_for_again(proxied_kafka: ProxiedKaf
     with client_of(proxied_kafka.proxy.address) as client:
         client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
         proxied_kafka.proxy.cut_after(10, "to_client")
-        (lost,) = client.try_many([Question(None, DESCRIBE_CLUSTER, CLUSTER)], soon())
+        (lost,) = client.try_many([ClusterRequest(None, DESCRIBE_CLUSTER, CLUSTER)], soon())
 
         assert isinstance(lost, DisconnectedError)
         assert client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
@@ -229,7 +229,7 @@ def test_a_forked_child_connects_anew_and_leaves_its_parents_connections_alone(
         try:
             os.write(write_end, b"%d" % client.ask(leader, DESCRIBE_CLUSTER, CLUSTER, soon()).error_code)
             # What is asked last is answered when the child is gone: on its parent's connection the parent would get that.
-            client.try_many([Question(leader, FETCH.limited_to(4, 12), late)], soon(0.2))
+            client.try_many([ClusterRequest(leader, FETCH.limited_to(4, 12), late)], soon(0.2))
         finally:
             os._exit(0)
     os.close(write_end)

@@ -11,8 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from spark_kafka_sink.client.addresses import Resolver
-from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterConnectionStates, ConnectionState
+from spark_kafka_sink.client.connection_states import FOREVER_MS, NEXT, ClusterConnectionStates, ConnectionState, Resolver
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
@@ -257,8 +256,8 @@ class StatesMachine(RuleBasedStateMachine):
     @invariant()
     def delays_have_ends(self) -> None:
         delay = self.states.poll_delay_ms(1, self.now_ms)
-        most = {None: 0, S.DISCONNECTED: 1000, S.CONNECTING: 30_000}.get(self.states.state(1), FOREVER_MS)
-        assert 0 <= delay <= most
+        maximum = {None: 0, S.DISCONNECTED: 1000, S.CONNECTING: 30_000}.get(self.states.state(1), FOREVER_MS)
+        assert 0 <= delay <= maximum
         if self.states.state(1) is S.DISCONNECTED:
             assert self.states.can_connect(1, self.now_ms + delay)
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.metadata import Metadata
-from spark_kafka_sink.client.metadata_updater import MetadataRequestAndVersion, MetadataUpdater
+from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import (
@@ -69,11 +68,6 @@ def answer(
     broker: str = BROKER,
 ) -> None:
     of.update(ask(of, now_ms, version), response(*topics, cluster_id=cluster_id), broker, now_ms)
-
-
-def test_it_is_what_a_network_client_needs() -> None:
-    updater: MetadataUpdater = metadata()
-    assert updater.nodes() == {}
 
 
 def test_the_first_update_is_due_at_once_and_asks_for_everything() -> None:

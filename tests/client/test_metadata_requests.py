@@ -12,8 +12,7 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.network.channel import Address
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
-from tests.client.asking import agreed, answered, asked, called, cluster
-from tests.client.rig import Rig
+from tests.client.rig import Rig, agreed, answered, asked, called, cluster
 from tests.client.scripted_broker import ScriptedBroker
 
 

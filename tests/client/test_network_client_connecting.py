@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.client.addresses import Resolver
+from spark_kafka_sink.client.connection_states import Resolver
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
-from tests.client.exchange import send
-from tests.client.rig import Rig
+from tests.client.rig import Rig, send
 from tests.client.scripted_broker import ScriptedBroker
 from tests.network.black_hole import black_hole
 

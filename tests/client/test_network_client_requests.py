@@ -18,8 +18,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.client.exchange import REQUEST_TIMEOUT_MS, answer, errors, send, sent
-from tests.client.rig import Rig
+from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer, errors, send, sent
 from tests.client.scripted_broker import ScriptedBroker, answer_bytes
 
 

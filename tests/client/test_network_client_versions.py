@@ -15,8 +15,7 @@ from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     ProduceRequest,
 )
-from tests.client.exchange import REQUEST_TIMEOUT_MS, answer, errors, send
-from tests.client.rig import Rig
+from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer, errors, send
 from tests.client.scripted_broker import ScriptedBroker, versions
 
 

@@ -14,9 +14,7 @@ from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataResponse
-from tests.client.asking import agreed, answered, asked, called, cluster
-from tests.client.exchange import send
-from tests.client.rig import NOTHING_DUE, Rig
+from tests.client.rig import NOTHING_DUE, Rig, agreed, answered, asked, called, cluster, send
 from tests.client.scripted_broker import Connection, ScriptedBroker
 
 NONE: Mapping[str, object] = {"metadata.recovery.strategy": "none"}
@@ -119,7 +117,7 @@ def test_with_strategy_none_only_known_brokers_are_asked(one: ScriptedBroker, tw
         one.stop_listening()
         connection.close()
         for failures in range(1, 8):
-            rig.poll_until(lambda wanted=failures: len(rig.metadata.failures) >= wanted)  # type: ignore[misc]
+            rig.poll_until(lambda expected=failures: len(rig.metadata.failures) >= expected)  # type: ignore[misc]
             rig.pass_ms(11_000)
         assert not two.has_caller()
         assert {label for label, _ in rig.metadata.failures} == {f"broker 1 ({one.server})"}
