@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import selectors
+import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 from spark_kafka_sink.errors import DisconnectedError, PeerError, ProtocolError, UsageError
 from spark_kafka_sink.network.channel import Buffer, Channel
 from spark_kafka_sink.network.frames import FrameWriter
-from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel
-from spark_kafka_sink.network.network_counts import NetworkCounts
-from spark_kafka_sink.network.wakeup import Wakeup
+from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel, NetworkCounts
 
 NEVER = -1
 """A `max_idle_ms` that closes nothing."""
@@ -21,6 +20,52 @@ NEVER = -1
 
 def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
+
+
+class Wakeup:
+    """A pair of sockets by which other threads end the waiting thread's wait.
+
+    `wakeup()` may be called from any thread, also after `close()`; everything else belongs to the waiting thread.
+    """
+
+    def __init__(self, ends: tuple[socket.socket, socket.socket] | None = None) -> None:
+        """ends: the receiver and the sender, which this takes over; a new pair by default."""
+        self._receiver, self._sender = ends or socket.socketpair()
+        self._receiver.setblocking(False)
+        self._sender.setblocking(False)
+        self._signalled = False
+
+    def fileno(self) -> int:
+        return self._receiver.fileno()
+
+    def wakeup(self) -> None:
+        """One system call at most until the wait has ended, however many threads call."""
+        if self._signalled:
+            return
+        self._signalled = True
+        try:
+            self._sender.send(b"\0")
+        except BlockingIOError:
+            pass  # full of signals that nobody has seen yet: the wait ends by those
+        except OSError:
+            if self._receiver.fileno() >= 0:  # close() ends the receiver first
+                self._signalled = False
+                raise
+            # Closed: nobody waits any more.
+
+    def drain(self) -> None:
+        """Forget the signals so far. The caller looks at what it was woken for afterwards, never before."""
+        try:
+            while len(self._receiver.recv(4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass  # empty: all of them were read, or there was none
+        # Only now: cleared before recv, a signal given in between would leave the flag set and the pair empty for good.
+        self._signalled = False
+
+    def close(self) -> None:
+        self._receiver.close()
+        self._sender.close()
 
 
 @dataclass(frozen=True, slots=True)

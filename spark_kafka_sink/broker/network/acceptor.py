@@ -14,7 +14,7 @@ from spark_kafka_sink.broker.network.bad_connections import BadConnections
 from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor
-from spark_kafka_sink.network.wakeup import Wakeup
+from spark_kafka_sink.network.selector import Wakeup
 
 logger = logging.getLogger(__name__)
 

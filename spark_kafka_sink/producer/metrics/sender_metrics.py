@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError
-from spark_kafka_sink.network.network_counts import ConnectionCounts, NetworkCounts
+from spark_kafka_sink.network.kafka_channel import ConnectionCounts, NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.metrics.metric_table import NODE, NOT_DONE, PRODUCER, TOPIC, Metric, stat_names
 from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat

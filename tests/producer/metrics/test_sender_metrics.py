@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
-from spark_kafka_sink.network.network_counts import NetworkCounts
+from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.records.batch_header import HEADER_SIZE

@@ -9,24 +9,36 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from spark_kafka_sink.network.wakeup import Wakeup
+from spark_kafka_sink.network.selector import Wakeup
+
+
+class Sender(socket.socket):
+    """The sending end of a Wakeup; the system has no memory for its next sends."""
+
+    failures = 0
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.ENOBUFS, "no memory")
+        return super().send(data, flags)
 
 
 @pytest.fixture
-def wakeup() -> Iterator[Wakeup]:
-    wakeup = Wakeup()
+def ends() -> tuple[socket.socket, Sender]:
+    receiver, sender = socket.socketpair()
+    return receiver, Sender(fileno=sender.detach())
+
+
+@pytest.fixture
+def wakeup(ends: tuple[socket.socket, Sender]) -> Iterator[Wakeup]:
+    wakeup = Wakeup(ends)
     yield wakeup
     wakeup.close()
-
-
-class NoMemory(socket.socket):
-    """What the system says to a send that it has no memory for."""
-
-    def send(self, data: object, flags: int = 0, /) -> int:
-        raise OSError(errno.ENOBUFS, "no memory")
 
 
 @contextmanager
@@ -81,27 +93,26 @@ def test_a_call_after_close_reaches_nobody_else() -> None:
         assert select.select(others, [], [], 0)[0] == []
 
 
-def test_a_call_while_it_is_being_closed_is_no_error(wakeup: Wakeup) -> None:
-    wakeup._receiver.close()
+def test_a_call_while_it_is_being_closed_is_no_error(ends: tuple[socket.socket, Sender], wakeup: Wakeup) -> None:
+    ends[0].close()
     wakeup.wakeup()
     assert wakeup.fileno() == -1
 
 
-def test_a_full_pair_ends_the_wait_by_what_is_in_it(wakeup: Wakeup) -> None:
+def test_a_full_pair_ends_the_wait_by_what_is_in_it(ends: tuple[socket.socket, Sender], wakeup: Wakeup) -> None:
     with pytest.raises(BlockingIOError):
         while True:
-            wakeup._sender.send(bytes(4096))
+            ends[1].send(bytes(4096))
     wakeup.wakeup()
     assert is_signalled(wakeup)
     wakeup.drain()
     assert not is_signalled(wakeup)
 
 
-def test_a_call_that_failed_is_told_and_not_taken_for_a_signal(wakeup: Wakeup, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, NoMemory() as sender:
-        patch.setattr(wakeup, "_sender", sender)
-        with pytest.raises(OSError, match="no memory"):
-            wakeup.wakeup()
+def test_a_call_that_failed_is_told_and_not_taken_for_a_signal(ends: tuple[socket.socket, Sender], wakeup: Wakeup) -> None:
+    ends[1].failures = 1
+    with pytest.raises(OSError, match="no memory"):
+        wakeup.wakeup()
     wakeup.wakeup()
     assert is_signalled(wakeup)
 
