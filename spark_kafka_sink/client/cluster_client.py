@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, NamedTuple, Self
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster import Cluster, Node
@@ -23,7 +23,6 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.find_coordinator import (
     FIND_COORDINATOR,
     FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 
 PATIENCE_MS: Final = 10_000
@@ -43,45 +42,12 @@ _MAX_KEPT: Final = 10_000
 _PASSING: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """Where transactions are new to a cluster, the topic of their states has yet to be made."""
 
-AskAny: TypeAlias = Callable[
-    [Api[FindCoordinatorRequest, FindCoordinatorResponse], FindCoordinatorRequest, float], FindCoordinatorResponse
-]
-
 
 class Found(NamedTuple):
     """nodes: the coordinator's node id by transactional id. late: why another id has none yet."""
 
     nodes: dict[str, int]
     late: dict[str, str]
-
-
-class Coordinators:
-    """The coordinators of transactional ids, asked for many at once and kept until one proves wrong."""
-
-    def __init__(self, ask_any: AskAny) -> None:
-        self._ask_any = ask_any
-        self._nodes: dict[str, int] = {}
-
-    def find(self, ids: Collection[str], deadline: float) -> Found:
-        """Raises BrokerError for a refusal. An id without a coordinator does not hold up the others; it is to be asked again."""
-        if len(self._nodes) > _MAX_KEPT:
-            self._nodes.clear()
-        unknown = [each for each in ids if each not in self._nodes]
-        late: dict[str, str] = {}
-        for start in range(0, len(unknown), _AT_ONCE):
-            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown[start : start + _AT_ONCE])
-            for found in self._ask_any(_BATCHED, request, deadline).coordinators:
-                if not found.error_code:
-                    self._nodes[found.key] = found.node_id
-                elif found.error_code in _PASSING:
-                    late[found.key] = error_facts(found.error_code).name
-                else:
-                    raise refused(found.key, found.error_code, "FindCoordinator")
-        return Found({each: self._nodes[each] for each in ids if each in self._nodes}, late)
-
-    def forget(self, ids: Iterable[str]) -> None:
-        for each in ids:
-            self._nodes.pop(each, None)
 
 
 def refused(transactional_id: str, code: int, api: str) -> BrokerError:
@@ -108,7 +74,7 @@ class ClusterClient:
         self._patience_ms = min(config.request_timeout_ms, PATIENCE_MS)
         self._config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._coordinators = Coordinators(self.ask_any)
+        self._coordinators: dict[str, int] = {}  # node ids by transactional id, kept until one proves wrong
         self._closed = False
         self._pid = -1
         self._client: NetworkClient
@@ -239,14 +205,28 @@ class ClusterClient:
         return cluster.partition_count(topic) or 0, cluster.topic_error(topic)
 
     def coordinators(self, transactional_ids: Collection[str], deadline: float) -> Found:
-        """Returns the coordinator of each, and asks once for those not known; `forget_coordinators` makes it ask again.
+        """Returns the coordinator of each, and asks once for those not known. One without a coordinator holds up no other.
 
         Raises BrokerError if the client may not know (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
         """
-        return self._coordinators.find(transactional_ids, deadline)
+        if len(self._coordinators) > _MAX_KEPT:
+            self._coordinators.clear()
+        unknown = [each for each in transactional_ids if each not in self._coordinators]
+        late: dict[str, str] = {}
+        for start in range(0, len(unknown), _AT_ONCE):
+            request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=unknown[start : start + _AT_ONCE])
+            for found in self.ask_any(_BATCHED, request, deadline).coordinators:
+                if not found.error_code:
+                    self._coordinators[found.key] = found.node_id
+                elif found.error_code in _PASSING:
+                    late[found.key] = error_facts(found.error_code).name
+                else:
+                    raise refused(found.key, found.error_code, "FindCoordinator")
+        return Found({each: self._coordinators[each] for each in transactional_ids if each in self._coordinators}, late)
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
-        self._coordinators.forget(transactional_ids)
+        for each in transactional_ids:
+            self._coordinators.pop(each, None)
 
     # Internals
 

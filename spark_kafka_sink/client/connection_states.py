@@ -184,9 +184,6 @@ class ClusterConnectionStates:
         node = self._nodes.get(node_id)
         return node is not None and node.state is S.READY and node.throttled_until_ms <= now_ms
 
-    def has_ready_nodes(self, now_ms: int) -> bool:
-        return any(self.is_ready(node_id, now_ms) for node_id in self._nodes)
-
     def is_disconnected(self, node_id: int) -> bool:
         """Returns whether it was tried or connected, and is not now."""
         return self.state(node_id) is S.DISCONNECTED

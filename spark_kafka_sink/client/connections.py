@@ -17,7 +17,7 @@ from spark_kafka_sink.client.api_versions import (
 )
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connection_states import ClusterConnectionStates, Resolver, resolve
-from spark_kafka_sink.client.in_flight import InFlightRequest, InFlightRequests
+from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, InFlightRequests
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError, ProtocolError
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
@@ -57,15 +57,6 @@ class OpenChannel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestOutcome:
-    """The end of a request. Without an error `body` is the response, or None where none was expected."""
-
-    request: InFlightRequest
-    body: Message | None
-    error: PeerError | None
-
-
-@dataclass(frozen=True, slots=True)
 class LostConnection:
     """A connection that ended or could not be made. `idle`: closed by this client, because it was not used."""
 
@@ -76,9 +67,9 @@ class LostConnection:
 
 @dataclass(slots=True)
 class PollEvents:
-    """The events of one poll, in order. Requests in flight on a lost connection are among the outcomes."""
+    """The events of one poll, in order. Requests in flight on a lost connection have their responses here."""
 
-    outcomes: list[RequestOutcome] = field(default_factory=list)
+    responses: list[ClientResponse] = field(default_factory=list)
     lost: list[LostConnection] = field(default_factory=list)
 
 
@@ -214,20 +205,22 @@ class Connections:
         result = self._selector.poll(max(0, min(timeout_ms, self.next_deadline_ms() - now_ms)))
         now_ms = self._clock()
         events = PollEvents()
-        self._handle_sent(result, events)
+        for node_id in result.sent:
+            unanswered = self.in_flight.sent(node_id)
+            if unanswered is not None:
+                events.responses.append(unanswered.response(None, None, now_ms))
         self._handle_received(result, now_ms, events)
-        self._handle_disconnected(result, now_ms, events)
-        self._handle_connected(result, now_ms)
+        for lost in result.disconnected:
+            # It may have been given up just now because of its last response.
+            if not self.states.is_disconnected(lost.connection_id):
+                self._disconnect(lost.connection_id, lost.error, now_ms, events, idle=lost.idle)
+        for node_id in result.connected:
+            self.states.checking_api_versions(node_id)
+            self._ask_versions(node_id, API_VERSIONS.max_version, now_ms)
         self._handle_timeouts(now_ms, events)
         return events, now_ms
 
     # Events of the selector
-
-    def _handle_sent(self, result: PollResult, events: PollEvents) -> None:
-        for node_id in result.sent:
-            finished = self.in_flight.sent(node_id)
-            if finished is not None:
-                events.outcomes.append(RequestOutcome(finished, None, None))
 
     def _handle_received(self, result: PollResult, now_ms: int, events: PollEvents) -> None:
         for node_id, frame in result.received:
@@ -241,7 +234,7 @@ class Connections:
             if request.tag is _NEGOTIATION:
                 self._api_versions_answered(request, body, now_ms, events)
             else:
-                events.outcomes.append(RequestOutcome(request, body, None))
+                events.responses.append(request.response(body, None, now_ms))
 
     def _decode(self, node_id: int, frame: memoryview) -> tuple[InFlightRequest, Message]:
         try:
@@ -259,12 +252,6 @@ class Connections:
             self.in_flight.prolong(request.node_id, throttle_ms)
             self.states.throttle(request.node_id, now_ms + throttle_ms)
 
-    def _handle_disconnected(self, result: PollResult, now_ms: int, events: PollEvents) -> None:
-        for lost in result.disconnected:
-            # It may have been given up just now because of its last response.
-            if not self.states.is_disconnected(lost.connection_id):
-                self._disconnect(lost.connection_id, lost.error, now_ms, events, idle=lost.idle)
-
     def _disconnect(self, node_id: int, error: PeerError, now_ms: int, events: PollEvents, *, idle: bool = False) -> None:
         """Ends a connection. Everything in flight on it fails with `error`, because no response can come any more."""
         self._selector.close_connection(node_id)
@@ -274,15 +261,15 @@ class Connections:
             self.states.disconnected(node_id, now_ms)
             self.failures[node_id] = error.message
         failed = (request for request in self.in_flight.clear(node_id) if request.tag is not _NEGOTIATION)
-        events.outcomes.extend(RequestOutcome(request, None, error) for request in failed)
+        events.responses.extend(request.response(None, error, now_ms) for request in failed)
         events.lost.append(LostConnection(self.label(node_id), error, idle))
 
-    def close_all(self, error: PeerError, now_ms: int) -> list[RequestOutcome]:
-        """Ends every connection, made or being made. Returns the outcomes of what was in flight, which fails with `error`."""
+    def close_all(self, error: PeerError, now_ms: int) -> list[ClientResponse]:
+        """Ends every connection, made or being made. Returns the responses of what was in flight, which fails with `error`."""
         events = PollEvents()
         for node_id in self.states.open_nodes():
             self._disconnect(node_id, error, now_ms, events)
-        return events.outcomes
+        return events.responses
 
     def _handle_timeouts(self, now_ms: int, events: PollEvents) -> None:
         for node_id, deadline_ms in self.states.setup_deadlines().items():
@@ -295,11 +282,6 @@ class Connections:
             self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, events)
 
     # Agreeing on versions
-
-    def _handle_connected(self, result: PollResult, now_ms: int) -> None:
-        for node_id in result.connected:
-            self.states.checking_api_versions(node_id)
-            self._ask_versions(node_id, API_VERSIONS.max_version, now_ms)
 
     def _ask_versions(self, node_id: int, version: int, now_ms: int) -> None:
         self.send(node_id, API_VERSIONS, api_versions_request(), now_ms, tag=_NEGOTIATION, version=version)

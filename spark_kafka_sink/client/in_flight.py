@@ -1,12 +1,35 @@
-"""Requests that brokers have not answered yet, oldest first for each node. Pure, as Java's InFlightRequests."""
+"""Requests that brokers have not answered yet, oldest first for each node, and their ends. Pure, as Java's InFlightRequests."""
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.errors import PeerError, ProtocolError
 from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.fields import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResponse:
+    """The response to a request, or the reason why there is none. In every case the request's buffers are free again.
+
+    `tag` is what was given to `send`; times are monotonic ms; `version` is -1 where none could be agreed on.
+
+    `error` is DisconnectedError (the connection ended before the response, so the request may or may not have been carried out;
+    the fact `timed_out` is true if the broker took too long), ProtocolError (the broker sent something invalid and the connection
+    is closed: the same holds) or UnsupportedVersionError (nothing was sent). Without an error `body` is the response, or None
+    where none was expected and the request is sent.
+    """
+
+    node_id: int
+    api: AnyApi
+    version: int
+    tag: object
+    body: Message | None
+    error: PeerError | None
+    sent_ms: int
+    latency_ms: int
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +46,10 @@ class InFlightRequest:
     timeout_ms: int
     deadline_ms: int
     is_sent: bool = False
+
+    def response(self, body: Message | None, error: PeerError | None, now_ms: int) -> ClientResponse:
+        latency_ms = now_ms - self.sent_ms
+        return ClientResponse(self.node_id, self.api, self.version, self.tag, body, error, self.sent_ms, latency_ms)
 
 
 class InFlightRequests:

@@ -258,7 +258,13 @@ class Metadata:
                 reason = error_facts(response.error_code).name if response.error_code else "it knows of no brokers yet"
                 self.failed_attempt(node_label, reason, now_ms)
                 return False
-            self._count_answer(request, now_ms)
+            self._answered = max(self._answered, request.update_version)
+            if not request.partial:
+                self._answered_full = max(self._answered_full, request.update_version)
+                self._last_full_ms = now_ms
+            self._failures = 0
+            self._not_before_ms = now_ms + self._backoff.backoff_ms(0)
+            self._unchanged += 1
             self._take(response, request.partial, node_label, now_ms)
             self._unchanged_until_ms = now_ms + (self._backoff.backoff_ms(self._unchanged - 1) if self._unchanged else 0)
             self._changed.notify_all()
@@ -283,15 +289,6 @@ class Metadata:
             self.request_update()
 
     # Internals (the lock is held).
-
-    def _count_answer(self, request: MetadataRequestAndVersion, now_ms: int) -> None:
-        self._answered = max(self._answered, request.update_version)
-        if not request.partial:
-            self._answered_full = max(self._answered_full, request.update_version)
-            self._last_full_ms = now_ms
-        self._failures = 0
-        self._not_before_ms = now_ms + self._backoff.backoff_ms(0)
-        self._unchanged += 1
 
     def _forget_past(self) -> None:
         """Forgets ids and epochs seen so far: those of one cluster say nothing of another's."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connection_states import FOREVER_MS, bootstrap_nodes
-from spark_kafka_sink.client.connections import Connections, LostConnection, RequestOutcome
+from spark_kafka_sink.client.connections import Connections, LostConnection
+from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError, PeerError, UnsupportedVersionError
@@ -82,23 +83,19 @@ class MetadataRequests:
         return min(self._try(now_ms), self._until_rebootstrap_ms(now_ms))
 
     def _try(self, now_ms: int) -> int:
-        node_id = self._connections.least_loaded(self.candidates(), now_ms)
+        candidates = self.candidates()
+        node_id = self._connections.least_loaded(candidates, now_ms)
         if node_id is None:
             return self._retry_ms
         if self._connections.can_send(node_id, now_ms):
             return self._ask(node_id, now_ms)
         if self._connections.states.can_connect(node_id, now_ms):
-            return self._connect(node_id, now_ms)
+            lost = self._connections.connect(candidates[node_id], now_ms)
+            if lost is not None:
+                self.lost(lost, now_ms)
+                return self._retry_ms
         self._metadata.asking(self._connections.label(node_id), "being connected to")
         return FOREVER_MS  # one attempt at a time
-
-    def _connect(self, node_id: int, now_ms: int) -> int:
-        lost = self._connections.connect(self.candidates()[node_id], now_ms)
-        if lost is None:
-            self._metadata.asking(self._connections.label(node_id), "being connected to")
-            return FOREVER_MS
-        self.lost(lost, now_ms)
-        return self._retry_ms
 
     def _ask(self, node_id: int, now_ms: int) -> int:
         label = self._connections.label(node_id)
@@ -111,32 +108,28 @@ class MetadataRequests:
         self._metadata.asking(label, "no answer yet")
         return FOREVER_MS
 
-    def is_mine(self, outcome: RequestOutcome) -> bool:
-        return outcome.request.tag is self._in_flight and self._in_flight is not None
+    def is_mine(self, response: ClientResponse) -> bool:
+        return response.tag is self._in_flight and self._in_flight is not None
 
-    def answered(self, outcome: RequestOutcome, now_ms: int) -> None:
-        label = self._connections.label(outcome.request.node_id)
-        request = self._in_flight
+    def answered(self, response: ClientResponse, now_ms: int) -> None:
+        label = self._connections.label(response.node_id)
+        request, body = self._in_flight, response.body
         assert request is not None
-        if outcome.error is not None:
-            self._failed(label, outcome.error, now_ms)
+        if response.error is not None:
+            self._failed(label, response.error, now_ms)
             return
-        assert isinstance(outcome.body, MetadataResponse)
+        assert isinstance(body, MetadataResponse)
         self._in_flight = None
-        self._take_cluster_id(outcome.body.cluster_id, outcome.request.node_id)
-        if self._metadata.update(request, outcome.body, label, now_ms):
+        if body.cluster_id is not None:
+            if self._cluster_id not in (None, body.cluster_id):  # a fail-over, or the way back from one
+                self._connections.features.begin_again(response.node_id)
+            self._cluster_id = body.cluster_id
+        if self._metadata.update(request, body, label, now_ms):
             self._failures = 0
             self._due_since_ms = None
         else:
             self._failures += 1
-            self._told_to_rebootstrap = outcome.body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
-
-    def _take_cluster_id(self, cluster_id: str | None, node_id: int) -> None:
-        if cluster_id is None:
-            return
-        if self._cluster_id not in (None, cluster_id):  # a fail-over, or the way back from one
-            self._connections.features.begin_again(node_id)
-        self._cluster_id = cluster_id
+            self._told_to_rebootstrap = body.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
 
     def lost(self, lost: LostConnection, now_ms: int) -> None:
         """Takes note of a connection that ended. The end of an idle one says nothing of the cluster."""
@@ -158,17 +151,17 @@ class MetadataRequests:
             return FOREVER_MS
         return max(0, self._due_since_ms + self._trigger_ms + 1 - now_ms)
 
-    def maybe_rebootstrap(self, now_ms: int) -> Sequence[RequestOutcome]:
+    def maybe_rebootstrap(self, now_ms: int) -> Sequence[ClientResponse]:
         """Begins again with bootstrap.servers if it is time to (Java's NetworkClient.handleRebootstrap).
 
-        Returns the outcomes of other requests that were in flight.
+        Returns the responses of other requests that were in flight.
         """
         if not self._may_rebootstrap or not (self._told_to_rebootstrap or self._until_rebootstrap_ms(now_ms) == 0):
             return ()
         cause = "a broker asked for it" if self._told_to_rebootstrap else f"no metadata for {self._trigger_ms:,} ms"
         logger.warning("beginning again with bootstrap.servers: %s", cause)
         ended = self._connections.close_all(DisconnectedError(f"begun again with bootstrap.servers: {cause}"), now_ms)
-        others = [outcome for outcome in ended if not self.is_mine(outcome)]
+        others = [response for response in ended if not self.is_mine(response)]
         self._in_flight = None
         self._told_to_rebootstrap = False
         self._due_since_ms = now_ms

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.connection_states import Resolver, resolve
-from spark_kafka_sink.client.connections import Body, Connections, OpenChannel, RequestOutcome
+from spark_kafka_sink.client.connections import Body, Connections, OpenChannel
+from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.client.metadata_requests import MetadataRequests
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import PeerError, UnsupportedVersionError, UsageError
+from spark_kafka_sink.errors import UnsupportedVersionError, UsageError
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.api import AnyApi
-from spark_kafka_sink.protocol.fields import Message
 
-
-@dataclass(frozen=True, slots=True)
-class ClientResponse:
-    """The response to a request, or the reason why there is none. In every case the request's buffers are free again.
-
-    `tag` is what was given to `send`; times are monotonic ms; `version` is -1 where none could be agreed on.
-
-    `error` is DisconnectedError (the connection ended before the response, so the request may or may not have been carried out;
-    the fact `timed_out` is true if the broker took too long), ProtocolError (the broker sent something invalid and the connection
-    is closed: the same holds) or UnsupportedVersionError (nothing was sent). Without an error `body` is the response, or None
-    where none was expected and the request is sent.
-    """
-
-    node_id: int
-    api: AnyApi
-    version: int
-    tag: object
-    body: Message | None
-    error: PeerError | None
-    sent_ms: int
-    latency_ms: int
+__all__ = ["ClientResponse", "NetworkClient"]
 
 
 class NetworkClient:
@@ -99,9 +78,6 @@ class NetworkClient:
     def is_throttled(self, node_id: int, now_ms: int) -> bool:
         """Returns whether it has asked for a pause (a quota) that is not over."""
         return self._connections.states.is_throttled(node_id, now_ms)
-
-    def has_ready_nodes(self, now_ms: int) -> bool:
-        return self._connections.states.has_ready_nodes(now_ms)
 
     def in_flight_count(self, node_id: int | None = None) -> int:
         """Returns the number of requests in flight, also for metadata and versions, of all nodes for None. From any thread."""
@@ -168,14 +144,14 @@ class NetworkClient:
         until_metadata_ms = self._metadata.maybe_ask(now_ms)
         responses, self._aborted = self._aborted, []
         events, now_ms = self._connections.poll(0 if responses else min(timeout_ms, until_metadata_ms), now_ms)
-        for outcome in events.outcomes:
-            if self._metadata.is_mine(outcome):
-                self._metadata.answered(outcome, now_ms)
+        for response in events.responses:
+            if self._metadata.is_mine(response):
+                self._metadata.answered(response, now_ms)
             else:
-                responses.append(_response(outcome, now_ms))
+                responses.append(response)
         for lost in events.lost:
             self._metadata.lost(lost, now_ms)
-        responses += [_response(outcome, now_ms) for outcome in self._metadata.maybe_rebootstrap(now_ms)]
+        responses += self._metadata.maybe_rebootstrap(now_ms)
         return responses
 
     def wakeup(self) -> None:
@@ -185,17 +161,3 @@ class NetworkClient:
     def close(self) -> None:
         """Closes every connection. Requests in flight get no response."""
         self._connections.close()
-
-
-def _response(outcome: RequestOutcome, now_ms: int) -> ClientResponse:
-    request = outcome.request
-    return ClientResponse(
-        node_id=request.node_id,
-        api=request.api,
-        version=request.version,
-        tag=request.tag,
-        body=outcome.body,
-        error=outcome.error,
-        sent_ms=request.sent_ms,
-        latency_ms=now_ms - request.sent_ms,
-    )

@@ -170,7 +170,7 @@ def agreed(rig: Rig, connection: Connection) -> None:
     """Lets a connection that was accepted come to agree on versions."""
     header, _ = rig.receive(connection)
     connection.answer(header, versions())
-    rig.poll_until(lambda: rig.client.has_ready_nodes(rig.now_ms))
+    rig.poll_until(lambda: rig.client.in_flight_count() == 0)
 
 
 def asked(rig: Rig, connection: Connection) -> None:

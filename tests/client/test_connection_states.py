@@ -65,7 +65,6 @@ def test_a_connection_is_ready_only_after_its_versions_are_known(states: Cluster
     assert not states.is_ready(1, 0)
     states.ready(1)
     assert states.is_ready(1, 0)
-    assert states.has_ready_nodes(0)
     assert not states.is_preparing(1)
 
 
@@ -205,7 +204,6 @@ def test_a_throttled_node_is_ready_again_after_the_longest_wait_it_asked_for(sta
     states.throttle(1, 500)
     states.throttle(1, 300)
     assert not states.is_ready(1, 499)
-    assert not states.has_ready_nodes(499)
     assert states.poll_delay_ms(1, 100) == 400
     assert states.is_ready(1, 500)
 

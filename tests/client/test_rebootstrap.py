@@ -94,7 +94,7 @@ def test_after_an_answer_the_bootstrap_servers_are_out_again(one: ScriptedBroker
         assert called(rig, two) is two
         agreed(rig, two.connections[0])
         answered(rig, two.connections[0], cluster(one))
-        assert rig.client.has_ready_nodes(rig.now_ms)
+        assert rig.ready(BOOTSTRAP)
         rig.pass_ms(1_000)
         assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}
 
