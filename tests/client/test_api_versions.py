@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse, Finalize
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE
-from tests.client.scripted_broker import versions
+from tests.client.rig import versions
 
 # ApiVersionsRequest.SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN: brokers refuse anything else with INVALID_REQUEST.
 ALLOWED = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.client.connection_states import Resolver
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
-from tests.client.rig import Rig, send
-from tests.client.scripted_broker import ScriptedBroker
+from tests.client.rig import Rig
 from tests.network.black_hole import black_hole
 
 SETUP_TIMEOUT_MOST_MS = 12_000  # 10 s and a fifth
 
 
-def test_a_refused_connection_is_tried_again_after_its_back_off() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        broker.stop_listening()
+def test_a_refused_connection_is_tried_again_after_its_back_off(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        broker.faults.unreachable(1)
         rig.ready()
         rig.poll_until(lambda: rig.client.is_unavailable(1))
         delay = rig.client.poll_delay_ms(1, rig.now_ms)
@@ -32,35 +32,34 @@ def test_a_refused_connection_is_tried_again_after_its_back_off() -> None:
         assert not rig.client.is_unavailable(1)
 
 
-def test_a_host_whose_first_address_is_dead_is_reached_at_its_second() -> None:
-    with ScriptedBroker() as dead, ScriptedBroker() as broker:
-        dead.stop_listening()
-        resolved: list[tuple[str, int]] = []
+def test_a_host_whose_first_address_is_dead_is_reached_at_its_second(broker: EmbeddedBroker) -> None:
+    resolved: list[tuple[str, int]] = []
 
-        def resolver(host: str, port: int) -> list[Address]:
-            resolved.append((host, port))
-            return [Address(socket.AF_INET, ("127.0.0.1", port)) for port in (dead.port, broker.port)]
+    def resolver(host: str, port: int) -> list[Address]:
+        resolved.append((host, port))
+        return [Address(socket.AF_INET, ("127.0.0.1", rig.node(node_id).port)) for node_id in (2, 1)]
 
-        with Rig(broker, resolver=resolver) as rig:
-            rig.ready()
-            rig.poll_until(lambda: rig.client.is_unavailable(1))
-            assert not broker.has_caller()
-            rig.pass_ms(100)
-            rig.connected(broker)
-            assert rig.ready()
-            assert resolved == [(broker.host, broker.port)]
+    with Rig(broker, resolver=resolver) as rig:
+        broker.faults.unreachable(2)
+        rig.ready()
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert not rig.has_called(1)
+        rig.pass_ms(100)
+        rig.connected()
+        assert rig.has_called(1)
+        assert resolved == [("127.0.0.1", rig.node(1).port)]
 
 
-def test_a_name_that_does_not_resolve_is_a_failure_of_that_broker() -> None:
+def test_a_name_that_does_not_resolve_is_a_failure_of_that_broker(broker: EmbeddedBroker) -> None:
     def no_such_name(host: str, port: int) -> list[Address]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    with ScriptedBroker() as broker, Rig(broker, resolver=no_such_name) as rig:
+    with Rig(broker, resolver=no_such_name) as rig:
         rig.metadata.due_in_ms = 0
         assert not rig.ready()
         assert rig.client.is_unavailable(1)
-        error = f"could not connect to {broker.server}: Name or service not known"
-        assert rig.metadata.failures == [(f"broker 1 ({broker.server})", error)]
+        error = f"could not connect to {broker.address(1)}: Name or service not known"
+        assert rig.metadata.failures == [(rig.label(), error)]
 
 
 @pytest.fixture
@@ -70,8 +69,8 @@ def nowhere() -> Iterator[Resolver]:
         yield lambda *_: [Address(socket.AF_INET, (host, port))]
 
 
-def test_a_black_hole_is_given_up_after_the_setup_timeout_which_grows(nowhere: Resolver) -> None:
-    with ScriptedBroker() as broker, Rig(broker, resolver=nowhere) as rig:
+def test_a_black_hole_is_given_up_after_the_setup_timeout_which_grows(broker: EmbeddedBroker, nowhere: Resolver) -> None:
+    with Rig(broker, resolver=nowhere) as rig:
         rig.ready()
         rig.pass_ms(7_999)
         rig.poll()
@@ -86,19 +85,19 @@ def test_a_black_hole_is_given_up_after_the_setup_timeout_which_grows(nowhere: R
         assert not rig.client.is_unavailable(1)
 
 
-def test_a_poll_waits_no_longer_than_until_a_connection_is_given_up(nowhere: Resolver) -> None:
+def test_a_poll_waits_no_longer_than_until_a_connection_is_given_up(broker: EmbeddedBroker, nowhere: Resolver) -> None:
     timeouts = {"socket.connection.setup.timeout.ms": "30", "socket.connection.setup.timeout.max.ms": "30"}
-    with ScriptedBroker() as broker, Rig(broker, resolver=nowhere, settings=timeouts) as rig:
+    with Rig(broker, resolver=nowhere, settings=timeouts) as rig:
         rig.ready()
         began = time.monotonic()
         rig.poll(60_000)
         assert time.monotonic() - began < 5
 
 
-def test_an_unknown_node_is_never_ready_and_asked_about_again_later() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
+def test_an_unknown_node_is_never_ready_and_asked_about_again_later(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
         assert not rig.ready(99)
         assert rig.client.poll_delay_ms(99, rig.now_ms) == 50
         assert not rig.client.is_unavailable(99)
         with pytest.raises(UsageError, match="broker 99 is not ready"):
-            send(rig, node_id=99)
+            rig.send(node_id=99)

@@ -5,30 +5,28 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DisconnectedError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
-from spark_kafka_sink.protocol.produce import (
-    PRODUCE,
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer, errors, send, sent
-from tests.client.scripted_broker import ScriptedBroker, answer_bytes
+from spark_kafka_sink.protocol.produce import PRODUCE, PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.client.rig import REQUEST_TIMEOUT_MS, Rig, answer_bytes, errors, frame, speaking
 
 
-def test_answers_come_with_the_tag_and_the_time_of_their_request() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker)
-        send(rig, "mine")
+def test_answers_come_with_the_tag_and_the_time_of_their_request(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        connection = rig.connected()
+        held = broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
+        connection.change = lambda _: answer_bytes(INIT_PRODUCER_ID, InitProducerIdResponse(producer_id=42), 1)
+        rig.send("mine")
         sent_ms = rig.now_ms
         rig.pass_ms(7)
-        answer(connection, 42)
+        rig.poll_until(lambda: held.hits)
+        held.remove()
         (response,) = rig.responses()
         assert isinstance(response.body, InitProducerIdResponse)
         assert response.body.producer_id == 42
@@ -36,67 +34,74 @@ def test_answers_come_with_the_tag_and_the_time_of_their_request() -> None:
         assert (response.tag, response.error, response.sent_ms, response.latency_ms) == ("mine", None, sent_ms, 7)
 
 
-def test_bytes_behind_an_answer_are_passed_over() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker)
-        sent(rig, 2)
-        header, _ = rig.receive(connection)
-        (size,) = struct.unpack_from(">i", padded := answer_bytes(header, InitProducerIdResponse(producer_id=42)))
-        connection.send_bytes(struct.pack(">i", size + 7) + padded[4:] + b"padding")
-        answer(connection, 43)
+def test_bytes_behind_an_answer_are_passed_over(broker: EmbeddedBroker) -> None:
+    def padded(data: bytes) -> bytes:
+        (size,) = struct.unpack_from(">i", data)
+        return frame(data[4 : 4 + size] + b"padding") + (padded(data[4 + size :]) if len(data) > 4 + size else b"")
+
+    with Rig(broker) as rig:
+        connection = rig.connected()
+        held = rig.send_held(2)
+        connection.change = padded
+        held.remove()
         bodies = [response.body for response in rig.responses(2)]
-        assert [body.producer_id for body in bodies if isinstance(body, InitProducerIdResponse)] == [42, 43]
+        assert [type(body) for body in bodies] == [InitProducerIdResponse] * 2
 
 
-def test_up_to_the_limit_requests_are_in_flight_and_answered_in_order() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker)
-        sent(rig, 5)
+def test_up_to_the_limit_requests_are_in_flight_and_answered_in_order(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        rig.connected()
+        held = rig.send_held(5)
         assert rig.client.in_flight_count(1) == 5
         assert not rig.ready()
         with pytest.raises(UsageError, match="is not ready for a request"):
-            send(rig)
-        for number in range(5):
-            answer(connection, number)
+            rig.send()
+        held.remove()
         responses = rig.responses(5)
-        assert [(r.tag, getattr(r.body, "producer_id", None)) for r in responses] == [(n, n) for n in range(5)]
+        ids = [response.body.producer_id for response in responses if isinstance(response.body, InitProducerIdResponse)]
+        assert [response.tag for response in responses] == list(range(5))
+        assert len(ids) == 5
+        assert ids == sorted(set(ids))
         assert rig.ready()
 
 
-def test_a_request_that_is_not_wholly_sent_keeps_the_next_one_back() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker)
+def test_a_request_that_is_not_wholly_sent_keeps_the_next_one_back(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        connection = rig.connected()
+        produced = broker.faults.watch(ApiKey.PRODUCE)
         records = [bytes(1 << 20)] * 20
         data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
+        connection.room = 15 << 20
         rig.client.send(1, PRODUCE, ProduceRequest(topic_data=[data]), rig.now_ms, max_version=9)
-        rig.poll()
+        rig.poll_until(lambda: connection.room == 0)
         assert not rig.ready()
-        received: list[bytes] = []
-        reader = threading.Thread(target=lambda: received.append(connection.receive_frame()))
-        reader.start()
+        connection.room = None
         rig.poll_until(rig.ready)
-        reader.join()
-        assert len(received[0]) > 20 << 20
+        produced.wait()
 
 
-def test_a_request_without_an_answer_is_done_once_it_is_sent() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker)
+def test_a_request_without_an_answer_is_done_once_it_is_sent(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        rig.connected()
+        produced = broker.faults.watch(ApiKey.PRODUCE)
         rig.client.send(1, PRODUCE, ProduceRequest(acks=0), rig.now_ms, expects_answer=False, tag="silent")
         (response,) = rig.responses()
         assert (response.tag, response.body, response.error) == ("silent", None, None)
-        assert connection.receive()[0].api_key == ApiKey.PRODUCE
-        send(rig, "spoken")
-        answer(connection)
-        assert [r.tag for r in rig.responses()] == ["spoken"]
+        produced.wait()
+        rig.send("spoken")
+        assert [response.tag for response in rig.responses()] == ["spoken"]
 
 
-def test_a_throttled_node_is_not_ready_until_its_time_is_over_and_its_requests_get_that_time() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker)
-        sent(rig, 2)
-        header, _ = connection.receive()
-        connection.answer(header, InitProducerIdResponse(throttle_time_ms=5_000))
+def test_a_throttled_node_is_not_ready_until_its_time_is_over_and_its_requests_get_that_time(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        connection = rig.connected()
+        first = broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
+        broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
+        rig.send("first")
+        rig.send("second")
+        connection.change = lambda _: answer_bytes(INIT_PRODUCER_ID, InitProducerIdResponse(throttle_time_ms=5_000), 1)
+        rig.poll_until(lambda: first.hits)
+        first.remove()
         rig.responses()
         assert not rig.ready()
         assert rig.client.poll_delay_ms(1, rig.now_ms) == 5_000
@@ -107,19 +112,19 @@ def test_a_throttled_node_is_not_ready_until_its_time_is_over_and_its_requests_g
         assert errors(rig.poll()) == {DisconnectedError}
 
 
-def test_brokers_that_throttled_by_themselves_are_not_waited_for() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
-        connection = rig.connected(broker, ranges={ApiKey.PRODUCE: (3, 5)})
+def test_brokers_that_throttled_by_themselves_are_not_waited_for(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
+        broker.faults.alter(ApiKey.API_VERSIONS, speaking({ApiKey.PRODUCE: (3, 5)}))
+        broker.faults.alter(ApiKey.PRODUCE, lambda _request, answer: replace(answer, throttle_time_ms=5_000))
+        rig.connected()
         rig.client.send(1, PRODUCE, ProduceRequest(), rig.now_ms)
-        rig.poll()
-        header, _ = connection.receive()
-        connection.answer(header, ProduceResponse(throttle_time_ms=5_000))
-        rig.responses()
+        (response,) = rig.responses()
+        assert getattr(response.body, "throttle_time_ms", None) == 5_000
         assert rig.ready()
 
 
-def test_another_thread_wakes_a_poll() -> None:
-    with ScriptedBroker() as broker, Rig(broker) as rig:
+def test_another_thread_wakes_a_poll(broker: EmbeddedBroker) -> None:
+    with Rig(broker) as rig:
         caller = threading.Timer(0.05, rig.client.wakeup)
         caller.start()
         began = time.monotonic()

@@ -1,21 +1,19 @@
 """When the known brokers are of no use: bootstrap.servers again (KIP-899, KIP-1102), or not, as metadata.recovery.strategy says.
 
-In each test `two` is the only bootstrap server, and `one` the only broker that the last answer named.
+In each test broker 2 is the only bootstrap server, and broker 1 the only one that the last answer named.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-import pytest
-
-from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.errors import DisconnectedError
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.metadata import MetadataResponse
-from tests.client.rig import NOTHING_DUE, Rig, agreed, answered, asked, called, cluster, send
-from tests.client.scripted_broker import Connection, ScriptedBroker
+from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
+from tests.client.rig import NO_SETTINGS, NOTHING_DUE, Rig, WatchedChannel, answer_bytes, naming
 
 NONE: Mapping[str, object] = {"metadata.recovery.strategy": "none"}
 TRIGGER: Mapping[str, object] = {"metadata.recovery.rebootstrap.trigger.ms": 10_000}  # sooner than request.timeout.ms
@@ -23,131 +21,103 @@ BOOTSTRAP = -1
 REFUSAL = MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
 
 
-@pytest.fixture
-def one() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as broker:
-        yield broker
+def rig_of(broker: EmbeddedBroker, settings: Mapping[str, object] = NO_SETTINGS) -> Rig:
+    return Rig(broker, bootstrap=(2,), known=(1,), settings=settings)
 
 
-@pytest.fixture
-def two() -> Iterator[ScriptedBroker]:
-    with ScriptedBroker() as broker:
-        yield broker
-
-
-def begun(one: ScriptedBroker, two: ScriptedBroker, settings: Mapping[str, object] = TRIGGER) -> tuple[Rig, Connection]:
-    """Connected to `one`, with metadata due and nothing asked yet."""
-    rig = Rig(two, settings=settings)
-    rig.metadata.known = {1: Node(1, one.host, one.port)}
-    connection = rig.connected(one)
+def begun(broker: EmbeddedBroker, settings: Mapping[str, object] = TRIGGER) -> tuple[Rig, WatchedChannel]:
+    """Connected to broker 1, with metadata due and nothing asked yet."""
+    rig = rig_of(broker, settings)
+    connection = rig.connected()
     rig.metadata.due_in_ms = 0
     return rig, connection
-
-
-def refuse(rig: Rig, connection: Connection, response: MetadataResponse) -> None:
-    """Answers a request for metadata with what is none."""
-    header, _ = rig.receive(connection)
-    before = len(rig.metadata.updates)
-    connection.answer(header, response)
-    rig.poll_until(lambda: len(rig.metadata.updates) > before)
 
 
 # Known brokers that fail
 
 
-def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
+def test_when_all_known_brokers_are_gone_the_bootstrap_servers_are_asked_again(broker: EmbeddedBroker) -> None:
     """KIP-899."""
-    with Rig(two) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
-        connection = rig.connected(one)
-        one.stop_listening()
-        connection.close()
+    with rig_of(broker) as rig:
+        rig.connected()
+        broker.faults.unreachable(1)
+        broker.faults.alter(ApiKey.METADATA, naming(2))
         rig.metadata.due_in_ms = 0
-        assert called(rig, two) is two
-        agreed(rig, two.connections[0])
-        answered(rig, two.connections[0], cluster(two))
-        assert rig.metadata.known == {1: Node(1, two.host, two.port)}
+        assert rig.called(2) == 2
+        rig.updated()
+        assert rig.metadata.known == {2: rig.node(2)}
 
 
-def test_brokers_that_are_there_and_never_answer_lead_back_to_the_bootstrap_servers(
-    one: ScriptedBroker, two: ScriptedBroker
-) -> None:
+def test_brokers_that_are_there_and_never_answer_lead_back_to_the_bootstrap_servers(broker: EmbeddedBroker) -> None:
     """KIP-1102: there is always one that can be connected to, and none helps."""
-    with Rig(two) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
-        connection = rig.connected(one)
-        rig.metadata.due_in_ms = 0
-        asked(rig, connection)
+    rig, _ = begun(broker, NO_SETTINGS)
+    with rig:
+        rig.asked()
         rig.pass_ms(30_000)
         rig.poll_until(lambda: rig.metadata.failures)
         rig.pass_ms(1_000)
-        assert called(rig, one, two) is two
+        assert rig.called(1, 2) == 2
 
 
-def test_after_an_answer_the_bootstrap_servers_are_out_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    with Rig(two) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
+def test_after_an_answer_the_bootstrap_servers_are_out_again(broker: EmbeddedBroker) -> None:
+    with rig_of(broker) as rig:
+        broker.faults.cut_before(ApiKey.API_VERSIONS, broker=1)
+        broker.faults.alter(ApiKey.METADATA, naming(1))
         rig.metadata.due_in_ms = 0
-        one_connection = rig.connecting(one)
-        one_connection.reset()
         rig.poll_until(lambda: rig.metadata.failures)
-        assert called(rig, two) is two
-        agreed(rig, two.connections[0])
-        answered(rig, two.connections[0], cluster(one))
+        assert rig.called(2) == 2
+        rig.updated()
         assert rig.ready(BOOTSTRAP)
         rig.pass_ms(1_000)
         assert {rig.client.least_loaded_node(rig.now_ms) for _ in range(20)} == {1}
 
 
-def test_an_answer_of_no_use_counts_as_a_failure(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two)
+def test_an_answer_of_no_use_counts_as_a_failure(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker)
     with rig:
-        refuse(rig, connection, MetadataResponse())
+        broker.faults.alter(ApiKey.METADATA, naming())
+        rig.updated()
         rig.metadata.due_in_ms = NOTHING_DUE
-        connection.reset()
+        broker.faults.unreachable(1)
         rig.poll_until(lambda: rig.client.is_unavailable(1))
         assert rig.metadata.failures == []
         rig.pass_ms(1_000)
         assert rig.client.least_loaded_node(rig.now_ms) == BOOTSTRAP
 
 
-def test_with_strategy_none_only_known_brokers_are_asked(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two, {**NONE, **TRIGGER})
+def test_with_strategy_none_only_known_brokers_are_asked(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker, {**NONE, **TRIGGER})
     with rig:
-        one.stop_listening()
-        connection.close()
+        broker.faults.unreachable(1)
         for failures in range(1, 8):
             rig.poll_until(lambda expected=failures: len(rig.metadata.failures) >= expected)  # type: ignore[misc]
             rig.pass_ms(11_000)
-        assert not two.has_caller()
-        assert {label for label, _ in rig.metadata.failures} == {f"broker 1 ({one.server})"}
+        assert not rig.has_called(2)
+        assert {label for label, _ in rig.metadata.failures} == {rig.label()}
         why = rig.client.why_not_ready(1)
         assert why is not None
         assert why.endswith("(bootstrap.servers are not asked again: metadata.recovery.strategy is none)")
 
 
-def test_with_strategy_none_bootstrap_servers_are_asked_first_of_all(one: ScriptedBroker) -> None:
-    with Rig(one, known=False, settings=NONE) as rig:
+def test_with_strategy_none_bootstrap_servers_are_asked_first_of_all(broker: EmbeddedBroker) -> None:
+    with Rig(broker, bootstrap=(1,), known=(), settings=NONE) as rig:
         rig.metadata.due_in_ms = 0
-        assert called(rig, one) is one
-        agreed(rig, one.connections[0])
-        answered(rig, one.connections[0], cluster(one))
+        assert rig.called(1) == 1
+        rig.updated()
 
 
-def test_with_strategy_none_one_lost_connection_is_no_reason_to_speak_of_bootstrap_servers(
-    one: ScriptedBroker, two: ScriptedBroker
-) -> None:
-    with Rig(two, settings=NONE) as rig:
-        rig.metadata.known = {1: Node(1, one.host, one.port)}
-        rig.connected(one).reset()
+def test_with_strategy_none_one_lost_connection_is_no_reason_to_speak_of_bootstrap_servers(broker: EmbeddedBroker) -> None:
+    with rig_of(broker, NONE) as rig:
+        rig.connected()
+        broker.faults.unreachable(1)
         rig.poll_until(lambda: rig.client.is_unavailable(1))
         assert "bootstrap" not in (rig.client.why_not_ready(1) or "bootstrap")
 
 
-def test_where_bootstrap_servers_are_asked_again_no_reason_speaks_of_them(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two)
+def test_where_bootstrap_servers_are_asked_again_no_reason_speaks_of_them(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker)
     with rig:
-        connection.reset()
+        broker.faults.unreachable(1)
         rig.poll_until(lambda: rig.metadata.failures)
         assert "bootstrap" not in (rig.client.why_not_ready(1) or "bootstrap")
 
@@ -155,12 +125,12 @@ def test_where_bootstrap_servers_are_asked_again_no_reason_speaks_of_them(one: S
 # metadata.recovery.rebootstrap.trigger.ms
 
 
-def test_after_the_trigger_time_without_metadata_everything_begins_again(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two)
+def test_after_the_trigger_time_without_metadata_everything_begins_again(broker: EmbeddedBroker) -> None:
+    rig, connection = begun(broker)
     with rig:
-        send(rig, "produce")
-        connection.receive()
-        asked(rig, connection)
+        broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
+        rig.send("produce")
+        rig.poll_until(lambda: len(connection.requests()) == 3)  # of versions, this one, and of metadata
         rig.pass_ms(10_000)
         assert rig.poll() == []
         rig.pass_ms(1)
@@ -168,92 +138,93 @@ def test_after_the_trigger_time_without_metadata_everything_begins_again(one: Sc
         assert response.tag == "produce"
         assert isinstance(response.error, DisconnectedError)
         assert response.error.message == "begun again with bootstrap.servers: no metadata for 10,000 ms"
-        assert connection.is_closed_by_client()
+        assert connection.is_closed
         assert rig.metadata.known == {}
-        assert called(rig, one, two) is two
-        agreed(rig, two.connections[0])
-        answered(rig, two.connections[0], cluster(two))
-        assert rig.metadata.known == {1: Node(1, two.host, two.port)}
+        broker.faults.alter(ApiKey.METADATA, naming(2))
+        assert rig.called(1, 2) == 2
+        rig.updated()
+        assert rig.metadata.known == {2: rig.node(2)}
 
 
-def test_an_answer_in_time_starts_the_trigger_time_anew(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two)
+def test_an_answer_in_time_starts_the_trigger_time_anew(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker)
     with rig:
         for _ in range(3):
             rig.metadata.due_in_ms = 0
-            rig.poll()
+            held = rig.asked()
             rig.pass_ms(9_000)
-            answered(rig, connection, cluster(one))
+            held.remove()
+            rig.updated()
         rig.pass_ms(9_000)
         rig.metadata.due_in_ms = 0
-        asked(rig, connection)
+        rig.asked()
         rig.pass_ms(9_000)
         rig.poll()
-        assert rig.metadata.known == {1: Node(1, one.host, one.port)}
+        assert rig.metadata.known == {1: rig.node(1), 2: rig.node(2)}
 
 
-def test_bootstrap_servers_that_give_no_metadata_either_get_as_long_before_all_begins_again(
-    one: ScriptedBroker, two: ScriptedBroker
-) -> None:
-    rig, connection = begun(one, two)
+def test_bootstrap_servers_that_give_no_metadata_either_get_as_long_before_all_begins_again(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker)
     with rig:
-        asked(rig, connection)
+        rig.asked(1)
         rig.pass_ms(10_001)
-        assert called(rig, two) is two
-        agreed(rig, two.connections[0])
-        asked(rig, two.connections[0])
+        assert rig.called(2) == 2
+        rig.asked(2)
+        connection = rig.opened[-1]
         rig.pass_ms(10_000)
         rig.poll()
-        assert not two.connections[0].has_bytes()
+        assert rig.client.in_flight_count(BOOTSTRAP) == 1
         rig.pass_ms(1)
         rig.poll()
-        assert two.connections[0].is_closed_by_client()
+        assert connection.is_closed
         rig.pass_ms(1_000)
-        assert called(rig, two) is two
+        assert rig.called(2) == 2
 
 
-def test_a_poll_does_not_sleep_past_the_trigger_time(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two, {"metadata.recovery.rebootstrap.trigger.ms": 30})
+def test_a_poll_does_not_sleep_past_the_trigger_time(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker, {"metadata.recovery.rebootstrap.trigger.ms": 30})
     with rig:
-        asked(rig, connection)
+        rig.asked()
         began = time.monotonic()
         rig.poll(20_000)
         assert 0.025 < time.monotonic() - began < 5
 
 
-def test_with_strategy_none_the_trigger_time_means_nothing(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two, {**NONE, **TRIGGER})
+def test_with_strategy_none_the_trigger_time_means_nothing(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker, {**NONE, **TRIGGER})
     with rig:
-        asked(rig, connection)
+        rig.asked()
         rig.pass_ms(20_000)
         rig.poll(10)
         assert rig.client.in_flight_count(1) == 1
-        assert rig.metadata.known == {1: Node(1, one.host, one.port)}
+        assert rig.metadata.known == {1: rig.node(1)}
 
 
 # REBOOTSTRAP_REQUIRED
 
 
-def test_a_broker_that_says_rebootstrap_required_is_obeyed_at_once(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two)
+def test_a_broker_that_says_rebootstrap_required_is_obeyed_at_once(broker: EmbeddedBroker) -> None:
+    rig, connection = begun(broker)
     with rig:
-        header, _ = rig.receive(connection)
-        send(rig, "produce")
-        connection.answer(header, REFUSAL)
+        held = rig.asked()
+        rig.send("produce")
+        connection.change = lambda _: answer_bytes(METADATA, REFUSAL, connection.requests()[1][0].correlation_id)
+        held.remove()
         (response,) = rig.responses()
         assert str(response.error) == "[DISCONNECTED] begun again with bootstrap.servers: a broker asked for it"
-        assert connection.is_closed_by_client()
-        assert called(rig, one, two) is two
-        agreed(rig, two.connections[0])
-        answered(rig, two.connections[0], cluster(two))
+        assert connection.is_closed
+        broker.faults.alter(ApiKey.METADATA, naming(2))
+        assert rig.called(1, 2) == 2
+        rig.updated()
         rig.poll()
-        assert rig.metadata.known == {1: Node(1, two.host, two.port)}
+        assert rig.metadata.known == {2: rig.node(2)}
 
 
-def test_with_strategy_none_rebootstrap_required_is_a_failure_and_no_more(one: ScriptedBroker, two: ScriptedBroker) -> None:
-    rig, connection = begun(one, two, NONE)
+def test_with_strategy_none_rebootstrap_required_is_a_failure_and_no_more(broker: EmbeddedBroker) -> None:
+    rig, _ = begun(broker, NONE)
     with rig:
-        refuse(rig, connection, REFUSAL)
-        asked(rig, connection)
-        assert rig.metadata.known == {1: Node(1, one.host, one.port)}
-        assert not two.has_caller()
+        broker.faults.alter(ApiKey.METADATA, lambda _request, _answer: REFUSAL)
+        rig.updated()
+        rig.asked()
+        assert rig.metadata.known == {1: rig.node(1)}
+        assert not rig.has_called(2)
