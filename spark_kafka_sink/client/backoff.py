@@ -14,9 +14,6 @@ from spark_kafka_sink.errors import DeadlineError
 _MAX_NAMED: Final = 20
 """Number of failures that one error text names."""
 
-_MAX_EXPONENT: Final = 62
-"""Keeps the power small; any interval in ms has reached its maximum by then."""
-
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBackoff:
@@ -36,7 +33,8 @@ class ExponentialBackoff:
         """Returns the pause after `attempts` earlier failures (0 for the first), in ms."""
         if self.max_ms <= self.initial_ms:
             return self.max_ms
-        interval_ms = min(self.initial_ms * self.multiplier ** min(attempts, _MAX_EXPONENT), self.max_ms)
+        # Any interval has reached its maximum after 62 steps, and the power stays small.
+        interval_ms = min(self.initial_ms * self.multiplier ** min(attempts, 62), self.max_ms)
         return min(int(interval_ms * self.rng.uniform(1 - self.jitter, 1 + self.jitter)), self.max_ms)
 
 

@@ -72,7 +72,7 @@ class ClusterClient:
         """config: a producer's, of which addresses, timeouts and back-offs count. Does not connect yet."""
         # The limit on requests in flight keeps batches in order; here there are none.
         self._patience_ms = min(config.request_timeout_ms, PATIENCE_MS)
-        self._config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
+        self.config = replace(config, enable_idempotence=False, max_in_flight=_PIPELINED, request_timeout_ms=self._patience_ms)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._coordinators: dict[str, int] = {}  # node ids by transactional id, kept until one proves wrong
         self._closed = False
@@ -81,10 +81,6 @@ class ClusterClient:
         self._metadata: ClusterMetadata
         self._used_ms = 0
         self._inherited: list[NetworkClient] = []
-
-    @property
-    def config(self) -> ProducerConfig:
-        return self._config
 
     def __enter__(self) -> Self:
         return self
@@ -178,7 +174,9 @@ class ClusterClient:
         while (node_id := self._metadata.fetch().leader(topic, partition)) is None:
             self._refresh(self._metadata.refresh(), f"the leader of {topic}-{partition}", topic, deadline)
             if self._metadata.fetch().leader(topic, partition) is None:
-                waiter.note(f"the leader of {topic}-{partition}", self._no_leader_reason(topic))
+                code = self._metadata.fetch().topic_error(topic)
+                reason = self._metadata.said(topic) or (error_facts(code).name if code else "it has no leader now")
+                waiter.note(f"the leader of {topic}-{partition}", reason)
                 waiter.again()
         return node_id
 
@@ -247,8 +245,8 @@ class ClusterClient:
             # A parent's NetworkClient is kept as it is: to close it would take its sockets out of an epoll that both share.
             if self._pid != -1:
                 self._inherited.append(self._client)
-            self._metadata = ClusterMetadata(self._config)
-            self._client = NetworkClient(self._config, self._metadata)
+            self._metadata = ClusterMetadata(self.config)
+            self._client = NetworkClient(self.config, self._metadata)
             self._pid = os.getpid()
         elif monotonic_ms() - self._used_ms > _IDLE_MS:
             self._client.poll(0, monotonic_ms())
@@ -265,12 +263,8 @@ class ClusterClient:
         while self._metadata.answered < version or not self._metadata.nodes():
             left_ms = round((deadline - time.monotonic()) * 1000)
             if left_ms <= 0:
-                servers = ",".join(self._config.bootstrap_servers)
+                servers = ",".join(self.config.bootstrap_servers)
                 waiter.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
                 waiter.again()
             self._client.poll(left_ms, monotonic_ms())
         self._used_ms = monotonic_ms()
-
-    def _no_leader_reason(self, topic: str) -> str:
-        code = self._metadata.fetch().topic_error(topic)
-        return self._metadata.said(topic) or (error_facts(code).name if code else "it has no leader now")

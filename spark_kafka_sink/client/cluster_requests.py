@@ -133,7 +133,13 @@ class RequestRound:
                 continue
             may_try = self._client.poll_delay_ms(node_id, now_ms) == 0
             if self._client.ready(node_id, now_ms):
-                self._send_one(node_id, now_ms)
+                number = self._unsent[node_id].popleft()
+                if not self._unsent[node_id]:
+                    del self._unsent[node_id]
+                request = self._requests[number]
+                # At the deadline it is given up as every overdue request is: its response cannot come into the next round.
+                timeout_ms = max(1, min(self._patience_ms, self._left_ms()))
+                self._client.send(node_id, request.api, request.body, now_ms, timeout_ms=timeout_ms, tag=(self, number))
                 continue
             if may_try:
                 self._attempted.add(node_id)
@@ -142,16 +148,6 @@ class RequestRound:
             else:
                 waits.append(self._client.poll_delay_ms(node_id, now_ms))
         return min(waits)
-
-    def _send_one(self, node_id: int, now_ms: int) -> None:
-        numbers = self._unsent[node_id]
-        number = numbers.popleft()
-        if not numbers:
-            del self._unsent[node_id]
-        request = self._requests[number]
-        # At the deadline it is given up as every overdue request is: its response cannot come into the next round.
-        timeout_ms = max(1, min(self._patience_ms, self._left_ms()))
-        self._client.send(node_id, request.api, request.body, now_ms, timeout_ms=timeout_ms, tag=(self, number))
 
     def _fail(self, node_id: int) -> None:
         reason = self._client.why_not_ready(node_id) or f"broker {node_id} cannot be connected to"

@@ -39,8 +39,6 @@ CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
 }
 """The versions since which a broker answers at once and expects the client to wait (KIP-219); before, it waited itself."""
 
-NO_DEADLINE: Final = 2**63 - 1
-
 _CORRELATION_ID: Final = struct.Struct(">i")
 
 _NEGOTIATION: Final = object()
@@ -93,7 +91,7 @@ class Connections:
         self.in_flight = InFlightRequests(config.max_in_flight)
         idle_ms = config.connections_max_idle_ms
         self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
-        self._versions: dict[int, NodeApiVersions] = {}
+        self.versions: dict[int, NodeApiVersions] = {}  # of each node that can_send
         self.features = FinalizedFeatures()
         self._labels: dict[int, str] = {}
         self.failures: dict[int, str] = {}  # the reason why each node that is not connected was lost or not reached
@@ -113,10 +111,6 @@ class Connections:
     def label(self, node_id: int) -> str:
         """Returns a node's name for people."""
         return self._labels.get(node_id, f"broker {node_id}")
-
-    def versions(self, node_id: int) -> NodeApiVersions:
-        """Returns what a node that `can_send` supports."""
-        return self._versions[node_id]
 
     def can_send(self, node_id: int, now_ms: int) -> bool:
         ready = self.states.is_ready(node_id, now_ms) and self._selector.can_send(node_id)
@@ -140,11 +134,6 @@ class Connections:
         if self.states.can_connect(node_id, now_ms):
             return 3, self.states.attempted_ms(node_id)
         return None
-
-    def next_deadline_ms(self) -> int:
-        """Returns when a request or an attempt to connect is given up next; NO_DEADLINE for none."""
-        deadlines = (*self.states.setup_deadlines().values(), self.in_flight.next_deadline_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=NO_DEADLINE)
 
     # Actions
 
@@ -181,7 +170,7 @@ class Connections:
         Raises UnsupportedVersionError, also if the version cannot carry the message.
         """
         if version is None:
-            version = self._versions[node_id].usable(api, max_version)
+            version = self.versions[node_id].usable(api, max_version)
         message = body(version) if callable(body) else body
         correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._selector.send(node_id, encode_request(api, version, correlation_id, self._config.client_id, message))
@@ -202,7 +191,9 @@ class Connections:
 
     def poll(self, timeout_ms: int, now_ms: int) -> tuple[PollEvents, int]:
         """Sends and receives, waiting at most `timeout_ms`. Returns the events and the time at which they were seen."""
-        result = self._selector.poll(max(0, min(timeout_ms, self.next_deadline_ms() - now_ms)))
+        deadlines = (*self.states.setup_deadlines().values(), self.in_flight.next_deadline_ms())
+        until_deadline_ms = min((deadline - now_ms for deadline in deadlines if deadline is not None), default=timeout_ms)
+        result = self._selector.poll(max(0, min(timeout_ms, until_deadline_ms)))
         now_ms = self._clock()
         events = PollEvents()
         for node_id in result.sent:
@@ -297,7 +288,7 @@ class Connections:
             error = BrokerError(f"{label} refused ApiVersions: {name}", error_code=body.error_code, error=name)
             self._disconnect(request.node_id, error, now_ms, events)
         else:
-            self._versions[request.node_id] = node_api_versions(label, body)
+            self.versions[request.node_id] = node_api_versions(label, body)
             self.features.update(body, request.node_id)
             self.states.ready(request.node_id)
             self.failures.pop(request.node_id, None)

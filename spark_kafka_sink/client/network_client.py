@@ -100,7 +100,7 @@ class NetworkClient:
 
     def versions(self, node_id: int) -> NodeApiVersions:
         """Returns what a node that is `ready` supports."""
-        return self._connections.versions(node_id)
+        return self._connections.versions[node_id]
 
     def least_loaded_node(self, now_ms: int) -> int | None:
         """Returns the node to ask what any broker can answer; None while back-off leaves none. Bootstrap servers are negative."""

@@ -17,16 +17,13 @@ _IN_PROGRESS: Final = (0, errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR)
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-SocketAddress: TypeAlias = Any
-"""What socket.connect takes: (host, port) for IPv4, (host, port, flow, scope) for IPv6."""
-
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A resolved address: an `AF_` constant and what `connect` takes for it."""
+    """A resolved address: an `AF_` constant, and (host, port) for IPv4 or (host, port, flow, scope) for IPv6."""
 
     family: int
-    sockaddr: SocketAddress
+    sockaddr: Any
 
     def __str__(self) -> str:
         host, port = self.sockaddr[0], self.sockaddr[1]
@@ -39,34 +36,27 @@ class Channel(Protocol):
     @property
     def peer(self) -> str:
         """host:port of the far end, for error texts; known before it is connected, and after it is closed."""
-        ...
 
     @property
     def interest(self) -> int:
         """EVENT_READ or EVENT_WRITE or both: what `handshake` waits for."""
-        ...
 
     def fileno(self) -> int: ...
 
     def finish_connect(self) -> bool:
         """Whether the TCP connection is made. Raises OSError when it cannot be."""
-        ...
 
     def handshake(self) -> bool:
         """One step of what comes before the first frame; whether it is done."""
-        ...
 
     def recv_into(self, buffer: memoryview) -> int | None:
         """The number of bytes read, 0 at the end of the stream, None when there are none yet."""
-        ...
 
     def send(self, buffers: Sequence[Buffer]) -> int:
         """The number of bytes taken from the buffers' beginning, 0 when none can be taken now. At most 1,024 buffers."""
-        ...
 
     def has_buffered_bytes(self) -> bool:
         """Whether bytes to read are held here where the selector cannot see them (decrypted ones)."""
-        ...
 
     def close(self) -> None: ...
 
@@ -79,7 +69,7 @@ class PlainChannel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._socket = sock
-        self._peer = peer
+        self.peer = peer
 
     @classmethod
     def connect(cls, address: Address, *, send_buffer: int = SYSTEM_DEFAULT, receive_buffer: int = SYSTEM_DEFAULT) -> Self:
@@ -98,10 +88,6 @@ class PlainChannel:
             sock.close()
             raise
         return channel
-
-    @property
-    def peer(self) -> str:
-        return self._peer
 
     @property
     def interest(self) -> int:

@@ -83,7 +83,9 @@ class FrameReader:
             if len(self._unread):
                 continue
             if self._frame is None:
-                self._begin(self._checked_size())
+                self._frame_size = self._checked_size()
+                self._frame = bytearray(min(self._frame_size, FIRST_PIECE))
+                self._unread = memoryview(self._frame)
             elif len(self._frame) == self._frame_size:
                 frame = memoryview(self._frame)
                 self._start()
@@ -92,11 +94,6 @@ class FrameReader:
                 self._grow(self._frame)
                 if len(self._frame) > TURN:
                     return None
-
-    def _begin(self, size: int) -> None:
-        self._frame_size = size
-        self._frame = bytearray(min(size, FIRST_PIECE))
-        self._unread = memoryview(self._frame)
 
     def _grow(self, full: bytearray) -> None:
         self._frame = bytearray(min(self._frame_size, GROWTH * len(full)))
@@ -128,17 +125,12 @@ class FrameWriter:
 
     def __init__(self, buffers: Sequence[Buffer], announced: int | None = None) -> None:
         views = list(filter(len, buffers))
-        self._size = sum(map(len, views))
-        if self._size > MAX_FRAME_SIZE:
-            raise UsageError(f"a message of {self._size:,} bytes does not fit in a frame, which takes {MAX_FRAME_SIZE:,}")
-        self._views: list[Buffer] = [_SIZE.pack(self._size if announced is None else announced), *views]
+        size = sum(map(len, views))
+        if size > MAX_FRAME_SIZE:
+            raise UsageError(f"a message of {size:,} bytes does not fit in a frame, which takes {MAX_FRAME_SIZE:,}")
+        self._views: list[Buffer] = [_SIZE.pack(size if announced is None else announced), *views]
         self._next = 0
-        self._left = self._size + _SIZE.size
-
-    @property
-    def size(self) -> int:
-        """Bytes in all, the frame's own four included."""
-        return self._size + _SIZE.size
+        self.size = self._left = size + _SIZE.size  # the frame's own four bytes included
 
     @property
     def bytes_written(self) -> int:
@@ -155,13 +147,9 @@ class FrameWriter:
             if not sent:
                 return False
             self._left -= sent
-            self._advance(sent)
+            while sent and sent >= len(self._views[self._next]):
+                sent -= len(self._views[self._next])
+                self._next += 1
+            if sent:
+                self._views[self._next] = memoryview(self._views[self._next])[sent:]
         return True
-
-    def _advance(self, sent: int) -> None:
-        views = self._views
-        while sent and sent >= len(views[self._next]):
-            sent -= len(views[self._next])
-            self._next += 1
-        if sent:
-            views[self._next] = memoryview(views[self._next])[sent:]

@@ -110,11 +110,11 @@ class Selector:
     # Connections
 
     def register(self, connection_id: int, channel: Channel) -> None:
-        """Take over a channel, connected or connecting; it is reported as connected when its handshake is done."""
+        """Takes over a channel, connected or connecting, and reports it as connected when its handshake is done."""
         self._register(connection_id, channel, ChannelState.CONNECTING)
 
     def register_accepted(self, connection_id: int, channel: Channel) -> None:
-        """Take over a channel of a listener's; it is reported as connected when its handshake is done."""
+        """Takes over a channel of a listener's."""
         self._register(connection_id, channel, ChannelState.HANDSHAKING)
 
     def _register(self, connection_id: int, channel: Channel, state: ChannelState) -> None:
@@ -131,13 +131,13 @@ class Selector:
         if not self.can_send(connection_id):
             raise UsageError(f"connection {connection_id} cannot send now: it is not ready, or has a frame on its way")
         channel = self._channels[connection_id]
-        channel.send(FrameWriter(buffers, announced))
+        channel.writer = FrameWriter(buffers, announced)
         self._touch(channel, self._clock())
         self._to_write.append(channel)
 
     def can_send(self, connection_id: int) -> bool:
         channel = self._channels.get(connection_id)
-        return channel is not None and channel.state is ChannelState.READY and not channel.is_sending
+        return channel is not None and channel.state is ChannelState.READY and channel.writer is None
 
     def mute(self, connection_id: int) -> None:
         """Read nothing more from it until `unmute`; what is read so far is kept. Of no effect on one that is closed."""
@@ -158,7 +158,7 @@ class Selector:
         """Take frames of at most `max_size` bytes from it, if it is there, instead of those that the selector takes."""
         channel = self._channels.get(connection_id)
         if channel is not None:
-            channel.limit_frames(max_size)
+            channel.reader.max_size = max_size
 
     def close_connection(self, connection_id: int) -> None:
         """Close it, if it is there, without a report. A frame on its way is dropped, its buffers are free afterwards."""

@@ -1,4 +1,4 @@
-"""The client against real Kafka: what the scripted broker says must be what a real one says."""
+"""The client against real Kafka: what the embedded broker says must be what a real one says."""
 
 from __future__ import annotations
 
