@@ -29,8 +29,8 @@ from spark_kafka_sink.broker.replica_manager import ReplicaManager
 from spark_kafka_sink.broker.sasl.credentials import Credentials
 from spark_kafka_sink.broker.timer import RunnableTimer, SystemTimer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from spark_kafka_sink.broker.transaction.marker_sender import MarkerSender
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute, MarkerSender
 from spark_kafka_sink.broker.transaction_markers import TransactionMarkers
 from spark_kafka_sink.errors import UsageError
 
@@ -71,13 +71,15 @@ class SharedServices:
             self.timer,
             config,
             wall_ms,
-            next_producer_id=self.cluster.next_producer_id,
-            write_markers=self.faults.storage.holding(
-                TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write
+            self.cluster.next_producer_id,
+            MarkerRoute(
+                self.marker_sender.submit,
+                write=self.faults.storage.holding(
+                    TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write
+                ),
+                partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
+                coordinator_epoch=self._coordinator_epoch,
             ),
-            partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
-            executor=self.marker_sender,
-            coordinator_epoch=self._coordinator_epoch,
         )
         self.add_partitions_to_txn_manager = AddPartitionsToTxnManager(
             self.transaction_coordinator, self._has_transaction_coordinator, self.timer
