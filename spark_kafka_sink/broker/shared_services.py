@@ -20,7 +20,6 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
     TRANSACTION_STATE_TOPIC,
 )
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
-from spark_kafka_sink.broker.group.cluster_listener import follow
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.internal_topic_log import InternalTopicLog
 from spark_kafka_sink.broker.log.log_manager import LogManager
@@ -90,7 +89,7 @@ class SharedServices:
         self.timer.start()
         self.logs.start()
         self.group_coordinator.load()
-        follow(self.cluster, self.group_coordinator, self.timer)
+        self.group_coordinator.follow(self.cluster)
         self.marker_sender.start()
         self.transaction_coordinator.load()
 

@@ -10,17 +10,19 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup
-from spark_kafka_sink.broker.group.group_log import NO_PRODUCER, GroupLog, StoredOffset
+from spark_kafka_sink.broker.group.group_log import NO_PRODUCER, GroupLog, StoredOffset, client_code
 from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
-from spark_kafka_sink.broker.group.offset_rules import (
+from spark_kafka_sink.broker.group.offsets import (
+    NO_EPOCH,
+    OffsetAndMetadata,
+    OffsetStore,
+    TopicPartition,
     check_commit,
     check_group_delete,
     check_offset_delete,
-    client_code,
     expired,
     note_commit,
 )
-from spark_kafka_sink.broker.group.offsets import NO_EPOCH, OffsetAndMetadata, OffsetStore, TopicPartition
 from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 

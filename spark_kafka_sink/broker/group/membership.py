@@ -1,27 +1,31 @@
-"""JoinGroup in a group: who may come in, and what that means for the others (Kafka's `classicGroupJoin`). Pure."""
+"""Who comes into a group and who goes: JoinGroup, LeaveGroup, timeouts, loading (Kafka's GroupMetadataManager). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup
-from spark_kafka_sink.broker.group.effects import Effects, Store
-from spark_kafka_sink.broker.group.group_member import GroupMember, JoinReply, Protocols
-from spark_kafka_sink.broker.group.group_metadata import metadata_of
-from spark_kafka_sink.broker.group.group_state import GroupState
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupState, JoinReply, Protocols
+from spark_kafka_sink.broker.group.effects import Effects, InitialDelay, JoinTimeout, SessionTimeout, Store, SyncTimeout, Timeout
+from spark_kafka_sink.broker.group.group_log import metadata_of
 from spark_kafka_sink.broker.group.rebalance import (
     answer_join,
     answer_sync,
     complete_if_all_joined,
+    complete_join,
     current_generation,
+    initial_delay_over,
+    join_timed_out,
     prepare_rebalance,
     rebalance_or_complete,
+    sync_timed_out,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.join_group import JoinGroupResponse
+from spark_kafka_sink.protocol.leave_group import MemberIdentity, MemberResponse
 from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
 
 UNKNOWN_MEMBER_ID: Final = ""
@@ -245,3 +249,104 @@ def _without_members(
         leader=leader or "",
         member_id=member_id,
     )
+
+
+logger = logging.getLogger(__name__)
+
+UNDEFINED = ""
+"""In place of a member id: an administrator removes a static member by its instance id."""
+
+
+def leave(group: ClassicGroup, leaving: Iterable[MemberIdentity], effects: Effects) -> list[MemberResponse]:
+    """One rebalance for all who leave together (KIP-345)."""
+    responses = [_left(group, identity, effects) for identity in leaving]
+    if any(response.error_code == ErrorCode.NONE for response in responses):
+        if group.state is GroupState.PREPARING_REBALANCE:
+            complete_if_all_joined(group, effects)
+        elif not group.is_empty:
+            rebalance_or_complete(group, effects, "explicit LeaveGroup request")
+    return responses
+
+
+def _left(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> MemberResponse:
+    code = ErrorCode.NONE
+    try:
+        _leave(group, identity, effects)
+    except ApiException as error:
+        code = error.code
+    return MemberResponse(identity.member_id, identity.group_instance_id, code)
+
+
+def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> None:
+    member_id, instance = identity.member_id, identity.group_instance_id
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        effects.end_session(member_id)
+        return
+    if member_id == UNDEFINED and instance is not None:
+        member_id = group.static_members.get(instance, UNDEFINED)
+    member = group.member_of(member_id, instance)
+    logger.info("Member %s has left group %s; reason: %s", member_id, group.group_id, identity.reason or "not provided")
+    _remove(group, member, effects)
+
+
+def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effects) -> None:
+    member = group.members.get(session.member_id)
+    if session.member_id in group.pending_join:
+        _forget_pending(group, session.member_id, effects)
+    elif member is not None and not member.has_satisfied_heartbeat:
+        logger.info("Member %s of group %s has failed: no heartbeat in time", member.member_id, group.group_id)
+        _remove(group, member, effects)
+        _go_on(group, effects, f"removing member {member.member_id} on heartbeat expiration")
+
+
+def _forget_pending(group: ClassicGroup, member_id: str, effects: Effects) -> None:
+    """It was given an id and did not come back with it."""
+    group.remove(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined():
+        complete_join(group, effects)
+
+
+def _go_on(group: ClassicGroup, effects: Effects, reason: str) -> None:
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        rebalance_or_complete(group, effects, reason)
+    elif group.has_all_members_joined():
+        complete_join(group, effects)
+
+
+def _remove(group: ClassicGroup, member: GroupMember, effects: Effects) -> None:
+    """If it waits for an answer it is told to begin anew."""
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+    answer_join(member, JoinGroupResponse(error_code=code), effects)
+    answer_sync(member, SyncGroupResponse(error_code=code), effects)
+    group.remove(member.member_id)
+    effects.end_session(member.member_id)
+
+
+_TIMED_OUT: Final[Mapping[type, Callable[[ClassicGroup, Any, Effects], None]]] = {
+    SessionTimeout: session_expired,
+    InitialDelay: initial_delay_over,
+    JoinTimeout: join_timed_out,
+    SyncTimeout: sync_timed_out,
+}
+
+
+def timed_out(group: ClassicGroup, timeout: Timeout, effects: Effects) -> None:
+    _TIMED_OUT[type(timeout)](group, timeout, effects)
+
+
+def loaded(group: ClassicGroup, effects: Effects) -> None:
+    """Sessions begin anew; a group that is now too large is cut down by a rebalance (`GroupMetadataManager.onLoaded`)."""
+    for member in group.members.values():
+        effects.expect_heartbeat(member)
+    if len(group.members) > group.rules.max_size:
+        prepare_rebalance(group, effects, f"a loaded group of {len(group.members)} members is over capacity")
+
+
+def unloaded(group: ClassicGroup, effects: Effects) -> None:
+    """This broker is no longer the coordinator: who waits must look for it (`GroupMetadataManager.onUnloaded`)."""
+    group.transition_to(GroupState.DEAD)
+    code = ErrorCode.NOT_COORDINATOR
+    for member in group.members.values():
+        answer_join(member, JoinGroupResponse(error_code=code, member_id=member.member_id), effects)
+        answer_sync(member, SyncGroupResponse(error_code=code), effects)
