@@ -48,8 +48,8 @@ def passes(group: ClassicGroup, states: Collection[str], types: Collection[str])
     return _is_among(group.state.value, states) and _is_among(GROUP_TYPE, types)
 
 
-def _is_among(name: str, wanted: Collection[str]) -> bool:
-    return not wanted or name.lower() in {one.strip().lower() for one in wanted}
+def _is_among(name: str, filters: Collection[str]) -> bool:
+    return not filters or name.lower() in {one.strip().lower() for one in filters}
 
 
 def described(group: ClassicGroup) -> DescribedGroup:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition, offset_of
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.group_records import (

@@ -23,7 +23,7 @@ from spark_kafka_sink.broker.group.offsets import (
     expired,
     note_commit,
 )
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -104,8 +104,8 @@ class OffsetMetadataManager:
         return self._groups.find(by.group_id) or self._groups.new(by.group_id)
 
     def _accepted(self, offsets: Offsets) -> Offsets:
-        most = self._config.offset_metadata_max_bytes
-        return {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= most}
+        maximum = self._config.offset_metadata_max_bytes
+        return {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= maximum}
 
     def _codes(self, asked: Offsets, accepted: Offsets) -> Codes:
         return {one: ErrorCode.NONE if one in accepted else ErrorCode.OFFSET_METADATA_TOO_LARGE for one in asked}

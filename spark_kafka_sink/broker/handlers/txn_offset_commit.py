@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.handlers.committed_offsets import committed, existi
 from spark_kafka_sink.broker.handlers.group_ids import check_group
 from spark_kafka_sink.broker.handlers.later import answering
 from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,

@@ -1,8 +1,10 @@
-"""A stored batch's header: read without a look at its records."""
+"""A stored batch's header, read without a look at its records, and the transaction markers of control batches."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -113,3 +115,35 @@ def increment_sequence(sequence: int, by: int) -> int:
 def decrement_sequence(sequence: int, by: int) -> int:
     """Kafka's DefaultRecordBatch.decrementSequence."""
     return sequence - by if sequence >= by else INT32_MAX - (by - sequence) + 1
+
+
+_KEY = struct.Struct(">hh")  # version, type
+_VALUE = struct.Struct(">hi")  # version, coordinator epoch
+_ABORT, _COMMIT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a producer's transaction, to be written to a partition that it wrote to."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+    def key(self) -> bytes:
+        return _KEY.pack(0, _COMMIT if self.committed else _ABORT)
+
+    def value(self) -> bytes:
+        return _VALUE.pack(0, self.coordinator_epoch)
+
+
+def parse_marker(producer_id: int, producer_epoch: int, key: bytes | None, value: bytes | None) -> EndTransactionMarker | None:
+    """From a control record; None when it is of another kind, or of a version that is not known."""
+    if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
+        return None
+    version, kind = _KEY.unpack_from(key)
+    value_version, coordinator_epoch = _VALUE.unpack_from(value)
+    if version < 0 or value_version < 0 or kind not in (_ABORT, _COMMIT):
+        return None
+    return EndTransactionMarker(producer_id, producer_epoch, kind == _COMMIT, coordinator_epoch)

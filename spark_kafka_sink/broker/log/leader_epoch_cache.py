@@ -6,7 +6,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
-from spark_kafka_sink.broker.log.replaced_file import write_whole
+from spark_kafka_sink.broker.log.log_files import write_whole
 
 FILE_NAME = "leader-epoch-checkpoint"
 _VERSION = 0

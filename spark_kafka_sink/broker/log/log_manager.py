@@ -14,8 +14,9 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
-from spark_kafka_sink.broker.log.log_configs import log_config
-from spark_kafka_sink.broker.log.partition_files import finish_deletions
+from spark_kafka_sink.broker.log.log_config import log_config
+from spark_kafka_sink.broker.log.log_files import finish_deletions
+from spark_kafka_sink.broker.log.log_types import LogHooks, PartitionName
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -77,15 +78,15 @@ class LogManager:
         return list(self._logs.values())
 
     def _opened(self, topic: TopicState, index: int) -> UnifiedLog:
-        return UnifiedLog.open(
+        return UnifiedLog(
             self._folder(topic.name, index),
-            topic.name,
-            index,
-            topic.topic_id,
+            PartitionName(topic.name, index, topic.topic_id),
             log_config(self._config, self._cluster.image, topic),
-            wall_ms=self._wall_ms,
-            on_advance=lambda: self._on_advance(topic.name, index),
-            disk_check=lambda size: self._check_disk(topic.name, index, size),
+            LogHooks(
+                self._wall_ms,
+                on_advance=lambda: self._on_advance(topic.name, index),
+                check_disk=lambda size: self._check_disk(topic.name, index, size),
+            ),
             producer_expiration_ms=self._config.producer_id_expiration_ms,
             verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
         )
@@ -96,14 +97,14 @@ class LogManager:
 
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
         logs = dict(self._logs)
-        wanted = {key: topic for topic, key in _keys(after)}
-        doomed = [logs.pop(key) for key in self._logs if key not in wanted or _id(before, key[0]) != _id(after, key[0])]
-        logs.update(self._all_opened({key: topic for key, topic in wanted.items() if key not in logs}))
+        expected = {key: topic for topic, key in _keys(after)}
+        doomed = [logs.pop(key) for key in self._logs if key not in expected or _id(before, key[0]) != _id(after, key[0])]
+        logs.update(self._all_opened({key: topic for key, topic in expected.items() if key not in logs}))
         self._logs = logs
         for log in doomed:
             _delete(log)
         if before.configs != after.configs or _configs(before) != _configs(after):
-            for key, topic in wanted.items():
+            for key, topic in expected.items():
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.log.batch import BatchHeader
-from spark_kafka_sink.broker.log.file_records import FileRecords
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_files import SegmentFiles
+from spark_kafka_sink.broker.log.log_files import SegmentFiles, write_whole
 from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
-from spark_kafka_sink.broker.log.offset_index import OffsetIndex
-from spark_kafka_sink.broker.log.replaced_file import write_whole
-from spark_kafka_sink.broker.log.segment_records import MemoryRecords, SegmentRecords
-from spark_kafka_sink.broker.log.time_index import TimeIndex, TimestampOffset
-from spark_kafka_sink.broker.log.transaction_index import TransactionIndex
+from spark_kafka_sink.broker.log.segment_indexes import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from spark_kafka_sink.broker.log.segment_records import FileRecords, MemoryRecords, SegmentRecords
 from spark_kafka_sink.records.compression import Buffer
 
 
@@ -124,11 +120,12 @@ class LogSegment:
     def become_inactive(self) -> None:
         """Another segment takes the next records. An index that cannot be written is made again at the next start."""
         self.time_index.maybe_append(self.max_timestamp)
-        self.records.set_inactive()
+        self.records.close()
         try:
             self.write_indexes()
         except OSError:
-            self.drop_indexes()
+            if self.files is not None:
+                self.files.delete_indexes()
 
     def write_indexes(self) -> None:
         if self.files is None:
@@ -162,11 +159,11 @@ class LogSegment:
         self.max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._bytes_since_index_entry = 0
 
-    def drop_indexes(self) -> None:
-        """The files: the log tells all that is in them."""
+    def rename(self, suffix: str) -> None:
+        """The log's file gets another suffix. Without indexes: those are made again."""
         if self.files is not None:
-            for path in (self.files.offset_index, self.files.time_index, self.files.txn_index):
-                path.unlink(missing_ok=True)
+            self.files = SegmentFiles(self.files.folder, self.files.base_offset, suffix)
+            self.records.rename(self.files.log)
 
     def flush(self) -> None:
         self.records.flush()
@@ -179,4 +176,5 @@ class LogSegment:
 
     def delete(self) -> None:
         self.records.delete()
-        self.drop_indexes()
+        if self.files is not None:
+            self.files.delete_indexes()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 from spark_kafka_sink.broker.log.leader_epoch_cache import LeaderEpochCache
-from spark_kafka_sink.broker.log.local_log import LocalLog
+from spark_kafka_sink.broker.log.local_log import LocalLog, LogSegments
 from spark_kafka_sink.broker.log.log_segment import BatchPlace, LogSegment
-from spark_kafka_sink.broker.log.log_segments import LogSegments
 from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP, TimestampAndOffset
-from spark_kafka_sink.broker.log.stored_records import records_at
+from spark_kafka_sink.broker.log.segment_records import records_at
 
 
 class ListOffsetsTimestamp(IntEnum):
@@ -50,11 +49,11 @@ def offset_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset:
 def offset_of_max_timestamp(segments: LogSegments) -> TimestampAndOffset | None:
     """The first record of the log's largest timestamp; None in a log without records."""
     segment = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
-    wanted = segment.max_timestamp
-    place = segment.find_batch(wanted.offset) if wanted.timestamp >= 0 else None
+    expected = segment.max_timestamp
+    place = segment.find_batch(expected.offset) if expected.timestamp >= 0 else None
     if place is None:
         return None
-    return _in_batch(segment, place, wanted.timestamp, segment.base_offset)
+    return _in_batch(segment, place, expected.timestamp, segment.base_offset)
 
 
 def _in_segment(segment: LogSegment, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:

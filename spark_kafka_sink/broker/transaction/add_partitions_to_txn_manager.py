@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_metadata import (

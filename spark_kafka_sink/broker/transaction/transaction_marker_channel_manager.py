@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition, TransactionMetadata, TransactionState
 from spark_kafka_sink.broker.transaction.transaction_state_manager import TransactionStateManager

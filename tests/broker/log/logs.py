@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import IsolationLevel
+from spark_kafka_sink.broker.log.log_types import IsolationLevel, LogHooks, PartitionName
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
@@ -34,9 +34,16 @@ class Clock:
 
 
 def open_log(
-    folder: Path | None, config: LogConfig | None = None, clock: Callable[[], int] | None = None, **more: Any
+    folder: Path | None,
+    config: LogConfig | None = None,
+    clock: Callable[[], int] | None = None,
+    *,
+    verify_transactions: bool = False,
+    **hooks: Any,
 ) -> UnifiedLog:
-    return UnifiedLog.open(folder, "topic", 0, TOPIC_ID, config or LogConfig(), wall_ms=clock or Clock(), **more)
+    name = PartitionName("topic", 0, TOPIC_ID)
+    how = LogHooks(clock or Clock(), **hooks)
+    return UnifiedLog(folder, name, config or LogConfig(), how, verify_transactions=verify_transactions)
 
 
 @contextmanager

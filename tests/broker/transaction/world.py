@@ -9,8 +9,8 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedRecord
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
