@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -97,10 +97,6 @@ class GroupMember:
     sync_reply: SyncReply | None = None
 
     @property
-    def is_static(self) -> bool:
-        return self.group_instance_id is not None
-
-    @property
     def awaits_join(self) -> bool:
         return self.join_reply is not None
 
@@ -108,13 +104,6 @@ class GroupMember:
     def has_satisfied_heartbeat(self) -> bool:
         """Who waits for an answer cannot send heartbeats. A new member can be expired even so: it may never come back."""
         return not self.is_new and (self.awaits_join or self.sync_reply is not None)
-
-    def matches(self, protocols: Protocols) -> bool:
-        return list(self.protocols.items()) == list(protocols.items())
-
-    def vote(self, candidates: Iterable[str]) -> str:
-        """The candidate that this member likes best; it supports all of them."""
-        return next(name for name in self.protocols if name in candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +201,6 @@ class ClassicGroup:
             raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def awaiting_join(self) -> int:
-        return sum(member.awaits_join for member in self.members.values())
-
     def has_all_members_joined(self) -> bool:
         return not self.pending_join and all(member.awaits_join for member in self.members.values())
 
@@ -239,13 +225,10 @@ class ClassicGroup:
 
     def select_protocol(self) -> str:
         """Of those that all members support, the one that most like best; the first of several."""
-        candidates = self._candidates()
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
-
-    def _candidates(self) -> Collection[str]:
         anyone = next(iter(self.members.values()))
-        return frozenset(filter(self._is_common, anyone.protocols))
+        candidates = set(filter(self._is_common, anyone.protocols))
+        votes = Counter(next(name for name in member.protocols if name in candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
 
     def _is_common(self, protocol: str) -> bool:
         return all(protocol in member.protocols for member in self.members.values())

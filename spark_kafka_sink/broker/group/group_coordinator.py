@@ -13,9 +13,9 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState, SyncReply
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules, GroupState, SyncReply
 from spark_kafka_sink.broker.group.effects import Answer, TimerKey
-from spark_kafka_sink.broker.group.group_log import GroupLog, Stored, StoredGroup, StoredOffset
+from spark_kafka_sink.broker.group.group_log import GroupLog, StoredGroup, StoredOffset
 from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
 from spark_kafka_sink.broker.group.membership import Joiner, leave
 from spark_kafka_sink.broker.group.offset_metadata_manager import (
@@ -39,19 +39,6 @@ from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
 GROUP_TYPE = "classic"
 
 
-def listed(group: ClassicGroup) -> ListedGroup:
-    return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE)
-
-
-def passes(group: ClassicGroup, states: Collection[str], types: Collection[str]) -> bool:
-    """Case does not count; empty filters let everything through, unknown names nothing (`GroupMetadataManager.listGroups`)."""
-    return _is_among(group.state.value, states) and _is_among(GROUP_TYPE, types)
-
-
-def _is_among(name: str, filters: Collection[str]) -> bool:
-    return not filters or name.lower() in {one.strip().lower() for one in filters}
-
-
 def described(group: ClassicGroup) -> DescribedGroup:
     """While it is not stable neither the protocol nor subscriptions are told."""
     is_stable = group.state is GroupState.STABLE
@@ -62,18 +49,17 @@ def described(group: ClassicGroup) -> DescribedGroup:
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
         protocol_data=protocol,
-        members=tuple(_described_member(member, protocol) for member in group.members.values()),
-    )
-
-
-def _described_member(member: GroupMember, protocol: str) -> DescribedGroupMember:
-    return DescribedGroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=member.protocols.get(protocol, b""),
-        member_assignment=member.assignment,
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.protocols.get(protocol, b""),
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ),
     )
 
 
@@ -132,7 +118,11 @@ class GroupCoordinator:
                     answers = self._groups.take_answers()
         finally:
             for answer in answers:
-                _give(answer)
+                try:
+                    answer()
+                except Exception:
+                    # The others wait for theirs.
+                    logger.exception("An answer could not be given")
 
     # Membership
 
@@ -208,9 +198,18 @@ class GroupCoordinator:
             return None if group is None else described(group)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
-        """Of all brokers."""
+        """Of all brokers. Case does not count; empty filters let everything through, unknown names nothing
+        (`GroupMetadataManager.listGroups`)."""
+
+        def is_among(name: str, names: Collection[str]) -> bool:
+            return not names or name.lower() in {one.strip().lower() for one in names}
+
         with self._active():
-            return [listed(group) for group in self._groups.every() if passes(group, states, types)]
+            return [
+                ListedGroup(group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE)
+                for group in self._groups.every()
+                if is_among(group.state.value, states) and is_among(GROUP_TYPE, types)
+            ]
 
     def delete_group(self, group_id: str) -> None:
         """With its offsets. Raises ApiException: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
@@ -243,17 +242,14 @@ class GroupCoordinator:
         """Read the topic back, once, before the first request. Members are as they were, their sessions begin now."""
         with self._active():
             for stored in self._log.replay():
-                self._replay(stored)
+                if isinstance(stored, StoredGroup):
+                    self._groups.replay(stored.group_id, stored.value)
+                elif isinstance(stored, StoredOffset):
+                    self._offsets.replay(stored)
+                else:
+                    self._offsets.end_transaction(stored.producer_id, {stored.partition}, committed=stored.committed)
             self._groups.loaded()
             self._check_retention_later()
-
-    def _replay(self, stored: Stored) -> None:
-        if isinstance(stored, StoredGroup):
-            self._groups.replay(stored.group_id, stored.value)
-        elif isinstance(stored, StoredOffset):
-            self._offsets.replay(stored)
-        else:
-            self._offsets.end_transaction(stored.producer_id, {stored.partition}, committed=stored.committed)
 
     def move(self, partitions: Collection[int]) -> None:
         """These partitions of `__consumer_offsets` have another leader.
@@ -289,14 +285,6 @@ class GroupCoordinator:
             if self._is_active:
                 self._check_retention_later()
                 self._offsets.expire()
-
-
-def _give(answer: Answer) -> None:
-    try:
-        answer()
-    except Exception:
-        # The others wait for theirs.
-        logger.exception("An answer could not be given")
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> Iterator[int]:

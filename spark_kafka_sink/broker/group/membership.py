@@ -18,7 +18,6 @@ from spark_kafka_sink.broker.group.rebalance import (
     complete_join,
     current_generation,
     initial_delay_over,
-    join_timed_out,
     prepare_rebalance,
     rebalance_or_complete,
     sync_timed_out,
@@ -27,6 +26,9 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.join_group import JoinGroupResponse
 from spark_kafka_sink.protocol.leave_group import MemberIdentity, MemberResponse
 from spark_kafka_sink.protocol.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
 
 UNKNOWN_MEMBER_ID: Final = ""
 """In a request: the member has no id yet."""
@@ -77,7 +79,8 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
         return True
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
-        return (member is not None and member.awaits_join) or group.awaiting_join() < group.rules.max_size
+        joined = sum(each.awaits_join for each in group.members.values())
+        return (member is not None and member.awaits_join) or joined < group.rules.max_size
     return member is not None or len(group.members) < group.rules.max_size
 
 
@@ -142,37 +145,21 @@ def _join_with_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None
     except ApiException as error:
         _refuse(joiner, error.code, effects)
         return
-    _REJOIN[group.state](group, joiner, member, effects)
+    _rejoin(group, joiner, member, effects)
 
 
-def _take_part(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
+def _rejoin(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
+    # A leader that joins a stable group again wants to assign anew, because of new partitions for example. One that is unchanged
+    # may have missed the answer to its join. An empty group has no members: `member_of` has refused.
+    wants_rebalance = group.state is GroupState.PREPARING_REBALANCE or (
+        group.state is GroupState.STABLE and group.is_leader(member.member_id)
+    )
+    if not wants_rebalance and list(member.protocols.items()) == list(joiner.protocols.items()):
+        effects.answer(joiner.reply, current_generation(group, member))
+        return
     _update(member, joiner, effects)
     reason = f"member {member.member_id} is joining during {group.state.value}; client reason: {joiner.reason}"
     rebalance_or_complete(group, effects, reason)
-
-
-def _take_part_if_changed(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
-    """It has missed the answer to its join, perhaps: it gets that again."""
-    if member.matches(joiner.protocols):
-        effects.answer(joiner.reply, current_generation(group, member))
-    else:
-        _take_part(group, joiner, member, effects)
-
-
-def _take_part_if_leading(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
-    """A leader that joins again wants to assign anew, because of new partitions for example."""
-    if group.is_leader(member.member_id):
-        _take_part(group, joiner, member, effects)
-    else:
-        _take_part_if_changed(group, joiner, member, effects)
-
-
-# An empty group has no members: `member_of` has refused who says that he is one.
-_REJOIN: Final[Mapping[GroupState, Callable[[ClassicGroup, Joiner, GroupMember, Effects], None]]] = {
-    GroupState.PREPARING_REBALANCE: _take_part,
-    GroupState.COMPLETING_REBALANCE: _take_part_if_changed,
-    GroupState.STABLE: _take_part_if_leading,
-}
 
 
 def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
@@ -201,7 +188,7 @@ def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effec
     _update(member, joiner, effects)
     reason = f"static member {joiner.group_instance_id} is now {member.member_id}; client reason: {joiner.reason}"
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-        _keep_assignment(group, joiner, _Replaced(old, member, leader_before), effects)
+        _keep_assignment(group, joiner, old, member, leader_before, effects)
     elif group.state is GroupState.PREPARING_REBALANCE:
         complete_if_all_joined(group, effects)
     else:
@@ -209,49 +196,38 @@ def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effec
         prepare_rebalance(group, effects, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class _Replaced:
-    old: GroupMember
-    member: GroupMember
-    leader_before: str | None
-
-
-def _keep_assignment(group: ClassicGroup, joiner: Joiner, replaced: _Replaced, effects: Effects) -> None:
+def _keep_assignment(
+    group: ClassicGroup, joiner: Joiner, old: GroupMember, member: GroupMember, leader_before: str | None, effects: Effects
+) -> None:
     """No rebalance: the member has what it had, once the log knows its new id."""
-    effects.store = Store(metadata_of(group), lambda error: _id_stored(group, joiner, replaced, error, effects))
 
+    def without_members(member_id: str, error: ErrorCode = ErrorCode.NONE) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=error,
+            generation_id=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=leader_before or "",
+            member_id=member_id,
+        )
 
-def _id_stored(group: ClassicGroup, joiner: Joiner, replaced: _Replaced, error: ErrorCode, effects: Effects) -> None:
-    member = replaced.member
-    leads = group.is_leader(member.member_id)
-    if error is not ErrorCode.NONE:
-        group.swap(member, replaced.old)
-        effects.end_session(member.member_id)
-        effects.expect_heartbeat(replaced.old)
-        body = _without_members(group, UNKNOWN_MEMBER_ID, replaced.leader_before, error)
-    elif joiner.may_skip_assignment:
-        body = current_generation(group, member)
-        body.skip_assignment = leads
-    else:
-        # The old leader's id, so that a member that led does not take itself for the leader and assign.
-        body = _without_members(group, member.member_id, replaced.leader_before)
-    answer_join(member, body, effects)
+    def stored(error: ErrorCode) -> None:
+        leads = group.is_leader(member.member_id)
+        if error is not ErrorCode.NONE:
+            group.swap(member, old)
+            effects.end_session(member.member_id)
+            effects.expect_heartbeat(old)
+            body = without_members(UNKNOWN_MEMBER_ID, error)
+        elif joiner.may_skip_assignment:
+            body = current_generation(group, member)
+            body.skip_assignment = leads
+        else:
+            # The old leader's id, so that a member that led does not take itself for the leader and assign.
+            body = without_members(member.member_id)
+        answer_join(member, body, effects)
 
+    effects.store = Store(metadata_of(group), stored)
 
-def _without_members(
-    group: ClassicGroup, member_id: str, leader: str | None, error: ErrorCode = ErrorCode.NONE
-) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=error,
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name,
-        leader=leader or "",
-        member_id=member_id,
-    )
-
-
-logger = logging.getLogger(__name__)
 
 UNDEFINED = ""
 """In place of a member id: an administrator removes a static member by its instance id."""
@@ -259,22 +235,20 @@ UNDEFINED = ""
 
 def leave(group: ClassicGroup, leaving: Iterable[MemberIdentity], effects: Effects) -> list[MemberResponse]:
     """One rebalance for all who leave together (KIP-345)."""
-    responses = [_left(group, identity, effects) for identity in leaving]
+    responses = []
+    for identity in leaving:
+        code = ErrorCode.NONE
+        try:
+            _leave(group, identity, effects)
+        except ApiException as error:
+            code = error.code
+        responses.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
     if any(response.error_code == ErrorCode.NONE for response in responses):
         if group.state is GroupState.PREPARING_REBALANCE:
             complete_if_all_joined(group, effects)
         elif not group.is_empty:
             rebalance_or_complete(group, effects, "explicit LeaveGroup request")
     return responses
-
-
-def _left(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> MemberResponse:
-    code = ErrorCode.NONE
-    try:
-        _leave(group, identity, effects)
-    except ApiException as error:
-        code = error.code
-    return MemberResponse(identity.member_id, identity.group_instance_id, code)
 
 
 def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> None:
@@ -291,25 +265,19 @@ def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> N
 
 
 def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effects) -> None:
+    """Nothing was heard of a member in time, or it was given an id and did not come back with it."""
     member = group.members.get(session.member_id)
-    if session.member_id in group.pending_join:
-        _forget_pending(group, session.member_id, effects)
+    is_pending = session.member_id in group.pending_join
+    if is_pending:
+        group.remove(session.member_id)
     elif member is not None and not member.has_satisfied_heartbeat:
         logger.info("Member %s of group %s has failed: no heartbeat in time", member.member_id, group.group_id)
         _remove(group, member, effects)
-        _go_on(group, effects, f"removing member {member.member_id} on heartbeat expiration")
-
-
-def _forget_pending(group: ClassicGroup, member_id: str, effects: Effects) -> None:
-    """It was given an id and did not come back with it."""
-    group.remove(member_id)
-    if group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined():
-        complete_join(group, effects)
-
-
-def _go_on(group: ClassicGroup, effects: Effects, reason: str) -> None:
+    else:
+        return
     if group.state is not GroupState.PREPARING_REBALANCE:
-        rebalance_or_complete(group, effects, reason)
+        if not is_pending:
+            rebalance_or_complete(group, effects, f"removing member {session.member_id} on heartbeat expiration")
     elif group.has_all_members_joined():
         complete_join(group, effects)
 
@@ -326,7 +294,7 @@ def _remove(group: ClassicGroup, member: GroupMember, effects: Effects) -> None:
 _TIMED_OUT: Final[Mapping[type, Callable[[ClassicGroup, Any, Effects], None]]] = {
     SessionTimeout: session_expired,
     InitialDelay: initial_delay_over,
-    JoinTimeout: join_timed_out,
+    JoinTimeout: lambda group, _, effects: complete_join(group, effects),
     SyncTimeout: sync_timed_out,
 }
 

@@ -134,13 +134,13 @@ class OffsetMetadataManager:
     ) -> dict[TopicPartition, FetchedOffset]:
         """`partitions` None: all that the group has an offset of. A group that is not known has none."""
         offsets = self._offsets.of(group_id)
-        asked = offsets if partitions is None else partitions
-        return {partition: self._fetched(group_id, partition, require_stable) for partition in asked}
-
-    def _fetched(self, group_id: str, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
-        if require_stable and self._offsets.has_pending(group_id, partition):
-            return FetchedOffset(NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        return FetchedOffset(self._offsets.of(group_id).get(partition, NO_OFFSET))
+        fetched = {partition: FetchedOffset(offsets.get(partition, NO_OFFSET)) for partition in partitions or ()}
+        if partitions is None:
+            fetched = {partition: FetchedOffset(offset) for partition, offset in offsets.items()}
+        for partition in fetched if require_stable else ():
+            if self._offsets.has_pending(group_id, partition):
+                fetched[partition] = FetchedOffset(NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return fetched
 
     # Deleting
 

@@ -71,15 +71,11 @@ def initial_delay_over(group: ClassicGroup, over: InitialDelay, effects: Effects
     effects.set_timer(JOIN_TIMER, delay, InitialDelay(delay, max(over.remaining_ms - over.delay_ms, 0)))
 
 
-def join_timed_out(group: ClassicGroup, _: JoinTimeout, effects: Effects) -> None:
-    complete_join(group, effects)
-
-
 def complete_join(group: ClassicGroup, effects: Effects) -> None:
     """A new generation of those who have joined, and of static members, who may take the length of their session."""
     effects.cancel_timer(JOIN_TIMER)
     for member in list(group.members.values()):
-        if not member.awaits_join and not member.is_static:
+        if not member.awaits_join and member.group_instance_id is None:
             logger.info("Group %s removed member %s, who has not joined", group.group_id, member.member_id)
             group.remove(member.member_id)
             effects.end_session(member.member_id)
@@ -90,18 +86,10 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
         return
     group.next_generation()
     if group.is_empty:
-        _store_empty(group, effects)
-    else:
-        _tell_generation(group, effects)
-
-
-def _store_empty(group: ClassicGroup, effects: Effects) -> None:
-    logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
-    # If it cannot be stored, a restart finds the members of the generation before, whose sessions end: nothing is lost.
-    effects.store = Store(metadata_of(group), lambda error: None)
-
-
-def _tell_generation(group: ClassicGroup, effects: Effects) -> None:
+        logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
+        # If it cannot be stored, a restart finds the members of the generation before, whose sessions end: nothing is lost.
+        effects.store = Store(metadata_of(group), lambda error: None)
+        return
     logger.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
     for member in group.members.values():
         answer_join(member, current_generation(group, member), effects)
@@ -113,21 +101,18 @@ def _tell_generation(group: ClassicGroup, effects: Effects) -> None:
 
 def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupResponse:
     """What a member is told of the generation it is in; its leader all who are in it."""
+    protocol = group.protocol_name or ""
+    everybody = tuple(
+        JoinGroupResponseMember(each.member_id, each.group_instance_id, each.protocols.get(protocol, b""))
+        for each in (group.members.values() if group.is_leader(member.member_id) else ())
+    )
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader or "",
         member_id=member.member_id,
-        members=_all_members(group) if group.is_leader(member.member_id) else (),
-    )
-
-
-def _all_members(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    protocol = group.protocol_name or ""
-    return tuple(
-        JoinGroupResponseMember(member.member_id, member.group_instance_id, member.protocols.get(protocol, b""))
-        for member in group.members.values()
+        members=everybody,
     )
 
 
@@ -204,20 +189,19 @@ def _differ(theirs: str | None, ours: str | None) -> bool:
 
 
 def _store_assignments(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
+    def stored(error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            propagate_error(group, effects, error)
+            prepare_rebalance(group, effects, f"{error.name} when storing the assignment")
+            return
+        for member in group.members.values():
+            member.assignment = assignments[member.member_id]
+            if answer_sync(member, current_assignment(group, member), effects):
+                effects.expect_heartbeat(member)
+        group.transition_to(GroupState.STABLE)
+
     # First stored, then told: a member that works on an assignment is one that a restart finds.
-    effects.store = Store(metadata_of(group, assignments), lambda error: _stored(group, assignments, error, effects))
-
-
-def _stored(group: ClassicGroup, assignments: Mapping[str, bytes], error: ErrorCode, effects: Effects) -> None:
-    if error is not ErrorCode.NONE:
-        propagate_error(group, effects, error)
-        prepare_rebalance(group, effects, f"{error.name} when storing the assignment")
-        return
-    for member in group.members.values():
-        member.assignment = assignments[member.member_id]
-        if answer_sync(member, current_assignment(group, member), effects):
-            effects.expect_heartbeat(member)
-    group.transition_to(GroupState.STABLE)
+    effects.store = Store(metadata_of(group, assignments), stored)
 
 
 HEARTBEAT_CODES: Final[Mapping[GroupState, ErrorCode]] = {

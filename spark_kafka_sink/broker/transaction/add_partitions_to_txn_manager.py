@@ -45,11 +45,10 @@ def operation_of_txn_offset_commit(version: int) -> TransactionSupportedOperatio
 
 
 def _operation(version: int, generic_since: int) -> TransactionSupportedOperation:
-    if version > generic_since:
-        return TransactionSupportedOperation.ADD_PARTITION
-    if version == generic_since:
-        return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
-    return TransactionSupportedOperation.DEFAULT_ERROR
+    if version < generic_since:
+        return TransactionSupportedOperation.DEFAULT_ERROR
+    is_generic = version == generic_since
+    return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED if is_generic else TransactionSupportedOperation.ADD_PARTITION
 
 
 PRODUCE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
@@ -111,22 +110,15 @@ class AddPartitionsToTxnManager:
         try:
             if not self._has_coordinator(transactional_id):
                 raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            codes = self._add_or_verify(transactional_id, producer, partitions, operation)
+            codes: Failures = {}
+            if operation is TransactionSupportedOperation.ADD_PARTITION:
+                version = TRANSACTION_VERSION_2
+                self._coordinator.add_partitions(transactional_id, producer, partitions, client_version=version)
+            else:
+                codes = self._coordinator.verify_partitions(transactional_id, producer, partitions)
         except ApiException as error:
             codes = dict.fromkeys(partitions, error.code)
         return {each: _client_code(code, operation) for each, code in codes.items() if code is not ErrorCode.NONE}
-
-    def _add_or_verify(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Collection[tuple[str, int]],
-        operation: TransactionSupportedOperation,
-    ) -> Failures:
-        if operation is not TransactionSupportedOperation.ADD_PARTITION:
-            return self._coordinator.verify_partitions(transactional_id, producer, partitions)
-        self._coordinator.add_partitions(transactional_id, producer, partitions, client_version=TRANSACTION_VERSION_2)
-        return {}
 
     def add_or_verify_with_patience(
         self,

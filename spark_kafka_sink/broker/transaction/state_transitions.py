@@ -36,10 +36,22 @@ def initialized(
         raise ApiException(ErrorCode.PRODUCER_FENCED)
     if metadata.state is TransactionState.ONGOING:
         return None
-    if metadata.is_epoch_exhausted and (expected is None or expected.producer_epoch == metadata.producer_epoch):
-        last_epoch = NO_PRODUCER_EPOCH if expected is None else metadata.producer_epoch
-        return metadata.with_producer_id(next_producer_id(), timeout_ms, last_epoch, now_ms)
-    return _bumped(metadata, expected, timeout_ms, now_ms)
+    last_epoch = NO_PRODUCER_EPOCH if expected is None else metadata.producer_epoch
+    is_current = expected is None or metadata.producer_epoch in {expected.producer_epoch, NO_PRODUCER_EPOCH}
+    if metadata.is_epoch_exhausted:
+        if expected is not None and expected.producer_epoch != metadata.producer_epoch:
+            # A producer that is fenced twice over; Kafka throws an IllegalStateException.
+            text = f"Cannot allocate any more producer epochs for producerId {metadata.producer_id}"
+            raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        new = ProducerIdAndEpoch(next_producer_id(), 0)
+    elif is_current:
+        new = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch + 1)
+    elif expected is not None and expected.producer_epoch == metadata.last_producer_epoch:
+        # It was answered before: the same again.
+        new, last_epoch = metadata.producer, metadata.last_producer_epoch
+    else:
+        raise ApiException(ErrorCode.PRODUCER_FENCED)
+    return metadata.initialized(new, last_epoch, timeout_ms, now_ms)
 
 
 def _knows_producer(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
@@ -47,22 +59,6 @@ def _knows_producer(metadata: TransactionMetadata, expected: ProducerIdAndEpoch)
         return True
     # It asked before, ran out of epochs by it, and did not hear which id it got.
     return expected.producer_id == metadata.previous_producer_id and expected.producer_epoch >= LAST_EPOCH_GIVEN
-
-
-def _bumped(
-    metadata: TransactionMetadata, expected: ProducerIdAndEpoch | None, timeout_ms: int, now_ms: int
-) -> TransactionMetadata:
-    if metadata.is_epoch_exhausted:
-        # A producer that is fenced twice over; Kafka throws an IllegalStateException.
-        text = f"Cannot allocate any more producer epochs for producerId {metadata.producer_id}"
-        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, text)
-    if expected is None:
-        return metadata.with_bumped_epoch(timeout_ms, NO_PRODUCER_EPOCH, now_ms)
-    if metadata.producer_epoch in {expected.producer_epoch, NO_PRODUCER_EPOCH}:
-        return metadata.with_bumped_epoch(timeout_ms, metadata.producer_epoch, now_ms)
-    if expected.producer_epoch == metadata.last_producer_epoch:
-        return metadata.with_same_epoch(timeout_ms, now_ms)
-    raise ApiException(ErrorCode.PRODUCER_FENCED)
 
 
 class Outcome(Enum):

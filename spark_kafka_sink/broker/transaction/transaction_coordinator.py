@@ -205,20 +205,15 @@ class TransactionCoordinator:
     def abort_timed_out_transactions(self) -> None:
         """Those that run longer than their producer allowed."""
         for metadata in self._states.every():
-            if self._is_timed_out(metadata):
-                try:
-                    self._abort_timed_out(metadata)
-                except Exception:
-                    logger.exception("The transaction of %r timed out and is not aborted", metadata.transactional_id)
-
-    def _abort_timed_out(self, metadata: TransactionMetadata) -> None:
-        with self._states.locked(metadata.transactional_id) as slot:
-            if slot.metadata is metadata and not slot.is_unwritable:
-                self._fence(slot, metadata)
-                logger.info("The transaction of %r is aborted: it timed out", metadata.transactional_id)
-
-    def _is_timed_out(self, metadata: TransactionMetadata) -> bool:
-        return metadata.state is TransactionState.ONGOING and metadata.start_ms + metadata.timeout_ms < self._wall_ms()
+            if metadata.state is not TransactionState.ONGOING or metadata.start_ms + metadata.timeout_ms >= self._wall_ms():
+                continue
+            try:
+                with self._states.locked(metadata.transactional_id) as slot:
+                    if slot.metadata is metadata and not slot.is_unwritable:
+                        self._fence(slot, metadata)
+                        logger.info("The transaction of %r is aborted: it timed out", metadata.transactional_id)
+            except Exception:
+                logger.exception("The transaction of %r timed out and is not aborted", metadata.transactional_id)
 
     # Queries
 

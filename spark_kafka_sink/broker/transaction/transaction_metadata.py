@@ -109,25 +109,16 @@ class TransactionMetadata:
     def producer(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
-    def with_bumped_epoch(self, timeout_ms: int, last_producer_epoch: int, now_ms: int) -> TransactionMetadata:
-        epoch = self.producer_epoch + 1
-        return self._initialized(self.producer_id, epoch, last_producer_epoch, timeout_ms, now_ms)
-
-    def with_same_epoch(self, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-        """The answer to an InitProducerId that was answered before."""
-        return self._initialized(self.producer_id, self.producer_epoch, self.last_producer_epoch, timeout_ms, now_ms)
-
-    def with_producer_id(self, producer_id: int, timeout_ms: int, last_producer_epoch: int, now_ms: int) -> TransactionMetadata:
-        """A new one, whose epochs begin at 0."""
-        return self._initialized(producer_id, 0, last_producer_epoch, timeout_ms, now_ms)
-
-    def _initialized(self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    def initialized(
+        self, producer: ProducerIdAndEpoch, last_producer_epoch: int, timeout_ms: int, now_ms: int
+    ) -> TransactionMetadata:
+        """The answer to an InitProducerId."""
         return self._became(
             TransactionState.EMPTY,
             now_ms,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_producer_epoch=last_producer_epoch,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=-1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -30,6 +30,21 @@ from spark_kafka_sink.protocol.transaction_records import (
 )
 from spark_kafka_sink.protocol.wire_types import Buffer
 
+logger = logging.getLogger(__name__)
+
+APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a client is told where the transaction log refuses an append; other codes as they are."""
+
+
 _STORED = IDLE | PENDING | {TransactionState.ONGOING}
 
 
@@ -43,12 +58,15 @@ def value_of(metadata: TransactionMetadata, transaction_version: int) -> bytes:
     Kafka 4.1 reads the previous and the next producer id but does not write them: when it is restarted in the wrong moment it
     has forgotten the id that it gave to a producer whose epochs ran out. Here they are written.
     """
+    by_topic = itertools.groupby(sorted(metadata.partitions), key=lambda each: each.topic)
     value = TransactionLogValue(
         metadata.producer_id,
         metadata.producer_epoch,
         metadata.timeout_ms,
         metadata.state,
-        None if metadata.state is TransactionState.EMPTY else _by_topic(metadata.partitions),
+        None
+        if metadata.state is TransactionState.EMPTY
+        else [PartitionsSchema(topic, [each.partition for each in partitions]) for topic, partitions in by_topic],
         metadata.last_update_ms,
         metadata.start_ms,
         metadata.previous_producer_id,
@@ -76,35 +94,15 @@ def read_value(transactional_id: str, data: Buffer) -> TransactionMetadata:
         previous_producer_id=value.previous_producer_id,
         next_producer_id=value.next_producer_id,
         state=TransactionState(value.transaction_status),
-        partitions=_flat(value.transaction_partitions or ()),
+        partitions=frozenset(
+            TopicPartition(each.topic, int(partition))
+            for each in value.transaction_partitions or ()
+            for partition in each.partition_ids
+        ),
         start_ms=value.transaction_start_timestamp_ms,
         last_update_ms=value.transaction_last_update_timestamp_ms,
         client_version=value.client_transaction_version,
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
-    grouped = itertools.groupby(sorted(partitions), key=lambda each: each.topic)
-    return [PartitionsSchema(topic, [each.partition for each in of_topic]) for topic, of_topic in grouped]
-
-
-def _flat(topics: Iterable[PartitionsSchema]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(each.topic, int(partition)) for each in topics for partition in each.partition_ids)
-
-
-logger = logging.getLogger(__name__)
-
-APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a client is told where the transaction log refuses an append; other codes as they are."""
 
 
 class TransactionSlot:
@@ -138,8 +136,17 @@ class TransactionStateManager:
         """From the log, in place of what is known."""
         loaded: dict[str, TransactionSlot] = {}
         for record in self._log.replay():
-            if isinstance(record, ReplayedRecord):
-                _replay(record, loaded)
+            if not isinstance(record, ReplayedRecord):
+                continue
+            try:
+                transactional_id = read_key(record.key)
+                if record.value is None:
+                    loaded.pop(transactional_id, None)
+                else:
+                    loaded[transactional_id] = TransactionSlot(read_value(transactional_id, record.value))
+            except (ProtocolError, UnsupportedVersionError) as error:
+                where = f"__transaction_state-{record.partition} at {record.offset}"
+                logger.warning("The record in %s is left out: %s", where, error)
         with self._guard:
             self._ids = loaded
 
@@ -166,7 +173,10 @@ class TransactionStateManager:
                     yield slot
                 finally:
                     if slot.metadata is None:
-                        self._remove(transactional_id, slot)
+                        with self._guard:
+                            slot.was_removed = True
+                            if self._ids.get(transactional_id) is slot:
+                                del self._ids[transactional_id]
                 return
 
     def append(self, slot: TransactionSlot, metadata: TransactionMetadata) -> None:
@@ -183,21 +193,15 @@ class TransactionStateManager:
 
     def remove_expired(self) -> None:
         """Tombstones for ids that have not been used for `expiration_ms`."""
-        for metadata in self.every():
-            if self._is_expired(metadata):
-                with self.locked(metadata.transactional_id) as slot:
-                    self._expire(slot)
-
-    def _expire(self, slot: TransactionSlot) -> None:
-        metadata = slot.metadata
-        if metadata is None or not self._is_expired(metadata):
-            return
-        try:
-            self._write(metadata.transactional_id, None)
-        except ApiException as error:
-            logger.warning("The expired transactional id %r is kept: %s", metadata.transactional_id, error)
-        else:
-            slot.metadata = None
+        for stale in filter(self._is_expired, self.every()):
+            with self.locked(stale.transactional_id) as slot:
+                if slot.metadata is None or not self._is_expired(slot.metadata):
+                    continue
+                try:
+                    self._write(stale.transactional_id, None)
+                    slot.metadata = None
+                except ApiException as error:
+                    logger.warning("The expired transactional id %r is kept: %s", stale.transactional_id, error)
 
     def _is_expired(self, metadata: TransactionMetadata) -> bool:
         return metadata.state in IDLE and metadata.last_update_ms <= self.wall_ms() - self._expiration_ms
@@ -208,21 +212,3 @@ class TransactionStateManager:
             self._log.append(partition, [(key_of(transactional_id), value)])
         except ApiException as error:
             raise ApiException(APPEND_ERRORS.get(error.code, error.code), error.message) from error
-
-    def _remove(self, transactional_id: str, slot: TransactionSlot) -> None:
-        with self._guard:
-            slot.was_removed = True
-            if self._ids.get(transactional_id) is slot:
-                del self._ids[transactional_id]
-
-
-def _replay(record: ReplayedRecord, into: dict[str, TransactionSlot]) -> None:
-    try:
-        transactional_id = read_key(record.key)
-        if record.value is None:
-            into.pop(transactional_id, None)
-        else:
-            into[transactional_id] = TransactionSlot(read_value(transactional_id, record.value))
-    except (ProtocolError, UnsupportedVersionError) as error:
-        where = f"__transaction_state-{record.partition} at {record.offset}"
-        logger.warning("The record in %s is left out: %s", where, error)
