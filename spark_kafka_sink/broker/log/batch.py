@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,8 +46,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """-1 where the batch has no sequence numbers. They wrap to 0 behind 2^31 - 1."""
-        return -1 if self.base_sequence < 0 else increment_sequence(self.base_sequence, self.last_offset_delta)
+        """-1 where the batch has no sequence numbers. They wrap to 0 behind 2^31 - 1 (incrementSequence)."""
+        return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) % (INT32_MAX + 1)
 
     @property
     def codec_id(self) -> int:
@@ -96,25 +95,9 @@ def is_valid(header: BatchHeader, batch: Buffer) -> bool:
     return crc32c(memoryview(batch)[UNCHECKED.size : header.size]) == header.crc
 
 
-def headers_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Of each whole batch in `data`, with its position."""
-    position = 0
-    while len(data) - position >= HEADER_SIZE:
-        header = read_header(data, position)
-        if not is_whole(header, len(data) - position):
-            return
-        yield position, header
-        position += header.size
-
-
-def increment_sequence(sequence: int, by: int) -> int:
-    """Kafka's DefaultRecordBatch.incrementSequence."""
-    return sequence + by if sequence <= INT32_MAX - by else by - (INT32_MAX - sequence) - 1
-
-
 def decrement_sequence(sequence: int, by: int) -> int:
     """Kafka's DefaultRecordBatch.decrementSequence."""
-    return sequence - by if sequence >= by else INT32_MAX - (by - sequence) + 1
+    return (sequence - by) % (INT32_MAX + 1)
 
 
 _KEY = struct.Struct(">hh")  # version, type

@@ -57,11 +57,6 @@ class LeaderEpochCache:
         known = self._entries[after - 1].epoch if after else epoch
         return EpochEntry(known, self._entries[after].start_offset)
 
-    def epoch_for_offset(self, offset: int) -> int:
-        """Of the record at `offset`, -1 where that is before all that is known."""
-        after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[after - 1].epoch if after else -1
-
     def truncate_from_start(self, start_offset: int) -> None:
         """Records before are gone; the epoch at `start_offset` begins there now."""
         before = [entry for entry in self._entries if entry.start_offset <= start_offset]

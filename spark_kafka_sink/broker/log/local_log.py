@@ -146,26 +146,19 @@ class LocalLog:
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LocalRead:
         """From the batch with `offset` on, all of one segment, nothing from `end_offset` on. `min_one_batch`: the first batch
         even if it is larger than `max_bytes`; else nothing then, so that it is never cut."""
-        if offset < end_offset:
-            for segment in self.segments.from_offset(offset):
-                place = segment.find_batch(offset)
-                if place is not None:
-                    limit = max(max_bytes, place.header.size) if min_one_batch else max_bytes
-                    size = min(limit, self._end_position(segment, end_offset) - place.position)
-                    return self._read_from(segment, place.position, size) if size >= place.header.size else _NOTHING
-        return _NOTHING
-
-    def _end_position(self, segment: LogSegment, end_offset: int) -> int:
-        if end_offset >= self.segments.end_of(segment, self.log_end_offset):
-            return segment.size
-        place = segment.find_batch(end_offset)
-        return segment.size if place is None else place.position
-
-    def _read_from(self, segment: LogSegment, position: int, size: int) -> LocalRead:
-        upper_bound = segment.upper_bound_offset(position + size)
-        if upper_bound is None:
-            upper_bound = self.segments.end_of(segment, self.log_end_offset)
-        return LocalRead(segment.records.read(position, size), upper_bound)
+        for segment in self.segments.from_offset(offset) if offset < end_offset else ():
+            place = segment.find_batch(offset)
+            if place is None:
+                continue
+            segment_end = self.segments.end_of(segment, self.log_end_offset)
+            beyond = segment.find_batch(end_offset) if end_offset < segment_end else None
+            limit = max(max_bytes, place.header.size) if min_one_batch else max_bytes
+            size = min(limit, (segment.size if beyond is None else beyond.position) - place.position)
+            if size < place.header.size:
+                break
+            following = segment.offset_index.first_at_or_behind(place.position + size)
+            return LocalRead(segment.records.read(place.position, size), segment_end if following is None else following)
+        return LocalRead([], 0)
 
     def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """All aborted transactions with records between the two offsets."""
@@ -196,6 +189,3 @@ class LocalLog:
         for segment in doomed:
             self.segments.remove(segment)
             segment.delete()
-
-
-_NOTHING = LocalRead([], 0)

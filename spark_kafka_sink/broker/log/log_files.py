@@ -123,7 +123,9 @@ def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:
     """Kafka's PartitionMetadataFile, once."""
     path = folder / PARTITION_METADATA
     if not path.exists():
-        write_whole(path, f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode())
+        # As Kafka's Uuid.toString: base64 for URLs, without padding.
+        text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+        write_whole(path, f"version: 0\ntopic_id: {text}".encode())
 
 
 def read_topic_id(folder: Path) -> uuid.UUID | None:
@@ -134,20 +136,11 @@ def read_topic_id(folder: Path) -> uuid.UUID | None:
     for line in path.read_text("utf-8", "replace").splitlines():
         name, _, value = line.partition(": ")
         if name == "topic_id":
-            return _uuid_of(value.strip())
+            try:
+                return uuid.UUID(bytes=base64.urlsafe_b64decode(value.strip() + "=="))
+            except ValueError:
+                return None
     return None
-
-
-def uuid_text(topic_id: uuid.UUID) -> str:
-    """As Kafka's Uuid.toString: base64 for URLs, without padding."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
-
-
-def _uuid_of(text: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
-    except ValueError:
-        return None
 
 
 class Checkpoints:

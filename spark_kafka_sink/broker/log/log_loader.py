@@ -80,7 +80,9 @@ class _LogLoader:
         (folder / CLEAN_SHUTDOWN).unlink(missing_ok=True)
 
     def load(self) -> LoadedLog:
-        _remove_temporary_files(self._folder)
+        for path in self._folder.iterdir():
+            if path.name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX)):
+                path.unlink()
         _finish_swaps(self._folder)
         segments = self._segments()
         log_end = self._recover(segments)
@@ -176,12 +178,6 @@ class _LogLoader:
             segment.delete()
         gone = {segment.base_offset for segment in segments}
         self._snapshots.delete_if(lambda offset: offset in gone)
-
-
-def _remove_temporary_files(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX)):
-            path.unlink()
 
 
 # Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.

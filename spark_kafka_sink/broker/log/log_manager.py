@@ -103,7 +103,8 @@ class LogManager:
         self._logs = logs
         for log in doomed:
             _delete(log)
-        if before.configs != after.configs or _configs(before) != _configs(after):
+        configs_before, configs = ({name: each.configs for name, each in image.topics.items()} for image in (before, after))
+        if before.configs != after.configs or configs_before != configs:
             for key, topic in expected.items():
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
@@ -123,16 +124,16 @@ class LogManager:
         return opened
 
     def _keep(self) -> None:
-        due_s = {look: time.monotonic() + self._interval_s(look) for look in (_enforce_retention, maybe_compact)}
+        config = self._config
+        intervals_ms: dict[_Look, int] = {
+            UnifiedLog.enforce_retention: config.log_retention_check_interval_ms,
+            maybe_compact: config.log_cleaner_backoff_ms,
+        }
+        due_s = {look: time.monotonic() + ms / 1000 for look, ms in intervals_ms.items()}
         while not self._stopped.wait(max(0.0, min(due_s.values()) - time.monotonic())):
             look = min(due_s, key=lambda each: due_s[each])
             self._look_through(look)
-            due_s[look] = time.monotonic() + self._interval_s(look)
-
-    def _interval_s(self, look: _Look) -> float:
-        compacts = look is maybe_compact
-        ms = self._config.log_cleaner_backoff_ms if compacts else self._config.log_retention_check_interval_ms
-        return ms / 1000
+            due_s[look] = time.monotonic() + intervals_ms[look] / 1000
 
     def _look_through(self, look: _Look) -> None:
         for log in self.logs():
@@ -146,10 +147,6 @@ class LogManager:
                     logger.warning("%s was not looked through: %s", log, error)
             except Exception:
                 logger.exception("Retention or compaction of %s failed", log)
-
-
-def _enforce_retention(log: UnifiedLog, now_ms: int) -> None:
-    log.enforce_retention(now_ms)
 
 
 def _delete(log: UnifiedLog) -> None:
@@ -175,10 +172,6 @@ def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
 def _id(image: MetadataImage, name: str) -> object:
     topic = image.topics.get(name)
     return None if topic is None else topic.topic_id
-
-
-def _configs(image: MetadataImage) -> dict[str, object]:
-    return {name: topic.configs for name, topic in image.topics.items()}
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:

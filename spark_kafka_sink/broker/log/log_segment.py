@@ -54,7 +54,8 @@ class LogSegment:
 
     def should_roll(self, batch: BatchHeader, config: LogConfig, now_ms: int) -> bool:
         """Before `batch` is appended: for its size, the time since the first record, or a full index."""
-        waited = self._time_waited_for_roll(now_ms, batch.max_timestamp)
+        first = self.first_batch_timestamp  # by the records' own time where they have one
+        waited = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
             self.size > config.segment_bytes - batch.size
             or (self.size > 0 and waited > config.segment_ms)
@@ -62,11 +63,6 @@ class LogSegment:
             or self.time_index.is_full
             or not self.offset_index.can_hold(batch.last_offset)
         )
-
-    def _time_waited_for_roll(self, now_ms: int, timestamp: int) -> int:
-        """By the records' own time where they have one."""
-        first = self.first_batch_timestamp
-        return timestamp - first if first >= 0 else now_ms - self.created_ms
 
     @property
     def first_batch_timestamp(self) -> int:
@@ -106,10 +102,6 @@ class LogSegment:
             following = header.next_offset
         return following
 
-    def upper_bound_offset(self, position: int) -> int | None:
-        """An offset behind all that begins before this byte; None where the index knows of none."""
-        return self.offset_index.first_at_or_behind(position)
-
     @property
     def largest_timestamp(self) -> int:
         """By which retention goes: the records' largest, or where they have none when the segment was last written to."""
@@ -119,13 +111,17 @@ class LogSegment:
 
     def become_inactive(self) -> None:
         """Another segment takes the next records. An index that cannot be written is made again at the next start."""
-        self.time_index.maybe_append(self.max_timestamp)
         self.records.close()
         try:
-            self.write_indexes()
+            self.write_last_indexes()
         except OSError:
             if self.files is not None:
                 self.files.delete_indexes()
+
+    def write_last_indexes(self) -> None:
+        """With all that a load without a look at the records must know."""
+        self.time_index.maybe_append(self.max_timestamp)
+        self.write_indexes()
 
     def write_indexes(self) -> None:
         if self.files is None:
@@ -167,11 +163,6 @@ class LogSegment:
 
     def flush(self) -> None:
         self.records.flush()
-        self.write_indexes()
-
-    def write_last_indexes(self) -> None:
-        """With all that a load without a look at the records must know."""
-        self.time_index.maybe_append(self.max_timestamp)
         self.write_indexes()
 
     def delete(self) -> None:

@@ -10,14 +10,13 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
 from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
-from spark_kafka_sink.broker.log.local_log import CleanableLog, LocalRead, deletable_segments, old_segments, segments_before
+from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, old_segments, segments_before
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_files import Checkpoints, delete_folder, storage_errors
 from spark_kafka_sink.broker.log.log_loader import load_log
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
     NO_TIMESTAMP,
-    AbortedTransaction,
     ActiveProducer,
     AppendOrigin,
     FetchDataInfo,
@@ -170,24 +169,22 @@ class UnifiedLog:
             completed = appended.append(batch, marker)
         self._hooks.check_disk(batch.size)
         self._epochs.assign(leader_epoch, batch.base_offset)
-        self._maybe_roll(batch)
+        if self._local.segments.active.should_roll(batch, self.config, self._hooks.wall_ms()):
+            self._roll()
         self._local.append(batch, [batch.unchecked_bytes(), *valid.rest])
         if appended is not None:
             self._state.complete(appended, completed, self._local.segments.active.txn_index)
             if batch.is_transactional:
                 self._state.clear_verification(batch.producer_id)
         self._state.map_end_offset = batch.next_offset
-        self._maybe_flush()
+        if self.log_end_offset - self._recovery_point >= self.config.flush_messages:
+            self._flush()
         stamped = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         return self._info(batch, batch.base_offset, batch.max_timestamp if stamped else NO_TIMESTAMP)
 
     def _info(self, batch: BatchHeader, base_offset: int, time: int, *, duplicate: bool = False) -> LogAppendInfo:
         last = base_offset + batch.last_offset_delta
         return LogAppendInfo(base_offset, last, time, self._log_start_offset, batch.record_count, batch.size, duplicate)
-
-    def _maybe_roll(self, batch: BatchHeader) -> None:
-        if self._local.segments.active.should_roll(batch, self.config, self._hooks.wall_ms()):
-            self._roll()
 
     def _roll(self) -> LogSegment:
         """The producers' snapshot first: where it cannot be written nothing has changed."""
@@ -206,13 +203,10 @@ class UnifiedLog:
                 there = f"{self._log_start_offset} to {self.log_end_offset}"
                 raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset} for partition {self.name}, which has {there}")
             found = self._local.read(offset, max_bytes, end, min_one_batch)
-            aborted = self._aborted(offset, found) if committed else None
+            aborted = self._local.collect_aborted(offset, found.upper_bound) if committed else None
             behind = offset < end and self._local.segments.is_behind(offset, end)
             stable = self.last_stable_offset
             return FetchDataInfo(found.records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
-
-    def _aborted(self, offset: int, found: LocalRead) -> list[AbortedTransaction]:
-        return self._local.collect_aborted(offset, found.upper_bound) if found.records else []
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """Of the first record that is not earlier (ms), or what ListOffsetsTimestamp names. None where there is no such record.
@@ -311,10 +305,6 @@ class UnifiedLog:
             self._checkpoints.write_log_start(offset)
             self._log_start_offset = offset
             self._epochs.truncate_from_start(offset)
-
-    def _maybe_flush(self) -> None:
-        if self.log_end_offset - self._recovery_point >= self.config.flush_messages:
-            self._flush()
 
     def flush(self) -> None:
         """All that was appended outlives the machine's power."""

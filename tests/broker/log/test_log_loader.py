@@ -10,10 +10,10 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.broker.log.batch import EndTransactionMarker, headers_in
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from tests.broker.log.logs import NOW, TOPIC_ID, batch, open_log, opened, stored, values
+from tests.broker.log.logs import NOW, TOPIC_ID, batch, headers_in, open_log, opened, stored, values
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
 
