@@ -8,11 +8,11 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedMarker, ReplayedRecord
-from spark_kafka_sink.broker.log.control_record import parse_marker
+from spark_kafka_sink.broker.log.batch import parse_marker
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.log.log_types import AppendOrigin, IsolationLevel
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import PartitionState
-from spark_kafka_sink.broker.log.log_configs import min_insync_replicas
+from spark_kafka_sink.broker.log.log_config import min_insync_replicas
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.log.log_types import AppendOrigin, FetchDataInfo, IsolationLevel, LogAppendInfo
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import Buffer
 

@@ -20,7 +20,6 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
     TRANSACTION_STATE_TOPIC,
 )
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
-from spark_kafka_sink.broker.group.cluster_listener import follow
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.internal_topic_log import InternalTopicLog
 from spark_kafka_sink.broker.log.log_manager import LogManager
@@ -29,8 +28,8 @@ from spark_kafka_sink.broker.replica_manager import ReplicaManager
 from spark_kafka_sink.broker.sasl.credentials import Credentials
 from spark_kafka_sink.broker.timer import RunnableTimer, SystemTimer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from spark_kafka_sink.broker.transaction.marker_sender import MarkerSender
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute, MarkerSender
 from spark_kafka_sink.broker.transaction_markers import TransactionMarkers
 from spark_kafka_sink.errors import UsageError
 
@@ -71,13 +70,15 @@ class SharedServices:
             self.timer,
             config,
             wall_ms,
-            next_producer_id=self.cluster.next_producer_id,
-            write_markers=self.faults.storage.holding(
-                TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write
+            self.cluster.next_producer_id,
+            MarkerRoute(
+                self.marker_sender.submit,
+                write=self.faults.storage.holding(
+                    TransactionMarkers(self.cluster, self.logs, self.group_coordinator.complete_transaction).write
+                ),
+                partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
+                coordinator_epoch=self._coordinator_epoch,
             ),
-            partition_exists=lambda topic, index: self.cluster.image.partition(topic, index) is not None,
-            executor=self.marker_sender,
-            coordinator_epoch=self._coordinator_epoch,
         )
         self.add_partitions_to_txn_manager = AddPartitionsToTxnManager(
             self.transaction_coordinator, self._has_transaction_coordinator, self.timer
@@ -88,7 +89,7 @@ class SharedServices:
         self.timer.start()
         self.logs.start()
         self.group_coordinator.load()
-        follow(self.cluster, self.group_coordinator, self.timer)
+        self.group_coordinator.follow(self.cluster)
         self.marker_sender.start()
         self.transaction_coordinator.load()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_manager import LogManager
 
 TopicPartition = tuple[str, int]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.broker.network.listener import Listener
-from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.response import Response, ResponseAction
-from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.network.request import DecodedRequest, Request, Response, ResponseAction, Session
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
@@ -17,9 +15,6 @@ class Responses:
 
     def __init__(self) -> None:
         self.sent: list[Response] = []
-
-    def send_response(self, response: Response) -> None:
-        self.sent.append(response)
 
     @property
     def actions(self) -> list[ResponseAction]:
@@ -54,12 +49,7 @@ def request(
     """In the API's newest version if none is given. `header_version`: where it differs from that of the answer."""
     api = ALL_APIS[key]
     version = api.max_version if version is None else version
-    return Request(
-        header=RequestHeader(key, version if header_version is None else header_version, correlation_id, client_id),
-        body=body,
-        api=api,
-        version=version,
-        session=session or Session("127.0.0.1", 50_000),
-        listener=listener or Listener(),
-        sink=responses or Responses(),
-    )
+    header = RequestHeader(key, version if header_version is None else header_version, correlation_id, client_id)
+    decoded = DecodedRequest(header, body, api, version)
+    respond = (responses or Responses()).sent.append
+    return Request(decoded, session or Session("127.0.0.1", 50_000), listener or Listener(), respond)

@@ -11,8 +11,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.response import ResponseAction
+from spark_kafka_sink.broker.network.request import Request, ResponseAction
 from spark_kafka_sink.broker.shared_services import SharedServices, wall_ms
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message

@@ -14,9 +14,7 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.listener import Listener
-from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.request_decoding import DecodedRequest, decode
-from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.network.request import DecodedRequest, Request, Session, decode
 from spark_kafka_sink.errors import PeerError
 from spark_kafka_sink.protocol.messages import decode_response
 from tests.broker.hostile_frames import MUTATION_SIZE, TOPIC, mutated, mutations, templates
@@ -77,16 +75,7 @@ def test_no_frame_makes_a_handler_fail(broker: EmbeddedBroker) -> None:
 
 def handle(apis: KafkaApis, found: DecodedRequest) -> None:
     responses = Responses()
-    request = Request(
-        header=found.header,
-        body=found.body,
-        api=found.api,
-        version=found.version,
-        session=Session("127.0.0.1", 1),
-        listener=Listener(),
-        sink=responses,
-    )
-    apis.handle(request)
+    apis.handle(Request(found, Session("127.0.0.1", 1), Listener(), responses.sent.append))
     # Whatever was asked, the answer is one that the client can read.
     for correlation_id, _ in responses.answers():
         assert correlation_id == found.header.correlation_id

@@ -12,9 +12,7 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.handler import Handler
 from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis, Serve
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
-from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.response import ResponseAction
-from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.network.request import Request, ResponseAction, Session
 from spark_kafka_sink.broker.sasl.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAuthenticator
 from spark_kafka_sink.protocol.all_apis import ALL_APIS

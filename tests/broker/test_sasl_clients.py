@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.network.request_decoding import bare_sasl_token
+from spark_kafka_sink.broker.network.request import bare_sasl_token
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import MetadataRequest

@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.broker.faults.scope import Scope
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import WriteMarkers
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 

@@ -1,16 +1,108 @@
-"""A group: its members, its leader, its generation and the protocol they agree on (Kafka's ClassicGroup). Pure."""
+"""A group: its states, its members and the protocol they agree on (Kafka's ClassicGroup and ClassicGroupMember). Pure."""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.group.group_member import GroupMember, Protocols
-from spark_kafka_sink.broker.group.group_state import VALID_PREVIOUS, GroupState
-from spark_kafka_sink.broker.group.subscription import CONSUMER_PROTOCOL, subscribed_topics
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, SyncGroupResponse
+
+
+class GroupState(Enum):
+    """The value is the name that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+VALID_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
+}
+"""By the state that is gone to."""
+
+
+CONSUMER_PROTOCOL: Final = "consumer"
+"""The protocol type of consumers; those of others (Connect's workers) have metadata that is only theirs."""
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics of all of them; None where one is not a ConsumerProtocolSubscription."""
+    topics: set[str] = set()
+    try:
+        for subscription in subscriptions:
+            topics.update(_topics(subscription))
+    except (struct.error, ValueError):
+        return None
+    return frozenset(topics)
+
+
+def _topics(subscription: bytes) -> Iterable[str]:
+    """v0 is a prefix of every version (`ClassicGroup.computeSubscribedTopics`): version, then an array of strings."""
+    _INT16.unpack_from(subscription, 0)
+    (count,) = _INT32.unpack_from(subscription, 2)
+    offset = 6
+    for _ in range(count):
+        (size,) = _INT16.unpack_from(subscription, offset)
+        offset += 2
+        if size < 0 or offset + size > len(subscription):
+            raise ValueError(f"a topic of {size} bytes")
+        yield subscription[offset : offset + size].decode()
+        offset += size
+
+
+JoinReply: TypeAlias = Callable[[JoinGroupResponse], None]
+SyncReply: TypeAlias = Callable[[SyncGroupResponse], None]
+
+Protocols: TypeAlias = Mapping[str, bytes]
+"""Assignors in the member's order of preference, each with the member's subscription as that assignor understands it."""
+
+NO_ASSIGNMENT: Final = b""
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """Timeouts in ms. `join_reply`, `sync_reply`: where the answer goes that this member waits for.
+
+    is_new: it has not yet been told its generation, so that it cannot send heartbeats.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = NO_ASSIGNMENT
+    is_new: bool = False
+    join_reply: JoinReply | None = None
+    sync_reply: SyncReply | None = None
+
+    @property
+    def awaits_join(self) -> bool:
+        return self.join_reply is not None
+
+    @property
+    def has_satisfied_heartbeat(self) -> bool:
+        """Who waits for an answer cannot send heartbeats. A new member can be expired even so: it may never come back."""
+        return not self.is_new and (self.awaits_join or self.sync_reply is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +114,7 @@ class GroupRules:
 
 
 class ClassicGroup:
-    """Changed by the events in joining.py, syncing.py, leaving.py and rebalance.py, which hold it to the table of states.
+    """Changed by the events in membership.py and rebalance.py, which hold it to the table of states.
 
     pending_join: ids that were given out (KIP-394) to members who have not come back with them. pending_sync: members of this
     generation who have not asked for their assignment. state_since_ms: in ms since 1970, None where the log did not say.
@@ -108,9 +200,6 @@ class ClassicGroup:
             raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def awaiting_join(self) -> int:
-        return sum(member.awaits_join for member in self.members.values())
-
     def has_all_members_joined(self) -> bool:
         return not self.pending_join and all(member.awaits_join for member in self.members.values())
 
@@ -135,13 +224,10 @@ class ClassicGroup:
 
     def select_protocol(self) -> str:
         """Of those that all members support, the one that most like best; the first of several."""
-        candidates = self._candidates()
-        votes = Counter(member.vote(candidates) for member in self.members.values())
-        return votes.most_common(1)[0][0]
-
-    def _candidates(self) -> Collection[str]:
         anyone = next(iter(self.members.values()))
-        return frozenset(filter(self._is_common, anyone.protocols))
+        candidates = set(filter(self._is_common, anyone.protocols))
+        votes = Counter(next(name for name in member.protocols if name in candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0]
 
     def _is_common(self, protocol: str) -> bool:
         return all(protocol in member.protocols for member in self.members.values())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-from spark_kafka_sink.broker.group.group_member import GroupMember
+from spark_kafka_sink.broker.group.classic_group import GroupMember
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
@@ -50,14 +50,14 @@ SYNC_TIMER: TimerKey = "sync"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TimerRequest:
     delay_ms: int
     timeout: Timeout
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append this state of the group; `done` is told how that went (NONE: it is stored) and may wish for more."""
+    """Append this state of the group; `done` is told how that went (NONE: it is stored) and may ask for more."""
 
     value: GroupMetadataValue
     done: Callable[[ErrorCode], None]
@@ -68,14 +68,14 @@ class Effects:
     """Gathered while an event is dealt with. `timers`: None cancels. No event stores twice at once."""
 
     answers: list[Answer] = field(default_factory=list)
-    timers: dict[TimerKey, Wish | None] = field(default_factory=dict)
+    timers: dict[TimerKey, TimerRequest | None] = field(default_factory=dict)
     store: Store | None = None
 
     def answer(self, reply: Callable[[BodyT], None], body: BodyT) -> None:
         self.answers.append(lambda: reply(body))
 
     def set_timer(self, key: TimerKey, delay_ms: int, timeout: Timeout) -> None:
-        self.timers[key] = Wish(delay_ms, timeout)
+        self.timers[key] = TimerRequest(delay_ms, timeout)
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.timers[key] = None

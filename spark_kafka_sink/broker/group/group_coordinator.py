@@ -10,15 +10,14 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
-from spark_kafka_sink.broker.group import leaving, syncing
-from spark_kafka_sink.broker.group.classic_group import GroupRules
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules, GroupState, SyncReply
 from spark_kafka_sink.broker.group.effects import Answer, TimerKey
-from spark_kafka_sink.broker.group.group_descriptions import described, listed, passes
-from spark_kafka_sink.broker.group.group_log import GroupLog, Stored, StoredGroup, StoredOffset
-from spark_kafka_sink.broker.group.group_member import SyncReply
+from spark_kafka_sink.broker.group.group_log import GroupLog, StoredGroup, StoredOffset
 from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
-from spark_kafka_sink.broker.group.joining import Joiner
+from spark_kafka_sink.broker.group.membership import Joiner, leave
 from spark_kafka_sink.broker.group.offset_metadata_manager import (
     Codes,
     Committer,
@@ -28,16 +27,55 @@ from spark_kafka_sink.broker.group.offset_metadata_manager import (
     TransactionalProducer,
 )
 from spark_kafka_sink.broker.group.offsets import TopicPartition
+from spark_kafka_sink.broker.group.rebalance import heartbeat, sync
 from spark_kafka_sink.broker.timer import Timer, TimerTask
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import (
     DescribedGroup,
+    DescribedGroupMember,
     HeartbeatRequest,
     ListedGroup,
     MemberIdentity,
     MemberResponse,
     SyncGroupRequest,
 )
+
+GROUP_TYPE = "classic"
+
+
+def described(group: ClassicGroup) -> DescribedGroup:
+    """While it is not stable neither the protocol nor subscriptions are told."""
+    is_stable = group.state is GroupState.STABLE
+    protocol = (group.protocol_name or "") if is_stable else ""
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol,
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.protocols.get(protocol, b""),
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
+    """A group that does not exist is dead; with `has_code` (v6, KIP-1043) the answer says what that means, in Kafka's words."""
+    return DescribedGroup(
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND if has_code else ErrorCode.NONE,
+        error_message=f"Group {group_id} not found." if has_code else None,
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +122,11 @@ class GroupCoordinator:
                     answers = self._groups.take_answers()
         finally:
             for answer in answers:
-                _give(answer)
+                try:
+                    answer()
+                except Exception:
+                    # The others wait for theirs.
+                    logger.exception("An answer could not be given")
 
     # Membership
 
@@ -97,13 +139,13 @@ class GroupCoordinator:
         """The answer goes to `reply`, now or when the leader has assigned. Raises ApiException."""
         with self._active():
             group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
-            self._groups.run(group, lambda group, effects: syncing.sync(group, request, reply, effects))
+            self._groups.run(group, lambda group, effects: sync(group, request, reply, effects))
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """NONE or REBALANCE_IN_PROGRESS. Raises ApiException."""
         with self._active():
             group = self._groups.known(request.group_id, ErrorCode.UNKNOWN_MEMBER_ID)
-            return self._groups.run(group, lambda group, effects: syncing.heartbeat(group, request, effects))
+            return self._groups.run(group, lambda group, effects: heartbeat(group, request, effects))
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
         """In the order of `members`; of a group that is not known nobody is a member."""
@@ -112,7 +154,7 @@ class GroupCoordinator:
             if group is None:
                 code = ErrorCode.UNKNOWN_MEMBER_ID
                 return [MemberResponse(member.member_id, member.group_instance_id, code) for member in members]
-            return self._groups.run(group, lambda group, effects: leaving.leave(group, members, effects))
+            return self._groups.run(group, lambda group, effects: leave(group, members, effects))
 
     # Offsets
 
@@ -160,9 +202,18 @@ class GroupCoordinator:
             return None if group is None else described(group)
 
     def list_groups(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[ListedGroup]:
-        """Of all brokers."""
+        """Of all brokers. Case does not count; empty filters let everything through, unknown names nothing
+        (`GroupMetadataManager.listGroups`)."""
+
+        def is_among(name: str, names: Collection[str]) -> bool:
+            return not names or name.lower() in {one.strip().lower() for one in names}
+
         with self._active():
-            return [listed(group) for group in self._groups.every() if passes(group, states, types)]
+            return [
+                ListedGroup(group.group_id, group.protocol_type or "", group.state.value, GROUP_TYPE)
+                for group in self._groups.every()
+                if is_among(group.state.value, states) and is_among(GROUP_TYPE, types)
+            ]
 
     def delete_group(self, group_id: str) -> None:
         """With its offsets. Raises ApiException: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
@@ -170,6 +221,22 @@ class GroupCoordinator:
             self._offsets.delete_group(group_id)
 
     # Life
+
+    def follow(self, cluster: Cluster) -> None:
+        """From now on coordinators move with leaders, and topics take their offsets along.
+
+        The cluster tells it under its lock, so that all is done later, on the timer's thread.
+        """
+
+        def changed(before: MetadataImage, after: MetadataImage) -> None:
+            gone = before.topics.keys() - after.topics.keys()
+            moved = frozenset(_moved(before, after))
+            if gone:
+                self._timer.after(0, lambda: self.delete_topics(gone))
+            if moved:
+                self._timer.after(0, lambda: self.move(moved))
+
+        cluster.on_change(changed)
 
     def partition_of(self, group_id: str) -> int:
         """Of `__consumer_offsets`: its leader is the group's coordinator."""
@@ -179,17 +246,14 @@ class GroupCoordinator:
         """Read the topic back, once, before the first request. Members are as they were, their sessions begin now."""
         with self._active():
             for stored in self._log.replay():
-                self._replay(stored)
+                if isinstance(stored, StoredGroup):
+                    self._groups.replay(stored.group_id, stored.value)
+                elif isinstance(stored, StoredOffset):
+                    self._offsets.replay(stored)
+                else:
+                    self._offsets.end_transaction(stored.producer_id, {stored.partition}, committed=stored.committed)
             self._groups.loaded()
             self._check_retention_later()
-
-    def _replay(self, stored: Stored) -> None:
-        if isinstance(stored, StoredGroup):
-            self._groups.replay(stored.group_id, stored.value)
-        elif isinstance(stored, StoredOffset):
-            self._offsets.replay(stored)
-        else:
-            self._offsets.end_transaction(stored.producer_id, {stored.partition}, committed=stored.committed)
 
     def move(self, partitions: Collection[int]) -> None:
         """These partitions of `__consumer_offsets` have another leader.
@@ -227,9 +291,10 @@ class GroupCoordinator:
                 self._offsets.expire()
 
 
-def _give(answer: Answer) -> None:
-    try:
-        answer()
-    except Exception:
-        # The others wait for theirs.
-        logger.exception("An answer could not be given")
+def _moved(before: MetadataImage, after: MetadataImage) -> Iterator[int]:
+    """Partitions that had a leader and have another, or none."""
+    old, new = before.topics.get(GROUP_METADATA_TOPIC), after.topics.get(GROUP_METADATA_TOPIC)
+    if old is not None and new is not None and old is not new:
+        for one, other in zip(old.partitions, new.partitions, strict=False):
+            if one.leader not in {NO_LEADER, other.leader}:
+                yield one.index

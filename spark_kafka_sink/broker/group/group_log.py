@@ -1,16 +1,18 @@
-"""`__consumer_offsets` in terms of groups and offsets: keys and values are encoded and decoded here."""
+"""Groups and offsets as records of `__consumer_offsets`, and back (Kafka's GroupCoordinatorRecordHelpers)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition, offset_of
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.internal_topics import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
@@ -18,9 +20,76 @@ from spark_kafka_sink.protocol.internal_topics import (
     OFFSET_COMMIT_VALUE,
     GroupMetadataKey,
     GroupMetadataValue,
+    MemberMetadata,
     OffsetCommitKey,
     decode_group_key,
 )
+
+NO_TIMESTAMP = -1
+
+
+def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
+    """`assignments`: those that are about to hold; None for those that do."""
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
+        members=tuple(
+            _metadata(member, group.protocol_name or "", member.assignment if assignments is None else assignments[name])
+            for name, member in group.members.items()
+        ),
+    )
+
+
+def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
+    """Of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
+    return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
+
+
+def _metadata(member: GroupMember, protocol: str, assignment: bytes) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout=member.rebalance_timeout_ms,
+        session_timeout=member.session_timeout_ms,
+        subscription=member.protocols.get(protocol, b""),
+        assignment=assignment,
+    )
+
+
+def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
+    """The group as it was stored: stable, or empty (`GroupMetadataManager.replay`)."""
+    group = ClassicGroup(group_id, wall_ms, rules)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.state_since_ms = None if value.current_state_timestamp == NO_TIMESTAMP else value.current_state_timestamp
+    for member in value.members:
+        group.add(_member(member, value))
+    if value.leader in group.members:
+        group.leader = value.leader
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.know_subscriptions()
+    return group
+
+
+def _member(stored: MemberMetadata, group: GroupMetadataValue) -> GroupMember:
+    return GroupMember(
+        member_id=stored.member_id,
+        group_instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
+        session_timeout_ms=stored.session_timeout,
+        protocol_type=group.protocol_type,
+        protocols={group.protocol or "": stored.subscription},
+        assignment=stored.assignment,
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -125,3 +194,21 @@ def _stored(record: ReplayedRecord) -> Stored:
     partition = TopicPartition(key.topic, key.partition)
     value = None if record.value is None else offset_of(OFFSET_COMMIT_VALUE.decode(record.value), record.offset)
     return StoredOffset(key.group, partition, value, record.producer_id)
+
+
+_CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def client_code(code: ErrorCode) -> ErrorCode:
+    """What a client is told when the log refused (`CoordinatorOperationExceptionHelper`): it knows no log, only a coordinator."""
+    return _CLIENT_CODES.get(code, code)

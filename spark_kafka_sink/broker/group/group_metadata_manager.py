@@ -4,22 +4,82 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TypeVar
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.group import joining
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules
-from spark_kafka_sink.broker.group.deadlines import Deadlines
-from spark_kafka_sink.broker.group.effects import Answer, Effects, TimerKey
-from spark_kafka_sink.broker.group.group_log import GroupLog
-from spark_kafka_sink.broker.group.group_metadata import group_of, new_group_metadata
-from spark_kafka_sink.broker.group.joining import UNKNOWN_MEMBER_ID, Joiner
-from spark_kafka_sink.broker.group.offset_rules import client_code
-from spark_kafka_sink.broker.group.timeouts import loaded, timed_out, unloaded
-from spark_kafka_sink.broker.timer import Timer
+from spark_kafka_sink.broker.group.effects import Answer, Effects, Timeout, TimerKey, TimerRequest
+from spark_kafka_sink.broker.group.group_log import GroupLog, client_code, group_of, new_group_metadata
+from spark_kafka_sink.broker.group.membership import UNKNOWN_MEMBER_ID, Joiner, join, loaded, timed_out, unloaded
+from spark_kafka_sink.broker.timer import Timer, TimerTask
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import JoinGroupResponse
 from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
+
+
+@dataclass(slots=True, eq=False)
+class _Deadline:
+    due_ms: float
+    timeout: Timeout
+    task: TimerTask
+
+
+class Deadlines:
+    """The coordinator's lock guards this. `due` is called on the timer's thread, without the lock, with a deadline's group, key
+    and itself; `taken` says then, under the lock, whether it still holds.
+    """
+
+    def __init__(self, timer: Timer, due: Callable[[str, TimerKey], None]) -> None:
+        self._timer = timer
+        self._due = due
+        self._by_group: dict[str, dict[TimerKey, _Deadline]] = {}
+
+    def set(self, group_id: str, key: TimerKey, request: TimerRequest | None) -> None:
+        """None cancels."""
+        group = self._by_group.setdefault(group_id, {})
+        known = group.get(key)
+        if request is None:
+            self._cancel(group_id, key)
+            return
+        due_ms = self._timer.now_ms() + request.delay_ms
+        # Every heartbeat moves a deadline of its member further away: the task that is there looks again when it is due, and
+        # a timer need not keep a cancelled task of 45 s for each.
+        if known is not None and known.task.due_ms <= due_ms:
+            known.due_ms, known.timeout = due_ms, request.timeout
+            return
+        if known is not None:
+            known.task.cancel()
+        group[key] = _Deadline(due_ms, request.timeout, self._armed(group_id, key, request.delay_ms))
+
+    def taken(self, group_id: str, key: TimerKey) -> Timeout | None:
+        """What is due now, once; None where it was moved or cancelled meanwhile."""
+        known = self._by_group.get(group_id, {}).get(key)
+        if known is None:
+            return None
+        left_ms = known.due_ms - self._timer.now_ms()
+        if left_ms > 0:
+            if known.task.is_cancelled:
+                known.task = self._armed(group_id, key, left_ms)
+            return None
+        self._cancel(group_id, key)
+        return known.timeout
+
+    def cancel_all(self, group_id: str) -> None:
+        for key in list(self._by_group.get(group_id, {})):
+            self._cancel(group_id, key)
+
+    def _armed(self, group_id: str, key: TimerKey, delay_ms: float) -> TimerTask:
+        return self._timer.after(delay_ms, lambda: self._due(group_id, key))
+
+    def _cancel(self, group_id: str, key: TimerKey) -> None:
+        group = self._by_group[group_id]
+        known = group.pop(key, None)
+        if known is not None:
+            known.task.cancel()
+        if not group:
+            del self._by_group[group_id]
+
 
 logger = logging.getLogger(__name__)
 
@@ -89,14 +149,14 @@ class GroupMetadataManager:
             return result
         finally:
             self._answers += effects.answers
-            for key, wish in effects.timers.items():
-                self._deadlines.set(group.group_id, key, wish)
+            for key, request in effects.timers.items():
+                self._deadlines.set(group.group_id, key, request)
 
     def join(self, group_id: str, joiner: Joiner) -> None:
         """Only who has no member id makes a group (`classicGroupJoinToClassicGroup`)."""
         group = self._groups.get(group_id)
         if group is not None:
-            self.run(group, lambda group, effects: joining.join(group, joiner, effects))
+            self.run(group, lambda group, effects: join(group, joiner, effects))
         elif joiner.member_id == UNKNOWN_MEMBER_ID:
             self._join_new_group(group_id, joiner)
         else:
@@ -109,7 +169,7 @@ class GroupMetadataManager:
             self._refuse(joiner, UNKNOWN_MEMBER_ID, error)
             return
         self._groups[group_id] = group
-        self.run(group, lambda group, effects: joining.join(group, joiner, effects))
+        self.run(group, lambda group, effects: join(group, joiner, effects))
 
     def _refuse(self, joiner: Joiner, member_id: str, code: ErrorCode) -> None:
         self._answers.append(lambda: joiner.reply(JoinGroupResponse(error_code=code, member_id=member_id)))

@@ -10,18 +10,20 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup
-from spark_kafka_sink.broker.group.group_log import NO_PRODUCER, GroupLog, StoredOffset
+from spark_kafka_sink.broker.group.group_log import NO_PRODUCER, GroupLog, StoredOffset, client_code
 from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
-from spark_kafka_sink.broker.group.offset_rules import (
+from spark_kafka_sink.broker.group.offsets import (
+    NO_EPOCH,
+    OffsetAndMetadata,
+    OffsetStore,
+    TopicPartition,
     check_commit,
     check_group_delete,
     check_offset_delete,
-    client_code,
     expired,
     note_commit,
 )
-from spark_kafka_sink.broker.group.offsets import NO_EPOCH, OffsetAndMetadata, OffsetStore, TopicPartition
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -102,8 +104,8 @@ class OffsetMetadataManager:
         return self._groups.find(by.group_id) or self._groups.new(by.group_id)
 
     def _accepted(self, offsets: Offsets) -> Offsets:
-        most = self._config.offset_metadata_max_bytes
-        return {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= most}
+        maximum = self._config.offset_metadata_max_bytes
+        return {partition: offset for partition, offset in offsets.items() if len(offset.metadata) <= maximum}
 
     def _codes(self, asked: Offsets, accepted: Offsets) -> Codes:
         return {one: ErrorCode.NONE if one in accepted else ErrorCode.OFFSET_METADATA_TOO_LARGE for one in asked}
@@ -132,13 +134,13 @@ class OffsetMetadataManager:
     ) -> dict[TopicPartition, FetchedOffset]:
         """`partitions` None: all that the group has an offset of. A group that is not known has none."""
         offsets = self._offsets.of(group_id)
-        asked = offsets if partitions is None else partitions
-        return {partition: self._fetched(group_id, partition, require_stable) for partition in asked}
-
-    def _fetched(self, group_id: str, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
-        if require_stable and self._offsets.has_pending(group_id, partition):
-            return FetchedOffset(NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        return FetchedOffset(self._offsets.of(group_id).get(partition, NO_OFFSET))
+        fetched = {partition: FetchedOffset(offsets.get(partition, NO_OFFSET)) for partition in partitions or ()}
+        if partitions is None:
+            fetched = {partition: FetchedOffset(offset) for partition, offset in offsets.items()}
+        for partition in fetched if require_stable else ():
+            if self._offsets.has_pending(group_id, partition):
+                fetched[partition] = FetchedOffset(NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        return fetched
 
     # Deleting
 

@@ -1,10 +1,13 @@
-"""From one generation to the next: members are waited for, then get their answers (Kafka's GroupMetadataManager). Pure."""
+"""From one generation to the next: members are waited for, told, and assigned (Kafka's GroupMetadataManager). Pure."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Final
 
-from spark_kafka_sink.broker.group.classic_group import ClassicGroup
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.group.classic_group import NO_ASSIGNMENT, ClassicGroup, GroupMember, GroupState, SyncReply
 from spark_kafka_sink.broker.group.effects import (
     JOIN_TIMER,
     SYNC_TIMER,
@@ -14,11 +17,15 @@ from spark_kafka_sink.broker.group.effects import (
     Store,
     SyncTimeout,
 )
-from spark_kafka_sink.broker.group.group_member import NO_ASSIGNMENT, GroupMember
-from spark_kafka_sink.broker.group.group_metadata import metadata_of
-from spark_kafka_sink.broker.group.group_state import GroupState
+from spark_kafka_sink.broker.group.group_log import metadata_of
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.groups import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+from spark_kafka_sink.protocol.groups import (
+    HeartbeatRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -68,15 +75,11 @@ def initial_delay_over(group: ClassicGroup, over: InitialDelay, effects: Effects
     effects.set_timer(JOIN_TIMER, delay, InitialDelay(delay, max(over.remaining_ms - over.delay_ms, 0)))
 
 
-def join_timed_out(group: ClassicGroup, _: JoinTimeout, effects: Effects) -> None:
-    complete_join(group, effects)
-
-
 def complete_join(group: ClassicGroup, effects: Effects) -> None:
     """A new generation of those who have joined, and of static members, who may take the length of their session."""
     effects.cancel_timer(JOIN_TIMER)
     for member in list(group.members.values()):
-        if not member.awaits_join and not member.is_static:
+        if not member.awaits_join and member.group_instance_id is None:
             logger.info("Group %s removed member %s, who has not joined", group.group_id, member.member_id)
             group.remove(member.member_id)
             effects.end_session(member.member_id)
@@ -87,18 +90,10 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
         return
     group.next_generation()
     if group.is_empty:
-        _store_empty(group, effects)
-    else:
-        _tell_generation(group, effects)
-
-
-def _store_empty(group: ClassicGroup, effects: Effects) -> None:
-    logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
-    # If it cannot be stored, a restart finds the members of the generation before, whose sessions end: nothing is lost.
-    effects.store = Store(metadata_of(group), lambda error: None)
-
-
-def _tell_generation(group: ClassicGroup, effects: Effects) -> None:
+        logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
+        # If it cannot be stored, a restart finds the members of the generation before, whose sessions end: nothing is lost.
+        effects.store = Store(metadata_of(group), lambda error: None)
+        return
     logger.info("Stabilized group %s generation %d with %d members", group.group_id, group.generation, len(group.members))
     for member in group.members.values():
         answer_join(member, current_generation(group, member), effects)
@@ -110,21 +105,18 @@ def _tell_generation(group: ClassicGroup, effects: Effects) -> None:
 
 def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupResponse:
     """What a member is told of the generation it is in; its leader all who are in it."""
+    protocol = group.protocol_name or ""
+    everybody = tuple(
+        JoinGroupResponseMember(each.member_id, each.group_instance_id, each.protocols.get(protocol, b""))
+        for each in (group.members.values() if group.is_leader(member.member_id) else ())
+    )
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
         leader=group.leader or "",
         member_id=member.member_id,
-        members=_all_members(group) if group.is_leader(member.member_id) else (),
-    )
-
-
-def _all_members(group: ClassicGroup) -> tuple[JoinGroupResponseMember, ...]:
-    protocol = group.protocol_name or ""
-    return tuple(
-        JoinGroupResponseMember(member.member_id, member.group_instance_id, member.protocols.get(protocol, b""))
-        for member in group.members.values()
+        members=everybody,
     )
 
 
@@ -164,3 +156,71 @@ def propagate_error(group: ClassicGroup, effects: Effects, code: ErrorCode) -> N
         member.assignment = NO_ASSIGNMENT
         if answer_sync(member, SyncGroupResponse(error_code=code), effects):
             effects.expect_heartbeat(member)
+
+
+def sync(group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply, effects: Effects) -> None:
+    """`GroupMetadataManager.classicGroupSync`."""
+    try:
+        member = _checked(group, request)
+    except ApiException as error:
+        effects.answer(reply, SyncGroupResponse(error_code=error.code))
+        return
+    group.pending_sync.discard(member.member_id)
+    if group.state is GroupState.STABLE:
+        effects.answer(reply, current_assignment(group, member))
+        return
+    # What it asked before was given up by the client, most likely; if not, it must not wait for ever.
+    answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS), effects)
+    member.sync_reply = reply
+    if group.is_leader(member.member_id):
+        given = {assigned.member_id: assigned.assignment for assigned in request.assignments}
+        _store_assignments(group, {name: given.get(name, NO_ASSIGNMENT) for name in group.members}, effects)
+
+
+def _checked(group: ClassicGroup, request: SyncGroupRequest) -> GroupMember:
+    member = group.member_of(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise ApiException(ErrorCode.ILLEGAL_GENERATION)
+    if _differ(request.protocol_type, group.protocol_type) or _differ(request.protocol_name, group.protocol_name):
+        raise ApiException(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise ApiException(ErrorCode.REBALANCE_IN_PROGRESS)
+    return member
+
+
+def _differ(theirs: str | None, ours: str | None) -> bool:
+    return theirs is not None and ours is not None and theirs != ours
+
+
+def _store_assignments(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
+    def stored(error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            propagate_error(group, effects, error)
+            prepare_rebalance(group, effects, f"{error.name} when storing the assignment")
+            return
+        for member in group.members.values():
+            member.assignment = assignments[member.member_id]
+            if answer_sync(member, current_assignment(group, member), effects):
+                effects.expect_heartbeat(member)
+        group.transition_to(GroupState.STABLE)
+
+    # First stored, then told: a member that works on an assignment is one that a restart finds.
+    effects.store = Store(metadata_of(group, assignments), stored)
+
+
+HEARTBEAT_CODES: Final[Mapping[GroupState, ErrorCode]] = {
+    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    # A member may show that it lives before the leader has assigned.
+    GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,
+    GroupState.STABLE: ErrorCode.NONE,
+}
+"""An empty group has no members."""
+
+
+def heartbeat(group: ClassicGroup, request: HeartbeatRequest, effects: Effects) -> ErrorCode:
+    """Raises ApiException."""
+    member = group.member_of(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise ApiException(ErrorCode.ILLEGAL_GENERATION)
+    effects.expect_heartbeat(member)
+    return HEARTBEAT_CODES[group.state]

@@ -6,7 +6,7 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.group.group_descriptions import unknown
+from spark_kafka_sink.broker.group.group_coordinator import unknown
 from spark_kafka_sink.broker.handlers import authorized_operations
 from spark_kafka_sink.broker.handlers.group_ids import check_coordinator
 from spark_kafka_sink.broker.network.request import Request

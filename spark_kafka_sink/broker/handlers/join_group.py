@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.group.group_member import Protocols
-from spark_kafka_sink.broker.group.joining import Joiner
+from spark_kafka_sink.broker.group.classic_group import Protocols
+from spark_kafka_sink.broker.group.membership import Joiner
 from spark_kafka_sink.broker.handlers.group_ids import check_coordinator
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.transactional_ids import is_coordinator
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.transaction.linear_pattern import LinearPattern
-from spark_kafka_sink.broker.transaction.transaction_metadata import TransactionMetadata
-from spark_kafka_sink.broker.transaction.transaction_state import BY_NAME
+from spark_kafka_sink.broker.transaction.transaction_coordinator import id_filter
+from spark_kafka_sink.broker.transaction.transaction_metadata import BY_NAME, TransactionMetadata
 from spark_kafka_sink.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 
@@ -32,14 +31,14 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction
     """Raises INVALID_REGULAR_EXPRESSION. A state that is not known lets nothing through, and an id without a transaction has run
     since 1970, as in Kafka."""
     producers, names = set(map(int, body.producer_id_filters)), set(body.state_filters)
-    pattern = LinearPattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+    pattern = id_filter(body.transactional_id_pattern) if body.transactional_id_pattern else None
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
         return (
             (not producers or metadata.producer_id in producers)
             and (not names or metadata.state.state_name in names)
             and (body.duration_filter < 0 or now_ms - metadata.start_ms > body.duration_filter)
-            and (pattern is None or pattern.matches(metadata.transactional_id))
+            and (pattern is None or pattern(metadata.transactional_id) is not None)
         )
 
     return is_wanted

@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
 from spark_kafka_sink.broker.handlers.topics_asked import current_leader, topic_name
 from spark_kafka_sink.broker.log.batch import BatchHeader, read_header
 from spark_kafka_sink.broker.log.log_validator import only_batch
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import (

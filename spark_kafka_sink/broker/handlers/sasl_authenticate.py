@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.network.request import Request, Session
 from spark_kafka_sink.broker.sasl.login import authenticator_of, refuse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message

@@ -6,14 +6,14 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC
+from spark_kafka_sink.broker.group.group_log import client_code
 from spark_kafka_sink.broker.group.offset_metadata_manager import Codes, Committer, Offsets, TransactionalProducer
-from spark_kafka_sink.broker.group.offset_rules import client_code
 from spark_kafka_sink.broker.group.offsets import TopicPartition
 from spark_kafka_sink.broker.handlers.committed_offsets import committed, existing, offsets_of
 from spark_kafka_sink.broker.handlers.group_ids import check_group
 from spark_kafka_sink.broker.handlers.later import answering
 from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
     Failures,

@@ -1,8 +1,9 @@
-"""A stored batch's header: read without a look at its records."""
+"""A stored batch's header, read without a look at its records, and the transaction markers of control batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -45,8 +46,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """-1 where the batch has no sequence numbers. They wrap to 0 behind 2^31 - 1."""
-        return -1 if self.base_sequence < 0 else increment_sequence(self.base_sequence, self.last_offset_delta)
+        """-1 where the batch has no sequence numbers. They wrap to 0 behind 2^31 - 1 (incrementSequence)."""
+        return -1 if self.base_sequence < 0 else (self.base_sequence + self.last_offset_delta) % (INT32_MAX + 1)
 
     @property
     def codec_id(self) -> int:
@@ -94,22 +95,38 @@ def is_valid(header: BatchHeader, batch: Buffer) -> bool:
     return crc32c(memoryview(batch)[UNCHECKED.size : header.size]) == header.crc
 
 
-def headers_in(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Of each whole batch in `data`, with its position."""
-    position = 0
-    while len(data) - position >= HEADER_SIZE:
-        header = read_header(data, position)
-        if not is_whole(header, len(data) - position):
-            return
-        yield position, header
-        position += header.size
-
-
-def increment_sequence(sequence: int, by: int) -> int:
-    """Kafka's DefaultRecordBatch.incrementSequence."""
-    return sequence + by if sequence <= INT32_MAX - by else by - (INT32_MAX - sequence) - 1
-
-
 def decrement_sequence(sequence: int, by: int) -> int:
     """Kafka's DefaultRecordBatch.decrementSequence."""
-    return sequence - by if sequence >= by else INT32_MAX - (by - sequence) + 1
+    return (sequence - by) % (INT32_MAX + 1)
+
+
+_KEY = struct.Struct(">hh")  # version, type
+_VALUE = struct.Struct(">hi")  # version, coordinator epoch
+_ABORT, _COMMIT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """The end of a producer's transaction, to be written to a partition that it wrote to."""
+
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    coordinator_epoch: int
+
+    def key(self) -> bytes:
+        return _KEY.pack(0, _COMMIT if self.committed else _ABORT)
+
+    def value(self) -> bytes:
+        return _VALUE.pack(0, self.coordinator_epoch)
+
+
+def parse_marker(producer_id: int, producer_epoch: int, key: bytes | None, value: bytes | None) -> EndTransactionMarker | None:
+    """From a control record; None when it is of another kind, or of a version that is not known."""
+    if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
+        return None
+    version, kind = _KEY.unpack_from(key)
+    value_version, coordinator_epoch = _VALUE.unpack_from(value)
+    if version < 0 or value_version < 0 or kind not in (_ABORT, _COMMIT):
+        return None
+    return EndTransactionMarker(producer_id, producer_epoch, kind == _COMMIT, coordinator_epoch)

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
-from spark_kafka_sink.broker.log.replaced_file import write_whole
+from spark_kafka_sink.broker.log.log_files import write_whole
 
 FILE_NAME = "leader-epoch-checkpoint"
 _VERSION = 0
@@ -56,11 +56,6 @@ class LeaderEpochCache:
             return None
         known = self._entries[after - 1].epoch if after else epoch
         return EpochEntry(known, self._entries[after].start_offset)
-
-    def epoch_for_offset(self, offset: int) -> int:
-        """Of the record at `offset`, -1 where that is before all that is known."""
-        after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[after - 1].epoch if after else -1
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Records before are gone; the epoch at `start_offset` begins there now."""

@@ -1,19 +1,106 @@
-"""Segments as one run of offsets: append at the end, read anywhere. Kafka's LocalLog."""
+"""Segments as one run of offsets: append at the end, read anywhere, drop the oldest. Kafka's LocalLog and LogSegments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_files import SWAP_SUFFIX
 from spark_kafka_sink.broker.log.log_segment import LogSegment
-from spark_kafka_sink.broker.log.log_segments import LogSegments
 from spark_kafka_sink.broker.log.log_types import AbortedTransaction
-from spark_kafka_sink.broker.log.swapped_segments import begin_swap, end_swap
-from spark_kafka_sink.broker.log.transaction_index import AbortedTxn
+from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn
 from spark_kafka_sink.records.compression import Buffer
+
+
+class LogSegments:
+    """Guarded by the log's lock."""
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        self._segments = sorted(segments, key=_base_offset)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(list(self._segments))
+
+    def __contains__(self, segment: object) -> bool:
+        return segment in self._segments
+
+    @property
+    def first(self) -> LogSegment:
+        return self._segments[0]
+
+    @property
+    def active(self) -> LogSegment:
+        """The last one, which is written to."""
+        return self._segments[-1]
+
+    @property
+    def closed(self) -> list[LogSegment]:
+        """All but the active one."""
+        return self._segments[:-1]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: LogSegment) -> None:
+        self._segments.insert(bisect_left(self._segments, segment.base_offset, key=_base_offset), segment)
+
+    def remove(self, segment: LogSegment) -> None:
+        self._segments.remove(segment)
+
+    def from_offset(self, offset: int) -> list[LogSegment]:
+        """The segment that would hold `offset`, and all behind it."""
+        return self._segments[max(bisect_right(self._segments, offset, key=_base_offset) - 1, 0) :]
+
+    def is_behind(self, offset: int, end: int) -> bool:
+        """Whether `offset` lies in an older segment than `end` (LogOffsetMetadata.onOlderSegment)."""
+        place, end_place = (bisect_right(self._segments, at, key=_base_offset) for at in (offset, end))
+        return place < end_place
+
+    def end_of(self, segment: LogSegment, log_end_offset: int) -> int:
+        """The offset at which the next one begins."""
+        after = bisect_right(self._segments, segment.base_offset, key=_base_offset)
+        return self._segments[after].base_offset if after < len(self._segments) else log_end_offset
+
+
+def _base_offset(segment: LogSegment) -> int:
+    return segment.base_offset
+
+
+def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offset: int, now_ms: int) -> list[LogSegment]:
+    """UnifiedLog.deleteOldSegments: what lies before the log start always, by size and time where the topic deletes. The active
+    segment too, unless it is empty. The oldest go first, and one that must stay keeps all behind it."""
+    doomed = segments_before(segments, log_start_offset)
+    left = list(segments)[len(doomed) :]
+    size = sum(segment.size for segment in left)
+    while config.delete and left and (len(left) > 1 or left[0].size > 0):
+        size -= left[0].size
+        too_large = 0 <= config.retention_bytes <= size
+        too_old = 0 <= config.retention_ms < now_ms - left[0].largest_timestamp
+        if not (too_large or too_old):
+            break
+        doomed.append(left.pop(0))
+    return doomed
+
+
+def segments_before(segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
+    """Those of which no record may be read any more."""
+    return [segment for segment in segments.closed if segments.end_of(segment, -1) <= log_start_offset]
+
+
+def old_segments(segments: LogSegments, end_offset: int, lag_ms: int, now_ms: int) -> list[LogSegment]:
+    """The closed ones that end before `end_offset`, up to the first with a record that is younger than the lag; without a lag
+    records may be of the future."""
+    left = [segment for segment in segments.closed if segments.end_of(segment, end_offset) <= end_offset]
+    return left if lag_ms <= 0 else list(takewhile(lambda segment: now_ms - segment.largest_timestamp >= lag_ms, left))
 
 
 class LocalRead(NamedTuple):
@@ -59,26 +146,19 @@ class LocalLog:
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LocalRead:
         """From the batch with `offset` on, all of one segment, nothing from `end_offset` on. `min_one_batch`: the first batch
         even if it is larger than `max_bytes`; else nothing then, so that it is never cut."""
-        if offset < end_offset:
-            for segment in self.segments.from_offset(offset):
-                place = segment.find_batch(offset)
-                if place is not None:
-                    limit = max(max_bytes, place.header.size) if min_one_batch else max_bytes
-                    size = min(limit, self._end_position(segment, end_offset) - place.position)
-                    return self._read_from(segment, place.position, size) if size >= place.header.size else _NOTHING
-        return _NOTHING
-
-    def _end_position(self, segment: LogSegment, end_offset: int) -> int:
-        if end_offset >= self.segments.end_of(segment, self.log_end_offset):
-            return segment.size
-        place = segment.find_batch(end_offset)
-        return segment.size if place is None else place.position
-
-    def _read_from(self, segment: LogSegment, position: int, size: int) -> LocalRead:
-        upper_bound = segment.upper_bound_offset(position + size)
-        if upper_bound is None:
-            upper_bound = self.segments.end_of(segment, self.log_end_offset)
-        return LocalRead(segment.records.read(position, size), upper_bound)
+        for segment in self.segments.from_offset(offset) if offset < end_offset else ():
+            place = segment.find_batch(offset)
+            if place is None:
+                continue
+            segment_end = self.segments.end_of(segment, self.log_end_offset)
+            beyond = segment.find_batch(end_offset) if end_offset < segment_end else None
+            limit = max(max_bytes, place.header.size) if min_one_batch else max_bytes
+            size = min(limit, (segment.size if beyond is None else beyond.position) - place.position)
+            if size < place.header.size:
+                break
+            following = segment.offset_index.first_at_or_behind(place.position + size)
+            return LocalRead(segment.records.read(place.position, size), segment_end if following is None else following)
+        return LocalRead([], 0)
 
     def collect_aborted(self, offset: int, upper_bound: int) -> list[AbortedTransaction]:
         """All aborted transactions with records between the two offsets."""
@@ -93,22 +173,19 @@ class LocalLog:
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
         """The files of `cleaned` take the names of those that the first of `old` had. A crash in between is finished by the
-        loader: see swapped_segments.py."""
+        loader: `.cleaned` files are deleted, a `.swap` file replaces what its offsets cover (LogLoader's first passes)."""
         if not all(segment in self.segments for segment in old):
             return False
-        begin_swap(cleaned)
+        cleaned.rename(SWAP_SUFFIX)
         for segment in old:
             self.segments.remove(segment)
             segment.delete()
-        end_swap(cleaned)
+        cleaned.rename("")
         self.segments.add(cleaned)
         cleaned.become_inactive()
         return True
 
-    def delete_segments(self, unwanted: Iterable[LogSegment]) -> None:
-        for segment in unwanted:
+    def delete_segments(self, doomed: Iterable[LogSegment]) -> None:
+        for segment in doomed:
             self.segments.remove(segment)
             segment.delete()
-
-
-_NOTHING = LocalRead([], 0)

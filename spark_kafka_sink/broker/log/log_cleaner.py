@@ -10,10 +10,9 @@ from crc32c import crc32c
 from spark_kafka_sink.broker.log.batch import CODEC_MASK, BatchHeader
 from spark_kafka_sink.broker.log.local_log import CleanableLog
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX
+from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX, storage_errors
 from spark_kafka_sink.broker.log.log_segment import LogSegment
-from spark_kafka_sink.broker.log.storage_errors import storage_errors
-from spark_kafka_sink.broker.log.transaction_index import AbortedTxn
+from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress

@@ -1,9 +1,48 @@
-"""The names of the files in a partition's folder, as Kafka's LogFileUtils gives them."""
+"""The files in a partition's folder: their names, the small ones among them, and their errors."""
 
 from __future__ import annotations
 
+import base64
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+
+@contextmanager
+def storage_errors(name: str) -> Iterator[None]:
+    """OSError, of a full disk say, is KAFKA_STORAGE_ERROR: the client tries again."""
+    try:
+        yield
+    except OSError as error:
+        raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {name}: {error}") from error
+
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Under another name first, then renamed: a reader, and a start after a crash, sees the old content or the new. OSError as
+    the file system says it, with nothing changed."""
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -39,11 +78,20 @@ class SegmentFiles:
     def txn_index(self) -> Path:
         return self._path(TXN_INDEX_SUFFIX)
 
-    def last_modified_ms(self, otherwise: int) -> int:
+    def last_modified_ms(self, default: int) -> int:
         try:
             return self.log.stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
-            return otherwise
+            return default
+
+    def delete_indexes(self) -> None:
+        """The log tells all that is in them."""
+        for path in (self.offset_index, self.time_index, self.txn_index):
+            path.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        self.log.unlink(missing_ok=True)
+        self.delete_indexes()
 
     def _path(self, kind: str) -> Path:
         return self.folder / f"{file_name(self.base_offset, kind)}{self.suffix}"
@@ -57,3 +105,91 @@ def offset_of(path: Path, suffix: str) -> int | None:
     """The offset in a file's name; None when it is no file of that kind."""
     stem = path.name.removesuffix(suffix)
     return int(stem) if stem != path.name and len(stem) == _DIGITS and stem.isascii() and stem.isdigit() else None
+
+
+PARTITION_METADATA = "partition.metadata"
+# Kafka keeps the next two once per data folder, for all partitions; here a log knows only its own folder. Kafka's log loader
+# passes over both.
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETED_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
+_DELETED_FOLDER = re.compile(rf"\.[0-9a-f]{{32}}{DELETED_FOLDER_SUFFIX}$")
+_LONGEST_NAME = 255
+
+
+def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:
+    """Kafka's PartitionMetadataFile, once."""
+    path = folder / PARTITION_METADATA
+    if not path.exists():
+        # As Kafka's Uuid.toString: base64 for URLs, without padding.
+        text = base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+        write_whole(path, f"version: 0\ntopic_id: {text}".encode())
+
+
+def read_topic_id(folder: Path) -> uuid.UUID | None:
+    """None where there is no such file, or no id in it."""
+    path = folder / PARTITION_METADATA
+    if not path.exists():
+        return None
+    for line in path.read_text("utf-8", "replace").splitlines():
+        name, _, value = line.partition(": ")
+        if name == "topic_id":
+            try:
+                return uuid.UUID(bytes=base64.urlsafe_b64decode(value.strip() + "=="))
+            except ValueError:
+                return None
+    return None
+
+
+class Checkpoints:
+    """What is known of a log without a look into it, as Kafka's OffsetCheckpointFile with one entry. folder: None writes nothing.
+    OSError with the old content in place."""
+
+    def __init__(self, folder: Path | None, topic: str, partition: int) -> None:
+        self._folder = folder
+        self._name = f"{topic} {partition}"
+
+    def write_log_start(self, offset: int) -> None:
+        self._write(LOG_START_OFFSET_CHECKPOINT, offset, sync=False)
+
+    def write_recovery_point(self, offset: int) -> None:
+        """All before was flushed."""
+        self._write(RECOVERY_POINT_CHECKPOINT, offset, sync=True)
+
+    def mark_clean_shutdown(self) -> None:
+        if self._folder is not None:
+            (self._folder / CLEAN_SHUTDOWN).touch()
+
+    def _write(self, name: str, offset: int, *, sync: bool) -> None:
+        if self._folder is not None:
+            write_whole(self._folder / name, f"0\n1\n{self._name} {offset}\n".encode(), sync=sync)
+
+
+def read_offset_checkpoint(path: Path, default: int) -> int:
+    """`default` where there is no such file or no offset in it."""
+    try:
+        return int(path.read_text("utf-8").splitlines()[2].split()[2])
+    except (FileNotFoundError, IndexError, ValueError):
+        return default
+
+
+def renamed_away(folder: Path, suffix: str) -> Path:
+    """Under a name that no log has. Cut to what a file system takes, as Kafka's logDirNameWithSuffixCappedLength does: a topic's
+    name may have 249 characters."""
+    unique = f".{uuid.uuid4().hex}{suffix}"
+    return folder.rename(folder.with_name(folder.name[: _LONGEST_NAME - len(unique)] + unique))
+
+
+def delete_folder(folder: Path) -> None:
+    """Renamed first, as Kafka does: what a crash leaves of it is no log any more. Nothing where there is none."""
+    if folder.exists():
+        shutil.rmtree(renamed_away(folder, DELETED_FOLDER_SUFFIX))
+
+
+def finish_deletions(data_dir: Path) -> None:
+    """What was left of deleted logs; to be called before the logs of a data folder are opened."""
+    for folder in data_dir.glob(f"*{DELETED_FOLDER_SUFFIX}"):
+        if _DELETED_FOLDER.search(folder.name):
+            shutil.rmtree(folder, ignore_errors=True)  # what stays is in nobody's way, and the next start tries again

@@ -14,8 +14,9 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, MetadataImage, TopicState
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
-from spark_kafka_sink.broker.log.log_configs import log_config
-from spark_kafka_sink.broker.log.partition_files import finish_deletions
+from spark_kafka_sink.broker.log.log_config import log_config
+from spark_kafka_sink.broker.log.log_files import finish_deletions
+from spark_kafka_sink.broker.log.log_types import LogHooks, PartitionName
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -77,15 +78,15 @@ class LogManager:
         return list(self._logs.values())
 
     def _opened(self, topic: TopicState, index: int) -> UnifiedLog:
-        return UnifiedLog.open(
+        return UnifiedLog(
             self._folder(topic.name, index),
-            topic.name,
-            index,
-            topic.topic_id,
+            PartitionName(topic.name, index, topic.topic_id),
             log_config(self._config, self._cluster.image, topic),
-            wall_ms=self._wall_ms,
-            on_advance=lambda: self._on_advance(topic.name, index),
-            disk_check=lambda size: self._check_disk(topic.name, index, size),
+            LogHooks(
+                self._wall_ms,
+                on_advance=lambda: self._on_advance(topic.name, index),
+                check_disk=lambda size: self._check_disk(topic.name, index, size),
+            ),
             producer_expiration_ms=self._config.producer_id_expiration_ms,
             verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
         )
@@ -96,14 +97,15 @@ class LogManager:
 
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
         logs = dict(self._logs)
-        wanted = {key: topic for topic, key in _keys(after)}
-        doomed = [logs.pop(key) for key in self._logs if key not in wanted or _id(before, key[0]) != _id(after, key[0])]
-        logs.update(self._all_opened({key: topic for key, topic in wanted.items() if key not in logs}))
+        expected = {key: topic for topic, key in _keys(after)}
+        doomed = [logs.pop(key) for key in self._logs if key not in expected or _id(before, key[0]) != _id(after, key[0])]
+        logs.update(self._all_opened({key: topic for key, topic in expected.items() if key not in logs}))
         self._logs = logs
         for log in doomed:
             _delete(log)
-        if before.configs != after.configs or _configs(before) != _configs(after):
-            for key, topic in wanted.items():
+        configs_before, configs = ({name: each.configs for name, each in image.topics.items()} for image in (before, after))
+        if before.configs != after.configs or configs_before != configs:
+            for key, topic in expected.items():
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):
@@ -122,16 +124,16 @@ class LogManager:
         return opened
 
     def _keep(self) -> None:
-        due_s = {look: time.monotonic() + self._interval_s(look) for look in (_enforce_retention, maybe_compact)}
+        config = self._config
+        intervals_ms: dict[_Look, int] = {
+            UnifiedLog.enforce_retention: config.log_retention_check_interval_ms,
+            maybe_compact: config.log_cleaner_backoff_ms,
+        }
+        due_s = {look: time.monotonic() + ms / 1000 for look, ms in intervals_ms.items()}
         while not self._stopped.wait(max(0.0, min(due_s.values()) - time.monotonic())):
             look = min(due_s, key=lambda each: due_s[each])
             self._look_through(look)
-            due_s[look] = time.monotonic() + self._interval_s(look)
-
-    def _interval_s(self, look: _Look) -> float:
-        compacts = look is maybe_compact
-        ms = self._config.log_cleaner_backoff_ms if compacts else self._config.log_retention_check_interval_ms
-        return ms / 1000
+            due_s[look] = time.monotonic() + intervals_ms[look] / 1000
 
     def _look_through(self, look: _Look) -> None:
         for log in self.logs():
@@ -145,10 +147,6 @@ class LogManager:
                     logger.warning("%s was not looked through: %s", log, error)
             except Exception:
                 logger.exception("Retention or compaction of %s failed", log)
-
-
-def _enforce_retention(log: UnifiedLog, now_ms: int) -> None:
-    log.enforce_retention(now_ms)
 
 
 def _delete(log: UnifiedLog) -> None:
@@ -174,10 +172,6 @@ def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
 def _id(image: MetadataImage, name: str) -> object:
     topic = image.topics.get(name)
     return None if topic is None else topic.topic_id
-
-
-def _configs(image: MetadataImage) -> dict[str, object]:
-    return {name: topic.configs for name, topic in image.topics.items()}
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.log.batch import BatchHeader
-from spark_kafka_sink.broker.log.file_records import FileRecords
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_files import SegmentFiles
+from spark_kafka_sink.broker.log.log_files import SegmentFiles, write_whole
 from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
-from spark_kafka_sink.broker.log.offset_index import OffsetIndex
-from spark_kafka_sink.broker.log.replaced_file import write_whole
-from spark_kafka_sink.broker.log.segment_records import MemoryRecords, SegmentRecords
-from spark_kafka_sink.broker.log.time_index import TimeIndex, TimestampOffset
-from spark_kafka_sink.broker.log.transaction_index import TransactionIndex
+from spark_kafka_sink.broker.log.segment_indexes import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
+from spark_kafka_sink.broker.log.segment_records import FileRecords, MemoryRecords, SegmentRecords
 from spark_kafka_sink.records.compression import Buffer
 
 
@@ -58,7 +54,8 @@ class LogSegment:
 
     def should_roll(self, batch: BatchHeader, config: LogConfig, now_ms: int) -> bool:
         """Before `batch` is appended: for its size, the time since the first record, or a full index."""
-        waited = self._time_waited_for_roll(now_ms, batch.max_timestamp)
+        first = self.first_batch_timestamp  # by the records' own time where they have one
+        waited = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
             self.size > config.segment_bytes - batch.size
             or (self.size > 0 and waited > config.segment_ms)
@@ -66,11 +63,6 @@ class LogSegment:
             or self.time_index.is_full
             or not self.offset_index.can_hold(batch.last_offset)
         )
-
-    def _time_waited_for_roll(self, now_ms: int, timestamp: int) -> int:
-        """By the records' own time where they have one."""
-        first = self.first_batch_timestamp
-        return timestamp - first if first >= 0 else now_ms - self.created_ms
 
     @property
     def first_batch_timestamp(self) -> int:
@@ -110,10 +102,6 @@ class LogSegment:
             following = header.next_offset
         return following
 
-    def upper_bound_offset(self, position: int) -> int | None:
-        """An offset behind all that begins before this byte; None where the index knows of none."""
-        return self.offset_index.first_at_or_behind(position)
-
     @property
     def largest_timestamp(self) -> int:
         """By which retention goes: the records' largest, or where they have none when the segment was last written to."""
@@ -123,12 +111,17 @@ class LogSegment:
 
     def become_inactive(self) -> None:
         """Another segment takes the next records. An index that cannot be written is made again at the next start."""
-        self.time_index.maybe_append(self.max_timestamp)
-        self.records.set_inactive()
+        self.records.close()
         try:
-            self.write_indexes()
+            self.write_last_indexes()
         except OSError:
-            self.drop_indexes()
+            if self.files is not None:
+                self.files.delete_indexes()
+
+    def write_last_indexes(self) -> None:
+        """With all that a load without a look at the records must know."""
+        self.time_index.maybe_append(self.max_timestamp)
+        self.write_indexes()
 
     def write_indexes(self) -> None:
         if self.files is None:
@@ -162,21 +155,17 @@ class LogSegment:
         self.max_timestamp = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._bytes_since_index_entry = 0
 
-    def drop_indexes(self) -> None:
-        """The files: the log tells all that is in them."""
+    def rename(self, suffix: str) -> None:
+        """The log's file gets another suffix. Without indexes: those are made again."""
         if self.files is not None:
-            for path in (self.files.offset_index, self.files.time_index, self.files.txn_index):
-                path.unlink(missing_ok=True)
+            self.files = SegmentFiles(self.files.folder, self.files.base_offset, suffix)
+            self.records.rename(self.files.log)
 
     def flush(self) -> None:
         self.records.flush()
         self.write_indexes()
 
-    def write_last_indexes(self) -> None:
-        """With all that a load without a look at the records must know."""
-        self.time_index.maybe_append(self.max_timestamp)
-        self.write_indexes()
-
     def delete(self) -> None:
         self.records.delete()
-        self.drop_indexes()
+        if self.files is not None:
+            self.files.delete_indexes()

@@ -22,20 +22,16 @@ class PartitionName(NamedTuple):
     topic_id: uuid.UUID
 
 
-class Around(NamedTuple):
-    """What a log asks of others, and tells them."""
+class LogHooks(NamedTuple):
+    """What a log asks of others, and tells them.
+
+    on_advance: called without the log's lock after each append. check_disk: called with the bytes of each append; an OSError
+    from it is that append's, as a full disk's would be.
+    """
 
     wall_ms: Callable[[], int]
-    on_advance: Callable[[], None]
-    disk_check: Callable[[int], None]
-
-
-def nothing() -> None:
-    """Nobody waits for the log to grow."""
-
-
-def any_size(size: int) -> None:
-    """The disk has room."""
+    on_advance: Callable[[], None] = lambda: None
+    check_disk: Callable[[int], None] = lambda size: None
 
 
 class AppendOrigin(Enum):

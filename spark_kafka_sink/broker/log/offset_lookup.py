@@ -7,9 +7,8 @@ from enum import IntEnum
 from spark_kafka_sink.broker.log.leader_epoch_cache import LeaderEpochCache
 from spark_kafka_sink.broker.log.local_log import LocalLog
 from spark_kafka_sink.broker.log.log_segment import BatchPlace, LogSegment
-from spark_kafka_sink.broker.log.log_segments import LogSegments
 from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP, TimestampAndOffset
-from spark_kafka_sink.broker.log.stored_records import records_at
+from spark_kafka_sink.broker.log.segment_records import records_at
 
 
 class ListOffsetsTimestamp(IntEnum):
@@ -23,7 +22,8 @@ class ListOffsetsTimestamp(IntEnum):
 
 
 def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int, timestamp: int) -> TimestampAndOffset | None:
-    """UnifiedLog.fetchOffsetByTimestamp."""
+    """The first record that is not earlier than `timestamp`, or what ListOffsetsTimestamp stands for
+    (UnifiedLog.fetchOffsetByTimestamp)."""
     if timestamp in (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL):
         earliest = epochs.earliest_entry
         epoch = earliest.epoch if earliest is not None and earliest.start_offset <= log_start_offset else -1
@@ -33,38 +33,20 @@ def find_offset(local: LocalLog, epochs: LeaderEpochCache, log_start_offset: int
     if timestamp == ListOffsetsTimestamp.LATEST_TIERED:
         return TimestampAndOffset(NO_TIMESTAMP, -1, -1)
     if timestamp == ListOffsetsTimestamp.MAX_TIMESTAMP:
-        return offset_of_max_timestamp(local.segments)
-    return offset_by_timestamp(local.segments, timestamp, log_start_offset)
-
-
-def offset_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
-    """The first record that is not earlier than `timestamp` (UnifiedLog.searchOffsetInLocalLog, which gives up when the first
-    segment that qualifies has it before the log start)."""
-    for segment in segments:
-        found = _in_segment(segment, timestamp, log_start_offset) if segment.largest_timestamp >= timestamp else None
-        if found is not None:
-            return found
-    return None
-
-
-def offset_of_max_timestamp(segments: LogSegments) -> TimestampAndOffset | None:
-    """The first record of the log's largest timestamp; None in a log without records."""
-    segment = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
-    wanted = segment.max_timestamp
-    place = segment.find_batch(wanted.offset) if wanted.timestamp >= 0 else None
-    if place is None:
-        return None
-    return _in_batch(segment, place, wanted.timestamp, segment.base_offset)
-
-
-def _in_segment(segment: LogSegment, timestamp: int, log_start_offset: int) -> TimestampAndOffset | None:
-    """FileRecords.searchForTimestamp, from where the time index says that it can be at the earliest."""
-    start = max(segment.time_index.lookup(timestamp).offset, log_start_offset)
-    for position, header in segment.records.headers(segment.offset_index.lookup(start).position):
-        if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
-            found = _in_batch(segment, BatchPlace(position, header), timestamp, log_start_offset)
-            if found is not None:
-                return found
+        # The first record of the log's largest timestamp; None in a log without records.
+        latest = max(local.segments, key=lambda segment: segment.max_timestamp.timestamp)
+        place = latest.find_batch(latest.max_timestamp.offset) if latest.max_timestamp.timestamp >= 0 else None
+        return None if place is None else _in_batch(latest, place, latest.max_timestamp.timestamp, latest.base_offset)
+    # UnifiedLog.searchOffsetInLocalLog, which gives up when the first segment that qualifies has it before the log start.
+    for segment in local.segments:
+        if segment.largest_timestamp >= timestamp:
+            # FileRecords.searchForTimestamp, from where the time index says that it can be at the earliest.
+            start = max(segment.time_index.lookup(timestamp).offset, log_start_offset)
+            for position, header in segment.records.headers(segment.offset_index.lookup(start).position):
+                if header.max_timestamp >= timestamp and header.last_offset >= log_start_offset:
+                    found = _in_batch(segment, BatchPlace(position, header), timestamp, log_start_offset)
+                    if found is not None:
+                        return found
     return None
 
 

@@ -1,20 +1,31 @@
-"""All producers that a log knows, and their open transactions."""
+"""All producers that a log knows, their open transactions, and their snapshots as files (Kafka's ProducerStateManager)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from crc32c import crc32c
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader
+from spark_kafka_sink.broker.log.log_files import SNAPSHOT_SUFFIX, file_name, offset_of, write_whole
 from spark_kafka_sink.broker.log.log_types import ActiveProducer, AppendOrigin
-from spark_kafka_sink.broker.log.producer_append_info import CompletedTxn, ProducerAppendInfo
-from spark_kafka_sink.broker.log.producer_state_entry import BatchMetadata, ProducerStateEntry
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard, VerificationStateEntry
+from spark_kafka_sink.broker.log.producer_state import (
+    BatchMetadata,
+    CompletedTxn,
+    ProducerAppendInfo,
+    ProducerStateEntry,
+    VerificationGuard,
+    VerificationStateEntry,
+)
+from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn, TransactionIndex
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class ProducerStateManager:
-    """Kafka's class of that name, without its files (producer_snapshots.py). Guarded by its log's lock.
+    """Kafka's class of that name, without its files (ProducerSnapshots). Guarded by its log's lock.
 
     map_end_offset: the state is that after the records before this offset. first_unstable_offset: where the oldest open
     transaction begins. There is one replica, so what is written is
@@ -64,8 +75,8 @@ class ProducerStateManager:
         if not verified and not self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
             raise ApiException(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
-    def update(self, appended: ProducerAppendInfo) -> None:
-        """The records are in the log."""
+    def complete(self, appended: ProducerAppendInfo, completed: CompletedTxn | None, index: TransactionIndex | None) -> None:
+        """The batch is in the log. completed: the transaction that it ended; an abort goes into the index of its segment."""
         producer_id = appended.producer_id
         if producer_id in self._producers:
             self._producers[producer_id].take_over(appended.updated)
@@ -73,15 +84,12 @@ class ProducerStateManager:
             self._producers[producer_id] = appended.updated
         if appended.started_txn is not None:
             self._ongoing[appended.started_txn] = producer_id
-            self._see_unstable()
-
-    def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """Once this transaction is complete."""
-        others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
-        return next(others, completed.last_offset + 1)
-
-    def complete_txn(self, completed: CompletedTxn) -> None:
-        self._ongoing.pop(completed.first_offset, None)
+        if completed is not None:
+            if completed.is_aborted and index is not None:
+                others = (first for first, owner in self._ongoing.items() if owner != completed.producer_id)
+                stable = next(others, completed.last_offset + 1)
+                index.append(AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, stable))
+            self._ongoing.pop(completed.first_offset, None)
         self._see_unstable()
 
     def _see_unstable(self) -> None:
@@ -143,3 +151,93 @@ class ProducerStateManager:
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         return entry.current_txn_first_offset is None and now_ms - entry.last_timestamp >= self._expiration_ms
+
+
+# Kafka's ProducerSnapshot.json: version, CRC-32C of all that follows, count; then for each producer its id, epoch, last sequence,
+# last offset, offset delta, timestamp, coordinator epoch and the first offset of its transaction
+_VERSION = 1
+_HEAD = struct.Struct(">hIi")
+_AFTER_CRC = 6
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+def snapshot_bytes(entries: Sequence[ProducerStateEntry]) -> bytes:
+    """Of each producer the last batch only: that is all the format has."""
+    packed = [
+        _ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_seq,
+            entry.last_data_offset,
+            entry.last_offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if entry.current_txn_first_offset is None else entry.current_txn_first_offset,
+        )
+        for entry in entries
+    ]
+    data = b"".join([_HEAD.pack(_VERSION, 0, len(packed)), *packed])
+    return _HEAD.pack(_VERSION, crc32c(data[_AFTER_CRC:]), len(packed)) + data[_HEAD.size :]
+
+
+def parse_snapshot(data: bytes) -> list[ProducerStateEntry] | None:
+    """The inverse; None for what is no snapshot, so that producers have to be read from the log."""
+    if len(data) < _HEAD.size:
+        return None
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION or crc != crc32c(data[_AFTER_CRC:]) or len(data) - _HEAD.size != count * _ENTRY.size:
+        return None
+    entries = []
+    for producer_id, epoch, sequence, offset, delta, time_ms, coordinator_epoch, first in _ENTRY.iter_unpack(data[_HEAD.size :]):
+        entry = ProducerStateEntry(producer_id, epoch, coordinator_epoch, time_ms, first if first >= 0 else None)
+        if offset >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, time_ms))
+        entries.append(entry)
+    return entries
+
+
+class ProducerSnapshots:
+    """Named for the offset that they are taken at. folder: None keeps none. Guarded by its log's lock."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        found = [] if folder is None else [offset_of(path, SNAPSHOT_SUFFIX) for path in folder.glob(f"*{SNAPSHOT_SUFFIX}")]
+        self.offsets = sorted(offset for offset in found if offset is not None)
+
+    def take(self, state: ProducerStateManager) -> None:
+        """At the end of what `state` has seen, unless there is one. OSError with nothing changed."""
+        offset = state.map_end_offset
+        if self._folder is None or (self.offsets and offset <= self.offsets[-1]):
+            return
+        write_whole(self._path(offset), snapshot_bytes(state.entries()))
+        self.offsets.append(offset)
+
+    def load_latest(self, state: ProducerStateManager, log_start: int, end_offset: int, now_ms: int) -> None:
+        """Takes over the last snapshot that is not behind `end_offset`; from `log_start` on, empty, where there is none."""
+        self.delete_if(lambda offset: offset > end_offset)
+        while self.offsets:
+            offset = self.offsets[-1]
+            try:
+                entries = parse_snapshot(self._path(offset).read_bytes())
+            except OSError:
+                entries = None
+            if entries is not None:
+                state.load(entries, offset, now_ms)
+                return
+            self._delete(offset)
+        state.load([], log_start, now_ms)
+
+    def delete_before(self, offset: int) -> None:
+        self.delete_if(lambda other: other < offset)
+
+    def delete_if(self, unwanted: Callable[[int], bool]) -> None:
+        for offset in [offset for offset in self.offsets if unwanted(offset)]:
+            self._delete(offset)
+
+    def _delete(self, offset: int) -> None:
+        self._path(offset).unlink(missing_ok=True)
+        self.offsets.remove(offset)
+
+    def _path(self, offset: int) -> Path:
+        assert self._folder is not None
+        return self._folder / file_name(offset, SNAPSHOT_SUFFIX)

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.batch import BatchHeader
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
 from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
-from spark_kafka_sink.broker.log.local_log import CleanableLog, LocalRead
+from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, old_segments, segments_before
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
-from spark_kafka_sink.broker.log.log_loader import LoadedLog, load_log
-from spark_kafka_sink.broker.log.log_retention import deletable_segments, old_segments, segments_before
+from spark_kafka_sink.broker.log.log_files import Checkpoints, delete_folder, storage_errors
+from spark_kafka_sink.broker.log.log_loader import load_log
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
     NO_TIMESTAMP,
-    AbortedTransaction,
     ActiveProducer,
     AppendOrigin,
-    Around,
     FetchDataInfo,
     IsolationLevel,
     LogAppendInfo,
+    LogHooks,
     PartitionName,
     TimestampAndOffset,
-    any_size,
-    nothing,
 )
 from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
 from spark_kafka_sink.broker.log.offset_lookup import find_offset
-from spark_kafka_sink.broker.log.partition_files import Checkpoints, delete_folder
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
-from spark_kafka_sink.broker.log.replay import complete
-from spark_kafka_sink.broker.log.storage_errors import storage_errors
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.compression import Buffer
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
@@ -50,50 +42,41 @@ class UnifiedLog:
     There is one replica: the high watermark is the log's end.
     """
 
-    def __init__(self, folder: Path | None, name: PartitionName, config: LogConfig, loaded: LoadedLog, around: Around) -> None:
-        """See `open`."""
+    def __init__(
+        self,
+        folder: Path | None,
+        name: PartitionName,
+        config: LogConfig,
+        hooks: LogHooks,
+        *,
+        producer_expiration_ms: int = 86_400_000,
+        verify_transactions: bool = False,
+    ) -> None:
+        """Opens the partition's folder, which is made where it is missing.
+
+        Args:
+            folder: None keeps the log in memory.
+            verify_transactions: The first record of a transaction needs a guard.
+
+        Raises:
+            ApiException: KAFKA_STORAGE_ERROR.
+        """
         self.folder = folder
         self.topic, self.partition, self.topic_id = name
         self.config = config
+        self._hooks = hooks
+        self._state = ProducerStateManager(self.name, producer_expiration_ms, verify_transactions=verify_transactions)
+        with storage_errors(self.name):
+            loaded = load_log(folder, self.topic_id, self._state, config, hooks.wall_ms())
         self._local = loaded.local
         self._epochs = loaded.epochs
-        self._state = loaded.state
         self._snapshots = loaded.snapshots
         self._log_start_offset = loaded.log_start_offset
         self._recovery_point = loaded.recovery_point
         self.first_dirty_offset = 0  # LogCleaner's: what is before it was cleaned since the start
-        self._checkpoints = Checkpoints(folder, name.topic, name.partition)
-        self._wall_ms = around.wall_ms
-        self._on_advance = around.on_advance
-        self._disk_check = around.disk_check
+        self._checkpoints = Checkpoints(folder, self.topic, self.partition)
         self._lock = threading.Lock()
         self._closed_with: ErrorCode | None = None
-
-    @classmethod
-    def open(
-        cls,
-        folder: Path | None,
-        topic: str,
-        partition: int,
-        topic_id: uuid.UUID,
-        config: LogConfig,
-        *,
-        wall_ms: Callable[[], int],
-        on_advance: Callable[[], None] = nothing,
-        disk_check: Callable[[int], None] = any_size,
-        producer_expiration_ms: int = 86_400_000,
-        verify_transactions: bool = False,
-    ) -> UnifiedLog:
-        """From the partition's folder, made where it is missing; None: in memory. ApiException KAFKA_STORAGE_ERROR.
-
-        on_advance: called without the lock after each append. disk_check: called with the bytes of each append; an OSError from
-        it is that append's, as a full disk's would be. verify_transactions: the first record of a transaction needs a guard.
-        """
-        name = PartitionName(topic, partition, topic_id)
-        state = ProducerStateManager(f"{topic}-{partition}", producer_expiration_ms, verify_transactions=verify_transactions)
-        with storage_errors(f"{topic}-{partition}"):
-            loaded = load_log(folder, topic_id, state, config, wall_ms())
-        return cls(folder, name, config, loaded, Around(wall_ms, on_advance, disk_check))
 
     def __repr__(self) -> str:
         return f"UnifiedLog({self.name}, {self._log_start_offset} to {self.log_end_offset})"
@@ -140,16 +123,16 @@ class UnifiedLog:
 
         The caller's memory is not used once this returns.
         """
-        batch = validate(records, self.config, origin, self._wall_ms(), self.name)
+        batch = validate(records, self.config, origin, self._hooks.wall_ms(), self.name)
         with self._locked():
             info = self._append(batch, leader_epoch, origin, None, guard)
         if not info.duplicate:
-            self._on_advance()
+            self._hooks.on_advance()
         return info
 
     def append_control(self, marker: EndTransactionMarker, leader_epoch: int) -> LogAppendInfo:
         """The end of a producer's transaction: what it wrote becomes stable, or is aborted. Raises ApiException."""
-        now = self._wall_ms()
+        now = self._hooks.wall_ms()
         record = NewRecord(marker.key(), marker.value(), timestamp=now)
         written = small_batch(
             [record],
@@ -161,7 +144,7 @@ class UnifiedLog:
         batch = validate(written, self.config, AppendOrigin.COORDINATOR, now, self.name)
         with self._locked():
             info = self._append(batch, leader_epoch, AppendOrigin.COORDINATOR, marker, None)
-        self._on_advance()
+        self._hooks.on_advance()
         return info
 
     def _append(
@@ -184,16 +167,18 @@ class UnifiedLog:
             self._state.check_verified(batch, guard)
             appended = self._state.prepare_update(batch.producer_id, origin)
             completed = appended.append(batch, marker)
-        self._disk_check(batch.size)
+        self._hooks.check_disk(batch.size)
         self._epochs.assign(leader_epoch, batch.base_offset)
-        self._maybe_roll(batch)
+        if self._local.segments.active.should_roll(batch, self.config, self._hooks.wall_ms()):
+            self._roll()
         self._local.append(batch, [batch.unchecked_bytes(), *valid.rest])
         if appended is not None:
-            complete(self._state, appended, completed, self._local.segments.active)
+            self._state.complete(appended, completed, self._local.segments.active.txn_index)
             if batch.is_transactional:
                 self._state.clear_verification(batch.producer_id)
         self._state.map_end_offset = batch.next_offset
-        self._maybe_flush()
+        if self.log_end_offset - self._recovery_point >= self.config.flush_messages:
+            self._flush()
         stamped = self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         return self._info(batch, batch.base_offset, batch.max_timestamp if stamped else NO_TIMESTAMP)
 
@@ -201,14 +186,10 @@ class UnifiedLog:
         last = base_offset + batch.last_offset_delta
         return LogAppendInfo(base_offset, last, time, self._log_start_offset, batch.record_count, batch.size, duplicate)
 
-    def _maybe_roll(self, batch: BatchHeader) -> None:
-        if self._local.segments.active.should_roll(batch, self.config, self._wall_ms()):
-            self._roll()
-
     def _roll(self) -> LogSegment:
         """The producers' snapshot first: where it cannot be written nothing has changed."""
         self._snapshots.take(self._state)
-        return self._local.roll(self.config, self._wall_ms())
+        return self._local.roll(self.config, self._hooks.wall_ms())
 
     # Reading
 
@@ -222,13 +203,10 @@ class UnifiedLog:
                 there = f"{self._log_start_offset} to {self.log_end_offset}"
                 raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, f"Offset {offset} for partition {self.name}, which has {there}")
             found = self._local.read(offset, max_bytes, end, min_one_batch)
-            aborted = self._aborted(offset, found) if committed else None
+            aborted = self._local.collect_aborted(offset, found.upper_bound) if committed else None
             behind = offset < end and self._local.segments.is_behind(offset, end)
             stable = self.last_stable_offset
             return FetchDataInfo(found.records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
-
-    def _aborted(self, offset: int, found: LocalRead) -> list[AbortedTransaction]:
-        return self._local.collect_aborted(offset, found.upper_bound) if found.records else []
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
         """Of the first record that is not earlier (ms), or what ListOffsetsTimestamp names. None where there is no such record.
@@ -265,7 +243,7 @@ class UnifiedLog:
         """A guard to append with, once the coordinator has said that it knows the transaction; None: the transaction is open
         here already, and needs none. Raises ApiException INVALID_PRODUCER_EPOCH."""
         with self._locked():
-            return self._state.maybe_start_verification(producer_id, sequence, epoch, supports_epoch_bump, self._wall_ms())
+            return self._state.maybe_start_verification(producer_id, sequence, epoch, supports_epoch_bump, self._hooks.wall_ms())
 
     # Keeping
 
@@ -282,12 +260,12 @@ class UnifiedLog:
     def delete_records_before(self, offset: int) -> int:
         """The new log start; -1: the log's end. Whole segments before it go at once. Raises ApiException OFFSET_OUT_OF_RANGE."""
         with self._locked():
-            wanted = self.high_watermark if offset == -1 else offset
-            if not 0 <= wanted <= self.high_watermark:
+            new_start = self.high_watermark if offset == -1 else offset
+            if not 0 <= new_start <= self.high_watermark:
                 text = f"Cannot move the log start of {self.name} to {offset}: the high watermark is {self.high_watermark}"
                 raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-            self._move_start(wanted)
-            self._drop(segments_before(self._local.segments, wanted))
+            self._move_start(new_start)
+            self._drop(segments_before(self._local.segments, new_start))
             return self._log_start_offset
 
     def enforce_retention(self, now_ms: int) -> int:
@@ -327,10 +305,6 @@ class UnifiedLog:
             self._checkpoints.write_log_start(offset)
             self._log_start_offset = offset
             self._epochs.truncate_from_start(offset)
-
-    def _maybe_flush(self) -> None:
-        if self.log_end_offset - self._recovery_point >= self.config.flush_messages:
-            self._flush()
 
     def flush(self) -> None:
         """All that was appended outlives the machine's power."""

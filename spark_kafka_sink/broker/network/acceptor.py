@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from selectors import EVENT_READ, DefaultSelector
 from typing import Final
 
-from spark_kafka_sink.broker.network.bad_connections import BadConnections
-from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas, TooManyConnectionsError
+from spark_kafka_sink.broker.network.connection_quotas import BadConnections, ConnectionQuotas, TooManyConnectionsError
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor
 from spark_kafka_sink.network.selector import Wakeup

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 
-from spark_kafka_sink.broker.network.kafka_request_handler import KafkaRequestHandler
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
 
+logger = logging.getLogger(__name__)
+
+RECEIVE_TIMEOUT_S = 0.3
 JOIN_TIMEOUT_S = 10.0
 
 
@@ -16,24 +20,37 @@ class KafkaRequestHandlerPool:
 
     def __init__(self, node_id: int, channel: RequestChannel, handle: Callable[[Request], None], threads: int) -> None:
         self._channel = channel
-        self._handlers = [
-            KafkaRequestHandler(f"kafka-request-handler-{node_id}-{number}", channel, handle) for number in range(threads)
+        self._handle = handle
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"kafka-request-handler-{node_id}-{number}", daemon=True)
+            for number in range(threads)
         ]
 
     def start(self) -> None:
-        for handler in self._handlers:
-            handler.thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout_s: float = JOIN_TIMEOUT_S) -> bool:
         """Waits for the requests that are being served; whether all ended in time. Those in the queue are left."""
-        for handler in self._handlers:
-            handler.begin_shutdown()
-        self._channel.wake_handlers(len(self._handlers))
-        for handler in self._handlers:
-            if handler.thread.ident is not None:
-                handler.thread.join(timeout_s)
-        return not any(handler.thread.is_alive() for handler in self._handlers)
+        self._stopped.set()
+        self._channel.wake_handlers(len(self._threads))
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(timeout_s)
+        return not any(thread.is_alive() for thread in self._threads)
 
-    def idle_ratio(self) -> float:
-        """Kafka's RequestHandlerAvgIdlePercent, 0 to 1."""
-        return sum(handler.idle.ratio() for handler in self._handlers) / len(self._handlers)
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            request = self._channel.receive_request(RECEIVE_TIMEOUT_S)
+            if request is not None:
+                self._serve(request)
+
+    def _serve(self, request: Request) -> None:
+        try:
+            self._handle(request)
+        except Exception:
+            # KafkaApis answers every error; what gets here is one of its own, and the request would never be answered.
+            logger.exception("%s failed outside of its handler", request)
+            if not request.is_answered:
+                request.close_connection()

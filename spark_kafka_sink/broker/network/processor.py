@@ -8,23 +8,16 @@ import logging
 import queue
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Flag, auto
 from typing import Final
 
-from spark_kafka_sink.broker.network.bad_connections import BadConnections
-from spark_kafka_sink.broker.network.connection import Connection, MutedBy
-from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
-from spark_kafka_sink.broker.network.idle_meter import IdleMeter
+from spark_kafka_sink.broker.network.connection_quotas import BadConnections, ConnectionQuotas
 from spark_kafka_sink.broker.network.listener import Listener
-from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.network.request import Request, Response, ResponseAction, Session, bare_sasl_token, decode
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
-from spark_kafka_sink.broker.network.request_decoding import bare_sasl_token, decode
-from spark_kafka_sink.broker.network.request_metrics import RequestMetrics
-from spark_kafka_sink.broker.network.response import Response, ResponseAction
-from spark_kafka_sink.broker.network.session import Session
 from spark_kafka_sink.errors import PeerError, ProtocolError
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, Selector, monotonic_ms
@@ -43,6 +36,36 @@ MAX_UNAUTHENTICATED_FRAME: Final = 524_288
 _OFFER_AGAIN_S: Final = 0.1
 
 
+class MutedBy(Flag):
+    """Why a connection is not read from (Kafka's ChannelMuteState); it is while any reason is left.
+
+    REQUEST: from a request's arrival until its answer is out. THROTTLE: for as long as an answer told the client to wait.
+    """
+
+    NOTHING = 0
+    REQUEST = auto()
+    THROTTLE = auto()
+
+
+@dataclass(slots=True)
+class Connection:
+    """`request`: the one that is being served, from its arrival until its answer is out. `response`: what is being sent.
+
+    `is_limited`: until its client has logged in it may send small frames only.
+    """
+
+    connection_id: int
+    session: Session
+    muted_by: MutedBy = MutedBy.NOTHING
+    request: Request | None = None
+    response: Response | None = None
+    is_limited: bool = False
+
+    @property
+    def peer(self) -> str:
+        return f"{self.session.client_host}:{self.session.client_port}"
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessorParts:
     """What all Processors of a server share. `served`: APIs by key."""
@@ -51,7 +74,6 @@ class ProcessorParts:
     channel: RequestChannel
     quotas: ConnectionQuotas
     bad_connections: BadConnections
-    metrics: RequestMetrics
     served: Mapping[int, AnyApi]
     max_frame_size: int
     max_idle_ms: int
@@ -69,7 +91,6 @@ class Processor:
 
     def __init__(self, processor_id: int, listener: Listener, parts: ProcessorParts) -> None:
         self.id = processor_id
-        self.idle = IdleMeter()
         self._listener = listener
         self._parts = parts
         self._selector = Selector(max_frame_size=parts.max_frame_size, max_idle_ms=parts.max_idle_ms, clock=parts.clock_ms)
@@ -80,7 +101,6 @@ class Processor:
         self._next_connection_id = itertools.count()
         self._throttled: list[tuple[int, int]] = []
         self._running = True
-        self._looped_ns = time.monotonic_ns()
         name = f"kafka-network-thread-{parts.node_id}-{listener.name}-{processor_id}"
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -103,11 +123,10 @@ class Processor:
         return False
 
     def enqueue_response(self, response: Response) -> None:
-        self._responses.append(response)
-        self._selector.wakeup()
-
-    def response_queue_size(self) -> int:
-        return len(self._responses)
+        """Does nothing once the Processor is closed: the connection is gone."""
+        if self._running:
+            self._responses.append(response)
+            self._selector.wakeup()
 
     def connection_count(self) -> int:
         return len(self._connections)
@@ -150,7 +169,6 @@ class Processor:
         self._process_disconnected(result.disconnected)
         self._end_throttling()
         self._parts.bad_connections.summarize()
-        self._measure_idle()
 
     def _poll_timeout_ms(self) -> int:
         if not self._new_connections.empty():
@@ -158,12 +176,6 @@ class Processor:
         if not self._throttled:
             return POLL_MS
         return max(0, min(POLL_MS, self._throttled[0][0] - self._parts.clock_ms()))
-
-    def _measure_idle(self) -> None:
-        waited_ns = self._selector.take_counts().waited_ns
-        now_ns = time.monotonic_ns()
-        self.idle.record(waited_ns, now_ns - self._looped_ns - waited_ns)
-        self._looped_ns = now_ns
 
     def _configure_new_connections(self) -> None:
         # Not more than were waiting at most, so that a storm of connections does not keep the others waiting.
@@ -192,7 +204,6 @@ class Processor:
     def _process_new_responses(self) -> None:
         while self._responses:
             response = self._responses.popleft()
-            response.request.times.response_dequeued = time.monotonic_ns()
             connection = self._connections.get(response.request.connection_id)
             if connection is None or connection.request is not response.request or connection.response is not None:
                 # The connection is gone; or the request was answered, by a broken path around its guard.
@@ -215,7 +226,7 @@ class Processor:
             due = self._parts.clock_ms() + response.throttle_ms
             heapq.heappush(self._throttled, (due, connection.connection_id))
         if response.action is ResponseAction.NO_OP:
-            self._finish(connection, response)
+            self._finish(connection)
         else:
             self._selector.send(connection.connection_id, response.buffers, announced=response.announced)
 
@@ -223,12 +234,15 @@ class Processor:
         for connection_id, frame in received:
             connection = self._connections[connection_id]
             try:
-                request = self._request(connection, frame)
+                has_header = not connection.session.has_bare_sasl_tokens
+                decoded = decode(frame, self._parts.served) if has_header else bare_sasl_token(frame)
             except Exception as error:
                 self._refuse(connection, error)
             else:
+                request = Request(decoded, connection.session, self._listener, self.enqueue_response, connection.connection_id)
                 connection.request = request
-                self._mute(connection)
+                connection.muted_by |= MutedBy.REQUEST
+                self._selector.mute(connection.connection_id)
                 self._parts.channel.send_request(request)
 
     def _refuse(self, connection: Connection, error: Exception) -> None:
@@ -239,21 +253,6 @@ class Processor:
             logger.exception("%s: a request from %s could not be read", self.thread.name, connection.peer)
         self._close(connection)
 
-    def _request(self, connection: Connection, frame: memoryview) -> Request:
-        decoded = bare_sasl_token(frame) if connection.session.has_bare_sasl_tokens else decode(frame, self._parts.served)
-        return Request(
-            header=decoded.header,
-            body=decoded.body,
-            api=decoded.api,
-            version=decoded.version,
-            session=connection.session,
-            listener=self._listener,
-            sink=self._parts.channel,
-            processor=self.id,
-            connection_id=connection.connection_id,
-            size=len(frame),
-        )
-
     def _process_completed_sends(self, sent: list[int]) -> None:
         for connection_id in sent:
             connection = self._connections[connection_id]
@@ -262,7 +261,7 @@ class Processor:
             if response.announced is not None:
                 self._close(connection)
             else:
-                self._finish(connection, response)
+                self._finish(connection)
 
     def _process_disconnected(self, disconnected: list[Disconnected]) -> None:
         for lost in disconnected:
@@ -274,20 +273,13 @@ class Processor:
             if connection is not None:
                 self._forget(connection)
 
-    # Muting
-
-    def _mute(self, connection: Connection) -> None:
-        connection.muted_by |= MutedBy.REQUEST
-        self._selector.mute(connection.connection_id)
-
     def _unmute(self, connection: Connection, reason: MutedBy) -> None:
         connection.muted_by &= ~reason
         if not connection.muted_by:
             self._selector.unmute(connection.connection_id)
 
-    def _finish(self, connection: Connection, response: Response) -> None:
+    def _finish(self, connection: Connection) -> None:
         """The answer is out."""
-        self._record(response.request, response)
         connection.request = connection.response = None
         if connection.is_limited and connection.session.is_authenticated:
             self._selector.limit_frames(connection.connection_id, self._parts.max_frame_size)
@@ -311,18 +303,9 @@ class Processor:
         session = connection.session
         logger.debug("%s: the connection from %s:%d is gone", self.thread.name, session.client_host, session.client_port)
         del self._connections[connection.connection_id]
+        # The selector's counts, which nobody reads here, would grow by every connection that there ever was.
+        self._selector.counts.connections.pop(connection.connection_id, None)
         self._parts.quotas.dec(session.client_host)
-        if connection.response is not None:
-            self._record(connection.response.request, connection.response)
-
-    def _record(self, request: Request, response: Response) -> None:
-        self._parts.metrics.record(
-            request.api.name,
-            request.times.spent_ms(time.monotonic_ns()),
-            request_bytes=request.size,
-            response_bytes=sum(map(len, response.buffers)),
-            error_code=request.error_code,
-        )
 
     def _close_all(self) -> None:
         self._running = False

@@ -1,34 +1,106 @@
-"""A request on its way through the broker, and the ways in which it can be answered."""
+"""A request on its way through the broker: read from a frame, answered once, from any thread."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
 
 from spark_kafka_sink.broker.error_responses import error_response
 from spark_kafka_sink.broker.network.listener import Listener
-from spark_kafka_sink.broker.network.request_times import RequestTimes
-from spark_kafka_sink.broker.network.response import Response, ResponseAction
-from spark_kafka_sink.broker.network.session import Session
-from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.channel import Buffer
-from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
-from spark_kafka_sink.protocol.messages import RequestHeader, encode_response
+from spark_kafka_sink.protocol.messages import RequestHeader, decode_request, encode_response
+from spark_kafka_sink.protocol.sasl import SASL_AUTHENTICATE, SaslAuthenticateRequest
 
 logger = logging.getLogger(__name__)
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+@dataclass(slots=True)
+class Session:
+    """One for each connection. Without a lock: a connection has one request at a time, so its handlers come one after another.
+
+    client_software_name, client_software_version: as its ApiVersions told (KIP-511). is_authenticated: set with `principal` by
+    who served the last step of a login; counts on listeners with SASL only. sasl_state: that one's own, between the steps.
+    has_bare_sasl_tokens: after a SaslHandshake v0 the frames are tokens, without Kafka's headers, until the login is complete.
+    """
+
+    client_host: str
+    client_port: int
+    principal: str = ANONYMOUS
+    client_software_name: str = "unknown"
+    client_software_version: str = "unknown"
+    is_authenticated: bool = False
+    sasl_state: Any = None
+    has_bare_sasl_tokens: bool = False
+
+
+class ResponseAction(Enum):
+    """NO_OP: nothing is sent (acks=0), the connection's next request may come."""
+
+    SEND = auto()
+    NO_OP = auto()
+    CLOSE_CONNECTION = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """`throttle_ms`: for so long the connection's next request is not read.
+
+    `announced`: where only a part of the frame is sent, the size that it says it has; the connection is closed after it.
+    """
+
+    request: Request
+    action: ResponseAction
+    buffers: Sequence[Buffer] = ()
+    throttle_ms: int = 0
+    announced: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRequest:
+    """`version`: that of the answer."""
+
+    header: RequestHeader
+    body: Message
+    api: AnyApi
+    version: int
+
+
+def bare_sasl_token(frame: memoryview) -> DecodedRequest:
+    """What comes after a SaslHandshake v0 has no header; it is served as a SaslAuthenticate."""
+    return DecodedRequest(
+        RequestHeader(SASL_AUTHENTICATE.key, 0, 0, None), SaslAuthenticateRequest(bytes(frame)), SASL_AUTHENTICATE, 0
+    )
+
+
+def decode(frame: memoryview, served: Mapping[int, AnyApi]) -> DecodedRequest:
+    """Raises PeerError for bytes that are no request and for one of an API or version that is not `served`.
+
+    ApiVersions of any version is served: one that is not known is taken for v0 and not read further, because a client asks in
+    its newest version before it can know ours (KIP-511).
+    """
+    try:
+        header, body = decode_request(frame, served)
+    except UnsupportedVersionError as error:
+        if error.facts["api_key"] != ApiKey.API_VERSIONS:
+            raise
+        header = RequestHeader(error.facts["api_key"], error.facts["version"], error.facts["correlation_id"], None)
+        return DecodedRequest(header, ApiVersionsRequest(), API_VERSIONS, 0)
+    return DecodedRequest(header, body, served[header.api_key], header.api_version)
+
+
 OnAnswer = Callable[["Request", Message | None], bool]
 """Asked when an answer is known (None: that there is none), on the thread that gives it. True: it is dealt with."""
-
-
-class ResponseSink(Protocol):
-    """Where responses go: the RequestChannel."""
-
-    def send_response(self, response: Response) -> None: ...
 
 
 class Request:
@@ -40,37 +112,29 @@ class Request:
     """
 
     __slots__ = (
-        "_answered", "_sink", "api", "body", "connection_id", "error_code", "header", "listener", "on_answer", "processor",
-        "session", "size", "times", "version",
+        "_answered", "_respond", "_throttle_ms", "api", "body", "connection_id", "header", "listener", "on_answer", "session",
+        "version",
     )  # fmt: skip
 
     def __init__(
         self,
-        *,
-        header: RequestHeader,
-        body: Message,
-        api: AnyApi,
-        version: int,
+        decoded: DecodedRequest,
         session: Session,
         listener: Listener,
-        sink: ResponseSink,
-        processor: int = 0,
+        respond: Callable[[Response], None],
         connection_id: int = 0,
-        size: int = 0,
     ) -> None:
-        self.header = header
-        self.body: Any = body  # a handler knows the class by its API
-        self.api = api
-        self.version = version
+        """`respond` takes the response to the connection's Processor, from any thread."""
+        self.header = decoded.header
+        self.body: Any = decoded.body  # a handler knows the class by its API
+        self.api = decoded.api
+        self.version = decoded.version
         self.session = session
         self.listener = listener
-        self.processor = processor
         self.connection_id = connection_id
-        self.size = size
-        self.times = RequestTimes()
-        self.error_code = 0
         self.on_answer: OnAnswer | None = None
-        self._sink = sink
+        self._respond = respond
+        self._throttle_ms = 0
         # Taken by the first to answer and never released: the cheapest test-and-set that threads agree on.
         self._answered = threading.Lock()
 
@@ -134,7 +198,7 @@ class Request:
         if buffers is None:
             self.drop()
             return
-        self._respond(Response(self, ResponseAction.SEND, buffers, self.times.throttle_ms))
+        self._respond(Response(self, ResponseAction.SEND, buffers, self._throttle_ms))
 
     def deliver_part(self, body: Message, size: int) -> None:
         """Send the first `size` bytes of the frame's message and close the connection: a frame that ends too early."""
@@ -148,9 +212,6 @@ class Request:
     def drop(self) -> None:
         """Close the connection."""
         self._respond(Response(self, ResponseAction.CLOSE_CONNECTION))
-
-    def _respond(self, response: Response) -> None:
-        self._sink.send_response(response)
 
     def _is_first(self, what: str) -> bool:
         if self._answered.acquire(blocking=False):
@@ -167,17 +228,12 @@ class Request:
         try:
             return self._written(body, identity)
         except Exception as error:
-            _log_unwritable(self, error)
+            # Ours say which field; any other is a value of a wrong type, whose place the traceback tells.
+            logger.error("The answer to %s cannot be written: %s", self, error, exc_info=not isinstance(error, KafkaSinkError))
         fallback = error_response(self.api, self.version, self.body, ErrorCode.UNKNOWN_SERVER_ERROR, None)
         return None if fallback is None else self._written(fallback, identity)
 
     def _written(self, body: Message, correlation_id: int) -> list[Buffer]:
         buffers = encode_response(self.api, self.version, correlation_id, body)
-        self.error_code = getattr(body, "error_code", 0)
-        self.times.throttle_ms = getattr(body, "throttle_time_ms", 0)
+        self._throttle_ms = getattr(body, "throttle_time_ms", 0)
         return buffers
-
-
-def _log_unwritable(request: Request, error: Exception) -> None:
-    # Ours say which field; any other is a value of a wrong type, whose place the traceback tells.
-    logger.error("The answer to %s cannot be written: %s", request, error, exc_info=not isinstance(error, KafkaSinkError))

@@ -1,24 +1,13 @@
-"""Between the Processors and the handlers: one bounded queue of requests, and for each Processor one of responses."""
+"""Between the Processors and the handlers: one bounded queue of requests. Answers go straight to their Processor."""
 
 from __future__ import annotations
 
 import queue
 import threading
-import time
-from typing import Protocol
 
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.response import Response
 
 _LOOK_AGAIN_S = 0.3
-
-
-class ResponseQueue(Protocol):
-    """A Processor's."""
-
-    def enqueue_response(self, response: Response) -> None: ...
-
-    def response_queue_size(self) -> int: ...
 
 
 class RequestChannel:
@@ -35,14 +24,6 @@ class RequestChannel:
         self._room = threading.Condition()
         self._waiting = 0
         self._closed = False
-        self._processors: dict[int, ResponseQueue] = {}
-
-    def add_processor(self, processor_id: int, processor: ResponseQueue) -> None:
-        self._processors[processor_id] = processor
-
-    def remove_processor(self, processor_id: int) -> None:
-        """Responses that are given from now on are dropped: their connections are gone."""
-        self._processors.pop(processor_id, None)
 
     def send_request(self, request: Request) -> bool:
         """Waits for room. False if there was none before `close`: the request is dropped."""
@@ -68,17 +49,12 @@ class RequestChannel:
                 self._room.notify()
         return request
 
-    def send_response(self, response: Response) -> None:
-        response.request.times.answered = time.monotonic_ns()
-        processor = self._processors.get(response.request.processor)
-        if processor is not None:
-            processor.enqueue_response(response)
-
     def request_queue_size(self) -> int:
         return self._requests.qsize()
 
-    def response_queue_size(self) -> int:
-        return sum(processor.response_queue_size() for processor in list(self._processors.values()))
+    def blocked_senders(self) -> int:
+        """Processors that wait for room."""
+        return self._waiting
 
     def wake_handlers(self, count: int) -> None:
         """Let so many `receive_request` end at once, whatever the queue's bound."""

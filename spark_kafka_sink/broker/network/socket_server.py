@@ -8,12 +8,10 @@ from dataclasses import dataclass
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.network.acceptor import Acceptor
-from spark_kafka_sink.broker.network.bad_connections import BadConnections
-from spark_kafka_sink.broker.network.connection_quotas import ConnectionQuotas
+from spark_kafka_sink.broker.network.connection_quotas import BadConnections, ConnectionQuotas
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor, ProcessorParts
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
-from spark_kafka_sink.broker.network.request_metrics import ApiMetrics, RequestMetrics
 from spark_kafka_sink.protocol.api import AnyApi
 
 logger = logging.getLogger(__name__)
@@ -23,15 +21,17 @@ JOIN_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class NetworkSnapshot:
-    """`bad_connections`: how many were closed so far for what they sent. `requests` by API name. `processors_idle_ratio`:
-    NetworkProcessorAvgIdlePercent, 0 to 1."""
+    """`by_processor`: connections of each Processor. `bad_connections`: how many were closed so far for what they sent.
+    `blocked_processors`: those that wait for room in the request queue."""
 
-    connections: int
+    by_processor: tuple[int, ...]
     bad_connections: int
     request_queue_size: int
-    response_queue_size: int
-    processors_idle_ratio: float
-    requests: Mapping[str, ApiMetrics]
+    blocked_processors: int
+
+    @property
+    def connections(self) -> int:
+        return sum(self.by_processor)
 
 
 class SocketServer:
@@ -55,14 +55,12 @@ class SocketServer:
             max_connections_per_ip=config.max_connections_per_ip,
             overrides=config.max_connections_per_ip_overrides,
         )
-        self._metrics = RequestMetrics()
         self._bad_connections = BadConnections()
         self._parts = ProcessorParts(
             node_id=node_id,
             channel=self.request_channel,
             quotas=self.connection_quotas,
             bad_connections=self._bad_connections,
-            metrics=self._metrics,
             served=served,
             max_frame_size=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
@@ -81,7 +79,6 @@ class SocketServer:
         for _ in range(processors):
             processor = Processor(len(self._processors), listener, self._parts)
             self._processors.append(processor)
-            self.request_channel.add_processor(processor.id, processor)
             added.append(processor)
         self._acceptors.append(Acceptor(listener, added, self.connection_quotas, self._bad_connections))
 
@@ -112,19 +109,15 @@ class SocketServer:
         for processor in self._processors:
             # Of a listener that did not come about, too.
             ended.append(processor.close(timeout_s))
-            self.request_channel.remove_processor(processor.id)
         self._bad_connections.summarize(at_once=True)
         if not all(ended):
             logger.error("Network threads did not end within %s s", timeout_s)
         return all(ended)
 
     def snapshot(self) -> NetworkSnapshot:
-        idle = [processor.idle.ratio() for processor in self._processors]
         return NetworkSnapshot(
+            by_processor=tuple(processor.connection_count() for processor in self._processors),
             bad_connections=self._bad_connections.total,
-            connections=sum(processor.connection_count() for processor in self._processors),
             request_queue_size=self.request_channel.request_queue_size(),
-            response_queue_size=self.request_channel.response_queue_size(),
-            processors_idle_ratio=sum(idle) / len(idle),
-            requests=self._metrics.snapshot(),
+            blocked_processors=self.request_channel.blocked_senders(),
         )

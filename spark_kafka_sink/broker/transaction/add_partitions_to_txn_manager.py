@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
@@ -45,11 +45,10 @@ def operation_of_txn_offset_commit(version: int) -> TransactionSupportedOperatio
 
 
 def _operation(version: int, generic_since: int) -> TransactionSupportedOperation:
-    if version > generic_since:
-        return TransactionSupportedOperation.ADD_PARTITION
-    if version == generic_since:
-        return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED
-    return TransactionSupportedOperation.DEFAULT_ERROR
+    if version < generic_since:
+        return TransactionSupportedOperation.DEFAULT_ERROR
+    is_generic = version == generic_since
+    return TransactionSupportedOperation.GENERIC_ERROR_SUPPORTED if is_generic else TransactionSupportedOperation.ADD_PARTITION
 
 
 PRODUCE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
@@ -70,9 +69,9 @@ def produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _Verification:
     begin: Callable[[], Guards]
-    question: Callable[[Guards], Failures]
+    verify: Callable[[Guards], Failures]
     then: Callable[[Failures], None]
     deadline_ms: float
 
@@ -91,7 +90,7 @@ class AddPartitionsToTxnManager:
         retry_backoff_max_ms: float = 100.0,
     ) -> None:
         """The times are Kafka's `add.partitions.to.txn.retry.backoff.ms` and `...max.ms`."""
-        self.delay_ms = 0.0  # a fault: how long the first question of each request is on its way
+        self.delay_ms = 0.0  # a fault: how long the first verification of each request is on its way
         self._coordinator = coordinator
         self._has_coordinator = has_coordinator
         self._timer = timer
@@ -106,27 +105,20 @@ class AddPartitionsToTxnManager:
         partitions: Collection[tuple[str, int]],
         operation: TransactionSupportedOperation,
     ) -> Failures:
-        """Once, at once. To be asked for partitions only whose log knows no running transaction of this producer and epoch."""
+        """Asks once, at once. Only for partitions whose log knows no running transaction of this producer and epoch."""
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         try:
             if not self._has_coordinator(transactional_id):
                 raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            codes = self._asked(transactional_id, producer, partitions, operation)
+            codes: Failures = {}
+            if operation is TransactionSupportedOperation.ADD_PARTITION:
+                version = TRANSACTION_VERSION_2
+                self._coordinator.add_partitions(transactional_id, producer, partitions, client_version=version)
+            else:
+                codes = self._coordinator.verify_partitions(transactional_id, producer, partitions)
         except ApiException as error:
             codes = dict.fromkeys(partitions, error.code)
-        return {each: _told(code, operation) for each, code in codes.items() if code is not ErrorCode.NONE}
-
-    def _asked(
-        self,
-        transactional_id: str,
-        producer: ProducerIdAndEpoch,
-        partitions: Collection[tuple[str, int]],
-        operation: TransactionSupportedOperation,
-    ) -> Failures:
-        if operation is not TransactionSupportedOperation.ADD_PARTITION:
-            return self._coordinator.verify_partitions(transactional_id, producer, partitions)
-        self._coordinator.add_partitions(transactional_id, producer, partitions, client_version=TRANSACTION_VERSION_2)
-        return {}
+        return {each: _client_code(code, operation) for each, code in codes.items() if code is not ErrorCode.NONE}
 
     def add_or_verify_with_patience(
         self,
@@ -138,7 +130,7 @@ class AddPartitionsToTxnManager:
         then: Callable[[Failures], None],
     ) -> None:
         """While the last transaction's markers are being written it asks again, for up to 100 ms, rather than let the client do
-        so. `begin` starts the verification in the logs, and says what needs one: it is called before each question and after
+        so. `begin` starts the verification in the logs, and says what needs one: it is called before each verification and after
         the answer, however late that is, because a marker that comes between ends a guard, and records with that guard would be
         refused (ReplicaManager begins anew with each retry, too). `then` is called once, on this thread or on another that may
         wait for disks, with what `begin` has found last still in force.
@@ -146,46 +138,47 @@ class AddPartitionsToTxnManager:
         Raises what the first `begin` raises; what a later one raises is a failure of all partitions.
         """
 
-        def question(guards: Guards) -> Failures:
+        def verify(guards: Guards) -> Failures:
             return self.add_or_verify(transactional_id, producer_id, producer_epoch, list(guards), operation) if guards else {}
 
-        asked = _Question(begin, question, then, self._timer.now_ms() + self._retry_backoff_max_ms)
+        verification = _Verification(begin, verify, then, self._timer.now_ms() + self._retry_backoff_max_ms)
         guards = begin()
         if self.delay_ms and guards:
-            self._later(asked, guards, self.delay_ms, lambda: self._ask(asked, guards))
+            self._later(verification, guards, self.delay_ms, lambda: self._attempt(verification, guards))
         else:
-            self._ask(asked, guards)
+            self._attempt(verification, guards)
 
-    def _ask(self, asked: _Question, guards: Guards) -> None:
+    def _attempt(self, verification: _Verification, guards: Guards) -> None:
         while True:
-            failures = asked.question(guards)
-            if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < asked.deadline_ms:
-                self._later(asked, guards, self._retry_backoff_ms, lambda: self._ask(asked, asked.begin()))
+            failures = verification.verify(guards)
+            if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < verification.deadline_ms:
+                again = lambda: self._attempt(verification, verification.begin())  # noqa: E731
+                self._later(verification, guards, self._retry_backoff_ms, again)
                 return
-            # However late it is: a marker may have ended the guards while the question was on its way. This comes to an end,
+            # However late it is: a marker may have ended the guards while the verification was on its way. This comes to an end,
             # because what is in the transaction now gets no other marker than the one that ends it.
-            renewed = guards if all(each in failures for each in guards) else asked.begin()
+            renewed = guards if all(each in failures for each in guards) else verification.begin()
             if renewed == guards:
-                asked.then(failures)
+                verification.then(failures)
                 return
             guards = renewed
 
-    def _later(self, asked: _Question, guards: Guards, delay_ms: float, ask: Callable[[], None]) -> None:
-        executor = self._coordinator.executor
-        self._timer.after(delay_ms, lambda: executor.submit(lambda: self._answered_whatever_happens(asked, guards, ask)))
+    def _later(self, verification: _Verification, guards: Guards, delay_ms: float, attempt: Callable[[], None]) -> None:
+        submit = self._coordinator.submit
+        self._timer.after(delay_ms, lambda: submit(lambda: self._answer_in_any_case(verification, guards, attempt)))
 
-    def _answered_whatever_happens(self, asked: _Question, guards: Guards, ask: Callable[[], None]) -> None:
+    def _answer_in_any_case(self, verification: _Verification, guards: Guards, attempt: Callable[[], None]) -> None:
         try:
-            ask()
+            attempt()
         except ApiException as error:
-            asked.then(dict.fromkeys(guards, error.code))
+            verification.then(dict.fromkeys(guards, error.code))
         except Exception:
             # Nobody is above: a request that nobody answers holds its connection for good.
             logger.exception("Unexpected error while asking for partitions of a transaction")
-            asked.then(dict.fromkeys(guards, ErrorCode.UNKNOWN_SERVER_ERROR))
+            verification.then(dict.fromkeys(guards, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
-def _told(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
+def _client_code(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and operation is TransactionSupportedOperation.DEFAULT_ERROR:

@@ -3,19 +3,20 @@ passing of time do to a transactional id."""
 
 from __future__ import annotations
 
+import fnmatch
 import logging
+import re
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
 from spark_kafka_sink.broker.timer import Timer
-from spark_kafka_sink.broker.transaction.ending import ended
-from spark_kafka_sink.broker.transaction.initialization import initialized
-from spark_kafka_sink.broker.transaction.marker_sender import Executor
+from spark_kafka_sink.broker.transaction.state_transitions import ended, initialized
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import (
+    MarkerRoute,
     TransactionMarkerChannelManager,
-    WriteMarkers,
 )
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
     NO_PRODUCER_EPOCH,
@@ -24,9 +25,9 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     ProducerIdAndEpoch,
     TopicPartition,
     TransactionMetadata,
+    TransactionState,
 )
-from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
-from spark_kafka_sink.broker.transaction.transaction_state_manager import Transactional, TransactionStateManager
+from spark_kafka_sink.broker.transaction.transaction_state_manager import TransactionSlot, TransactionStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -48,25 +49,18 @@ class TransactionCoordinator:
         config: BrokerConfig,
         wall_ms: Callable[[], int],
         next_producer_id: Callable[[], int],
-        write_markers: WriteMarkers,
-        partition_exists: Callable[[str, int], bool],
-        *,
-        executor: Executor,
-        coordinator_epoch: Callable[[str], int] = lambda transactional_id: 0,
+        route: MarkerRoute,
     ) -> None:
-        """executor: runs markers and timeouts. coordinator_epoch: the leader epoch of the id's partition of the transaction log,
-        which markers carry."""
+        """`route.submit` runs markers and timeouts."""
         self._config = config
         self._timer = timer
         self._wall_ms = wall_ms
         self._next_producer_id = next_producer_id
-        self.executor = executor
+        self.submit = route.submit
         self._states = TransactionStateManager(
             log, wall_ms, config.release.transaction_version, config.transactional_id_expiration_ms
         )
-        self.markers = TransactionMarkerChannelManager(
-            self._states, timer, self.executor, write_markers, partition_exists, coordinator_epoch
-        )
+        self.markers = TransactionMarkerChannelManager(self._states, timer, route)
         self._is_loaded = False
         self._is_stopped = False
 
@@ -91,7 +85,7 @@ class TransactionCoordinator:
     def _repeat(self, interval_ms: float, run: Callable[[], None]) -> None:
         def again() -> None:
             if not self._is_stopped:
-                self.executor.submit(run)
+                self.submit(run)
                 self._timer.after(interval_ms, again)
 
         self._timer.after(interval_ms, again)
@@ -117,12 +111,12 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
             raise ApiException(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         self._check_coordinator(is_coordinator)
-        with self._states.locked(transactional_id) as place:
-            _check_writable(place)
-            metadata = place.metadata or TransactionMetadata(transactional_id, self._next_producer_id(), timeout_ms)
+        with self._states.locked(transactional_id) as slot:
+            _check_writable(slot)
+            metadata = slot.metadata or TransactionMetadata(transactional_id, self._next_producer_id(), timeout_ms)
             new = initialized(metadata, expected, timeout_ms, self._wall_ms(), self._next_producer_id)
             if new is not None:
-                self._states.append(place, new)
+                self._states.append(slot, new)
                 logger.info(
                     "Initialized transactional id %r with producer id %d and epoch %d",
                     transactional_id,
@@ -130,15 +124,15 @@ class TransactionCoordinator:
                     extra={"transactional_id": transactional_id},
                 )
                 return new.producer
-            self._fence(place, metadata)
+            self._fence(slot, metadata)
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    def _fence(self, place: Transactional, metadata: TransactionMetadata) -> None:
+    def _fence(self, slot: TransactionSlot, metadata: TransactionMetadata) -> None:
         """Abort a running transaction, by an epoch that its producer does not have."""
-        self._prepare(place, metadata.fenced(self._states.transaction_version, self._wall_ms()))
+        self._prepare(slot, metadata.fenced(self._states.transaction_version, self._wall_ms()))
 
-    def _prepare(self, place: Transactional, prepared: TransactionMetadata) -> None:
-        self._states.append(place, prepared)
+    def _prepare(self, slot: TransactionSlot, prepared: TransactionMetadata) -> None:
+        self._states.append(slot, prepared)
         self.markers.add_markers_to_send(prepared)
 
     # AddPartitionsToTxn, AddOffsetsToTxn, and what brokers ask one another
@@ -155,9 +149,9 @@ class TransactionCoordinator:
         """They are in the transaction, which starts with the first. `client_version`: 2 for what a Produce v12 or a
         TxnOffsetCommit v5 adds by itself, else 0."""
         self._check_request(transactional_id, is_coordinator)
-        with self._states.locked(transactional_id) as place:
-            _check_writable(place)
-            metadata = _known(place.metadata)
+        with self._states.locked(transactional_id) as slot:
+            _check_writable(slot)
+            metadata = _known(slot.metadata)
             if metadata.is_pending:
                 # Before id and epoch, which may be about to change (handleAddPartitionsToTransaction of 4.1).
                 raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -165,7 +159,7 @@ class TransactionCoordinator:
             added = frozenset(TopicPartition(*each) for each in partitions)
             if metadata.state is TransactionState.ONGOING and added <= metadata.partitions:
                 return
-            self._states.append(place, metadata.with_partitions(added, client_version, self._wall_ms()))
+            self._states.append(slot, metadata.with_partitions(added, client_version, self._wall_ms()))
 
     def verify_partitions(
         self,
@@ -197,13 +191,13 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """Returns when the outcome is decided; the markers follow. With version 2: id and epoch for the next transaction."""
         self._check_request(transactional_id, is_coordinator)
-        with self._states.locked(transactional_id) as place:
-            _check_writable(place)
-            metadata = _known(place.metadata)
+        with self._states.locked(transactional_id) as slot:
+            _check_writable(slot)
+            metadata = _known(slot.metadata)
             now_ms = self._wall_ms()
             prepared = ended(metadata, producer, committed, client_version, now_ms, self._next_producer_id)
             if prepared is not None:
-                self._prepare(place, prepared)
+                self._prepare(slot, prepared)
         if client_version < TRANSACTION_VERSION_2:
             return NOBODY
         return metadata.producer if prepared is None else prepared.completed(now_ms).producer
@@ -211,20 +205,15 @@ class TransactionCoordinator:
     def abort_timed_out_transactions(self) -> None:
         """Those that run longer than their producer allowed."""
         for metadata in self._states.every():
-            if self._is_timed_out(metadata):
-                try:
-                    self._abort_timed_out(metadata)
-                except Exception:
-                    logger.exception("The transaction of %r timed out and is not aborted", metadata.transactional_id)
-
-    def _abort_timed_out(self, metadata: TransactionMetadata) -> None:
-        with self._states.locked(metadata.transactional_id) as place:
-            if place.metadata is metadata and not place.is_unwritable:
-                self._fence(place, metadata)
-                logger.info("The transaction of %r is aborted: it timed out", metadata.transactional_id)
-
-    def _is_timed_out(self, metadata: TransactionMetadata) -> bool:
-        return metadata.state is TransactionState.ONGOING and metadata.start_ms + metadata.timeout_ms < self._wall_ms()
+            if metadata.state is not TransactionState.ONGOING or metadata.start_ms + metadata.timeout_ms >= self._wall_ms():
+                continue
+            try:
+                with self._states.locked(metadata.transactional_id) as slot:
+                    if slot.metadata is metadata and not slot.is_unwritable:
+                        self._fence(slot, metadata)
+                        logger.info("The transaction of %r is aborted: it timed out", metadata.transactional_id)
+            except Exception:
+                logger.exception("The transaction of %r timed out and is not aborted", metadata.transactional_id)
 
     # Queries
 
@@ -257,8 +246,33 @@ class TransactionCoordinator:
             raise ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def _check_writable(place: Transactional) -> None:
-    if place.is_unwritable:
+MAX_PATTERN: Final = 1_000
+_ID_PATTERN_TOKEN: Final = re.compile(r"\.[*+]?|\\([^\w\s])|([^\\.*+?()\[\]{}|^$])")
+_GLOBS: Final = {".": "?", ".*": "*", ".+": "?*"}
+
+
+def id_filter(pattern: str) -> Callable[[str], object]:
+    """Returns a predicate that is true for whole transactional ids: the pattern of ListTransactions (KIP-1152).
+
+    Kafka takes RE2's syntax, which is matched in linear time. Python's `re` could be kept busy for years by a stranger's
+    pattern. Only characters, `.`, `.*` and `.+` are taken, with or without `^` and `$` around them: as a glob, whose stars
+    `fnmatch` matches without backtracking.
+
+    Raises:
+        ApiException: INVALID_REGULAR_EXPRESSION for anything else.
+    """
+    body = pattern.removeprefix("^")
+    body = body if body.endswith(r"\$") else body.removesuffix("$")
+    tokens = list(_ID_PATTERN_TOKEN.finditer(body))
+    if len(pattern) > MAX_PATTERN or "".join(token[0] for token in tokens) != body:
+        text = f"Transaction ID pattern `{pattern[:200]}` is not supported: only characters, `.`, `.*` and `.+` are."
+        raise ApiException(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
+    glob = "".join(_GLOBS.get(token[0]) or re.sub(r"([*?\[])", r"[\1]", token[1] or token[2]) for token in tokens)
+    return re.compile(fnmatch.translate(glob)).match
+
+
+def _check_writable(slot: TransactionSlot) -> None:
+    if slot.is_unwritable:
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.timer import Timer
-from spark_kafka_sink.broker.transaction.marker_sender import Executor
-from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition, TransactionMetadata
-from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
+from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition, TransactionMetadata, TransactionState
 from spark_kafka_sink.broker.transaction.transaction_state_manager import TransactionStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
+
 
 WriteMarkers = Callable[[EndTransactionMarker, Sequence[tuple[str, int]]], None]
 """Writes the marker to these partitions; raises ApiException where a log takes none now. It may be asked again for what it has
@@ -27,6 +29,59 @@ GIVEN_UP: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSAC
 """Somebody with a higher epoch is at work; the transaction stays as it is until the next start. All other errors are retried."""
 
 
+class MarkerSender:
+    """Runs what is submitted in its order, one after the other (Kafka's TxnMarkerSenderThread). What is submitted before
+    `start` waits; after `stop` it is dropped."""
+
+    def __init__(self, name: str = "TxnMarkerSenderThread") -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, run: Callable[[], None]) -> None:
+        if not self._stopped.is_set():
+            self._work.put(run)
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        self._stopped.set()
+        self._work.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_s)
+
+    def _loop(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                run = self._work.get(timeout=60.0)
+            except queue.Empty:
+                continue
+            if run is not None:
+                try:
+                    run()
+                except Exception:
+                    logger.exception("Work of the transaction coordinator failed")
+
+
+Submit = Callable[[Callable[[], None]], None]
+"""Runs work soon, on a thread that may wait for disks (`MarkerSender.submit`). From any thread, also under locks."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRoute:
+    """The way of markers to their partitions.
+
+    write: see WriteMarkers. partition_exists: by topic and index. coordinator_epoch: leader epoch of a transactional id's
+    partition of the transaction log, which markers carry.
+    """
+
+    submit: Submit
+    write: WriteMarkers
+    partition_exists: Callable[[str, int], bool]
+    coordinator_epoch: Callable[[str], int] = lambda transactional_id: 0
+
+
 class TransactionMarkerChannelManager:
     """Keeps nothing: what is to be done is in the state manager, and what was done is in the logs.
 
@@ -34,22 +89,11 @@ class TransactionMarkerChannelManager:
     and readers of committed records wait. 0 as soon as can be; in Kafka some milliseconds. May be set at any time.
     """
 
-    def __init__(
-        self,
-        states: TransactionStateManager,
-        timer: Timer,
-        executor: Executor,
-        write_markers: WriteMarkers,
-        partition_exists: Callable[[str, int], bool],
-        coordinator_epoch: Callable[[str], int],
-    ) -> None:
-        self.write_markers = write_markers
+    def __init__(self, states: TransactionStateManager, timer: Timer, route: MarkerRoute) -> None:
         self.delay_ms = 0.0
         self._states = states
         self._timer = timer
-        self._executor = executor
-        self._partition_exists = partition_exists
-        self._coordinator_epoch = coordinator_epoch
+        self._route = route
 
     def add_markers_to_send(self, prepared: TransactionMetadata) -> None:
         """Once `prepared` is in the log. Returns at once."""
@@ -57,7 +101,7 @@ class TransactionMarkerChannelManager:
 
     def _later(self, delay_ms: float, prepared: TransactionMetadata, partitions: frozenset[TopicPartition]) -> None:
         def submit() -> None:
-            self._executor.submit(lambda: self._send(prepared, partitions))
+            self._route.submit(lambda: self._send(prepared, partitions))
 
         if delay_ms > 0:
             self._timer.after(delay_ms, submit)
@@ -79,16 +123,16 @@ class TransactionMarkerChannelManager:
     def _written(self, prepared: TransactionMetadata, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
         """Each by itself: a partition that cannot be written keeps no other from its end. Returns those that failed."""
         committed = prepared.state is TransactionState.PREPARE_COMMIT
-        epoch = self._coordinator_epoch(prepared.transactional_id)
+        epoch = self._route.coordinator_epoch(prepared.transactional_id)
         marker = EndTransactionMarker(prepared.producer_id, prepared.producer_epoch, committed, epoch)
         codes = {each: self._write_one(marker, each) for each in partitions}
         return {each: code for each, code in codes.items() if code is not ErrorCode.NONE}
 
     def _write_one(self, marker: EndTransactionMarker, partition: TopicPartition) -> ErrorCode:
-        if not self._partition_exists(*partition):
+        if not self._route.partition_exists(*partition):
             return ErrorCode.NONE  # deleted with its topic: nobody reads what the transaction wrote there
         try:
-            self.write_markers(marker, [partition])
+            self._route.write(marker, [partition])
         except ApiException as error:
             return error.code
         except Exception:
@@ -98,10 +142,10 @@ class TransactionMarkerChannelManager:
 
     def _complete(self, prepared: TransactionMetadata) -> None:
         try:
-            with self._states.locked(prepared.transactional_id) as place:
-                if place.metadata is prepared:
+            with self._states.locked(prepared.transactional_id) as slot:
+                if slot.metadata is prepared:
                     completed = prepared.completed(self._states.wall_ms())
-                    self._states.append(place, completed)
+                    self._states.append(slot, completed)
                     logger.debug("The transaction of %r is over: %s", prepared.transactional_id, completed.state.name)
         except ApiException as error:
             logger.info("The end of the transaction of %r is stored later: %s", prepared.transactional_id, error)

@@ -1,13 +1,55 @@
-"""What is known of a transactional id, and what it becomes (Kafka's TransactionMetadata). Immutable and pure: a new value is
-logged first and takes the old one's place then, so there is no state that the log has not seen."""
+"""What is known of a transactional id, and what it becomes (Kafka's TransactionMetadata and TransactionState)."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from spark_kafka_sink.broker.transaction.transaction_state import IDLE, PENDING, VALID_PREVIOUS_STATES, TransactionState
+
+class TransactionState(IntEnum):
+    """The values are those of the transaction log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def state_name(self) -> str:
+        """As DescribeTransactions and ListTransactions say it: `PrepareCommit`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+_S = TransactionState
+
+VALID_PREVIOUS_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
+    _S.EMPTY: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    _S.ONGOING: frozenset({_S.ONGOING, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),
+    # From those that have no transaction too: with version 2 an abort of nothing bumps the epoch all the same (KIP-890).
+    _S.PREPARE_ABORT: frozenset({_S.ONGOING, _S.PREPARE_EPOCH_FENCE, _S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    _S.COMPLETE_COMMIT: frozenset({_S.PREPARE_COMMIT}),
+    _S.COMPLETE_ABORT: frozenset({_S.PREPARE_ABORT}),
+    _S.DEAD: frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT}),
+    _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
+}
+"""By the state that is to be reached. PREPARE_EPOCH_FENCE is passed through under a lock and never stored: see `fence`."""
+
+PENDING: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
+"""The outcome is decided and its markers are being written; until they are, everybody waits."""
+
+IDLE: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
+"""No transaction runs. Only these expire."""
+
+BY_NAME: Final = {state.state_name: state for state in TransactionState}
+
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -67,25 +109,16 @@ class TransactionMetadata:
     def producer(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
-    def with_bumped_epoch(self, timeout_ms: int, last_producer_epoch: int, now_ms: int) -> TransactionMetadata:
-        epoch = self.producer_epoch + 1
-        return self._initialized(self.producer_id, epoch, last_producer_epoch, timeout_ms, now_ms)
-
-    def with_same_epoch(self, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-        """The answer to an InitProducerId that was answered before."""
-        return self._initialized(self.producer_id, self.producer_epoch, self.last_producer_epoch, timeout_ms, now_ms)
-
-    def with_producer_id(self, producer_id: int, timeout_ms: int, last_producer_epoch: int, now_ms: int) -> TransactionMetadata:
-        """A new one, whose epochs begin at 0."""
-        return self._initialized(producer_id, 0, last_producer_epoch, timeout_ms, now_ms)
-
-    def _initialized(self, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    def initialized(
+        self, producer: ProducerIdAndEpoch, last_producer_epoch: int, timeout_ms: int, now_ms: int
+    ) -> TransactionMetadata:
+        """The answer to an InitProducerId."""
         return self._became(
             TransactionState.EMPTY,
             now_ms,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            last_producer_epoch=last_epoch,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_producer_epoch=last_producer_epoch,
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=-1,

@@ -1,7 +1,8 @@
-"""The transactional ids of all coordinators in this process, and their log (Kafka's TransactionStateManager)."""
+"""The transactional ids of all coordinators in this process, and their log (Kafka's TransactionStateManager, TransactionLog)."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -10,11 +11,24 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, ReplayedRecord
-from spark_kafka_sink.broker.transaction.transaction_log import key_of, read_key, read_value, value_of
-from spark_kafka_sink.broker.transaction.transaction_metadata import TRANSACTION_VERSION_2, TransactionMetadata
-from spark_kafka_sink.broker.transaction.transaction_state import IDLE
+from spark_kafka_sink.broker.transaction.transaction_metadata import (
+    IDLE,
+    PENDING,
+    TRANSACTION_VERSION_2,
+    TopicPartition,
+    TransactionMetadata,
+    TransactionState,
+)
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.internal_topics import (
+    TRANSACTION_LOG_KEY,
+    TRANSACTION_LOG_VALUE,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from spark_kafka_sink.protocol.wire_types import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +45,68 @@ APPEND_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 """What a client is told where the transaction log refuses an append; other codes as they are."""
 
 
-class Transactional:
-    """A transactional id's place. `metadata` is replaced whole, under `lock`, and may be read without it.
+_STORED = IDLE | PENDING | {TransactionState.ONGOING}
+
+
+def key_of(transactional_id: str) -> bytes:
+    return TRANSACTION_LOG_KEY.encode(TransactionLogKey(transactional_id))
+
+
+def value_of(metadata: TransactionMetadata, transaction_version: int) -> bytes:
+    """`transaction_version`: the finalized feature of the cluster; from 1 on the record has tagged fields.
+
+    Kafka 4.1 reads the previous and the next producer id but does not write them: when it is restarted in the wrong moment it
+    has forgotten the id that it gave to a producer whose epochs ran out. Here they are written.
+    """
+    by_topic = itertools.groupby(sorted(metadata.partitions), key=lambda each: each.topic)
+    value = TransactionLogValue(
+        metadata.producer_id,
+        metadata.producer_epoch,
+        metadata.timeout_ms,
+        metadata.state,
+        None
+        if metadata.state is TransactionState.EMPTY
+        else [PartitionsSchema(topic, [each.partition for each in partitions]) for topic, partitions in by_topic],
+        metadata.last_update_ms,
+        metadata.start_ms,
+        metadata.previous_producer_id,
+        metadata.next_producer_id,
+        metadata.client_version,
+    )
+    return TRANSACTION_LOG_VALUE.encode(value, min(transaction_version, 1))
+
+
+def read_key(data: Buffer) -> str:
+    """The transactional id. Raises ProtocolError or UnsupportedVersionError for what is none."""
+    return TRANSACTION_LOG_KEY.decode(data).transactional_id
+
+
+def read_value(transactional_id: str, data: Buffer) -> TransactionMetadata:
+    """Raises as read_key. The last epoch is not stored, in Kafka either: after a restart a retry of it is fenced."""
+    value = TRANSACTION_LOG_VALUE.decode(data)
+    if value.transaction_status not in _STORED:
+        raise ProtocolError(f"{transactional_id!r} has the state {value.transaction_status}, which is never stored")
+    return TransactionMetadata(
+        transactional_id,
+        value.producer_id,
+        value.transaction_timeout_ms,
+        producer_epoch=value.producer_epoch,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        state=TransactionState(value.transaction_status),
+        partitions=frozenset(
+            TopicPartition(each.topic, int(partition))
+            for each in value.transaction_partitions or ()
+            for partition in each.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        client_version=value.client_transaction_version,
+    )
+
+
+class TransactionSlot:
+    """A transactional id's slot. `metadata` is replaced whole, under `lock`, and may be read without it.
 
     is_unwritable: Kafka's transition that is pending for ever, see `append`.
     """
@@ -56,72 +130,78 @@ class TransactionStateManager:
         self._log = log
         self._expiration_ms = expiration_ms
         self._guard = threading.Lock()
-        self._ids: dict[str, Transactional] = {}
+        self._ids: dict[str, TransactionSlot] = {}
 
     def load(self) -> None:
         """From the log, in place of what is known."""
-        loaded: dict[str, Transactional] = {}
+        loaded: dict[str, TransactionSlot] = {}
         for record in self._log.replay():
-            if isinstance(record, ReplayedRecord):
-                _replay(record, loaded)
+            if not isinstance(record, ReplayedRecord):
+                continue
+            try:
+                transactional_id = read_key(record.key)
+                if record.value is None:
+                    loaded.pop(transactional_id, None)
+                else:
+                    loaded[transactional_id] = TransactionSlot(read_value(transactional_id, record.value))
+            except (ProtocolError, UnsupportedVersionError) as error:
+                where = f"__transaction_state-{record.partition} at {record.offset}"
+                logger.warning("The record in %s is left out: %s", where, error)
         with self._guard:
             self._ids = loaded
 
     def every(self) -> list[TransactionMetadata]:
         with self._guard:
-            places = list(self._ids.values())
-        return [metadata for place in places if (metadata := place.metadata) is not None]
+            slots = list(self._ids.values())
+        return [metadata for slot in slots if (metadata := slot.metadata) is not None]
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         with self._guard:
-            place = self._ids.get(transactional_id)
-        return None if place is None else place.metadata
+            slot = self._ids.get(transactional_id)
+        return None if slot is None else slot.metadata
 
     @contextmanager
-    def locked(self, transactional_id: str) -> Iterator[Transactional]:
-        """The id's place, made if there is none; nobody else changes it meanwhile."""
+    def locked(self, transactional_id: str) -> Iterator[TransactionSlot]:
+        """The id's slot, made if there is none; nobody else changes it meanwhile."""
         while True:
             with self._guard:
-                place = self._ids.setdefault(transactional_id, Transactional())
-            with place.lock:
-                if place.was_removed:  # it expired between the two lines above
+                slot = self._ids.setdefault(transactional_id, TransactionSlot())
+            with slot.lock:
+                if slot.was_removed:  # it expired between the two lines above
                     continue
                 try:
-                    yield place
+                    yield slot
                 finally:
-                    if place.metadata is None:
-                        self._remove(transactional_id, place)
+                    if slot.metadata is None:
+                        with self._guard:
+                            slot.was_removed = True
+                            if self._ids.get(transactional_id) is slot:
+                                del self._ids[transactional_id]
                 return
 
-    def append(self, place: Transactional, metadata: TransactionMetadata) -> None:
-        """To the log, then into memory. Under the place's lock. Raises ApiException, and nothing has changed."""
+    def append(self, slot: TransactionSlot, metadata: TransactionMetadata) -> None:
+        """To the log, then into memory. Under the slot's lock. Raises ApiException, and nothing has changed."""
         if metadata.client_version >= TRANSACTION_VERSION_2 and self.transaction_version == 0:
             # The log's version 0 has no field for it. Kafka throws while the transition is pending and never ends that: this
             # id answers CONCURRENT_TRANSACTIONS from then on, until the coordinator moves or starts again.
-            place.is_unwritable = True
+            slot.is_unwritable = True
             text = "Attempted to write a non-default clientTransactionVersion at version 0"
             raise ApiException(ErrorCode.UNSUPPORTED_VERSION, text)
         identity = metadata.transactional_id
         self._write(identity, value_of(metadata, self.transaction_version))
-        place.metadata = metadata
+        slot.metadata = metadata
 
     def remove_expired(self) -> None:
         """Tombstones for ids that have not been used for `expiration_ms`."""
-        for metadata in self.every():
-            if self._is_expired(metadata):
-                with self.locked(metadata.transactional_id) as place:
-                    self._expire(place)
-
-    def _expire(self, place: Transactional) -> None:
-        metadata = place.metadata
-        if metadata is None or not self._is_expired(metadata):
-            return
-        try:
-            self._write(metadata.transactional_id, None)
-        except ApiException as error:
-            logger.warning("The expired transactional id %r is kept: %s", metadata.transactional_id, error)
-        else:
-            place.metadata = None
+        for stale in filter(self._is_expired, self.every()):
+            with self.locked(stale.transactional_id) as slot:
+                if slot.metadata is None or not self._is_expired(slot.metadata):
+                    continue
+                try:
+                    self._write(stale.transactional_id, None)
+                    slot.metadata = None
+                except ApiException as error:
+                    logger.warning("The expired transactional id %r is kept: %s", stale.transactional_id, error)
 
     def _is_expired(self, metadata: TransactionMetadata) -> bool:
         return metadata.state in IDLE and metadata.last_update_ms <= self.wall_ms() - self._expiration_ms
@@ -132,21 +212,3 @@ class TransactionStateManager:
             self._log.append(partition, [(key_of(transactional_id), value)])
         except ApiException as error:
             raise ApiException(APPEND_ERRORS.get(error.code, error.code), error.message) from error
-
-    def _remove(self, transactional_id: str, place: Transactional) -> None:
-        with self._guard:
-            place.was_removed = True
-            if self._ids.get(transactional_id) is place:
-                del self._ids[transactional_id]
-
-
-def _replay(record: ReplayedRecord, into: dict[str, Transactional]) -> None:
-    try:
-        transactional_id = read_key(record.key)
-        if record.value is None:
-            into.pop(transactional_id, None)
-        else:
-            into[transactional_id] = Transactional(read_value(transactional_id, record.value))
-    except (ProtocolError, UnsupportedVersionError) as error:
-        where = f"__transaction_state-{record.partition} at {record.offset}"
-        logger.warning("The record in %s is left out: %s", where, error)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.broker.group.deadlines import Deadlines
-from spark_kafka_sink.broker.group.effects import JOIN_TIMER, InitialDelay, JoinTimeout, SessionTimeout, Timeout, TimerKey, Wish
+from spark_kafka_sink.broker.group.effects import (
+    JOIN_TIMER,
+    InitialDelay,
+    JoinTimeout,
+    SessionTimeout,
+    Timeout,
+    TimerKey,
+    TimerRequest,
+)
+from spark_kafka_sink.broker.group.group_metadata_manager import Deadlines
 from tests.broker.virtual_timer import VirtualTimer
 
 SESSION = SessionTimeout("member")
@@ -23,7 +31,7 @@ class Due:
             self.seen.append((self.timer.now_ms(), timeout))
 
     def set(self, delay_ms: int, key: TimerKey = SESSION, timeout: Timeout = SESSION) -> None:
-        self.deadlines.set("g", key, Wish(delay_ms, timeout))
+        self.deadlines.set("g", key, TimerRequest(delay_ms, timeout))
 
 
 def test_a_deadline_that_is_moved_comes_once_and_then() -> None:
@@ -88,9 +96,9 @@ def test_a_task_that_runs_while_its_deadline_is_moved_runs_again_later() -> None
     timer, deadlines = due.timer, due.deadlines
     late: list[tuple[str, TimerKey]] = []
     waiting = Deadlines(timer, lambda group_id, key: late.append((group_id, key)))
-    waiting.set("g", SESSION, Wish(10, SESSION))
+    waiting.set("g", SESSION, TimerRequest(10, SESSION))
     timer.advance(10)
-    waiting.set("g", SESSION, Wish(10, SESSION))
+    waiting.set("g", SESSION, TimerRequest(10, SESSION))
     assert waiting.taken(*late.pop()) is None
     timer.advance(10)
 

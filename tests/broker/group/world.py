@@ -11,8 +11,8 @@ from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
-from spark_kafka_sink.broker.group.joining import Joiner
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.group.membership import Joiner
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import (
     DescribedGroup,

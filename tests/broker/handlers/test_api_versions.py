@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.handler import Handler
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
-from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.network.request import Session
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse

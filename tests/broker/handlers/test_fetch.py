@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.handlers.fetch import handle_fetch
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

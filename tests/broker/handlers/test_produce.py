@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.broker.handlers.produce import handle_produce
 from spark_kafka_sink.broker.log.log_types import IsolationLevel
-from spark_kafka_sink.broker.network.response import ResponseAction
+from spark_kafka_sink.broker.network.request import ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData

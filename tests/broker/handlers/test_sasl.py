@@ -8,8 +8,7 @@ import pytest
 
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
-from spark_kafka_sink.broker.network.response import ResponseAction
-from spark_kafka_sink.broker.network.session import Session
+from spark_kafka_sink.broker.network.request import ResponseAction, Session
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode

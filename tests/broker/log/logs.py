@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.log.batch import BatchHeader, is_whole, read_header
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.log_types import IsolationLevel
+from spark_kafka_sink.broker.log.log_types import IsolationLevel, LogHooks, PartitionName
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
@@ -34,9 +36,16 @@ class Clock:
 
 
 def open_log(
-    folder: Path | None, config: LogConfig | None = None, clock: Callable[[], int] | None = None, **more: Any
+    folder: Path | None,
+    config: LogConfig | None = None,
+    clock: Callable[[], int] | None = None,
+    *,
+    verify_transactions: bool = False,
+    **hooks: Any,
 ) -> UnifiedLog:
-    return UnifiedLog.open(folder, "topic", 0, TOPIC_ID, config or LogConfig(), wall_ms=clock or Clock(), **more)
+    name = PartitionName("topic", 0, TOPIC_ID)
+    how = LogHooks(clock or Clock(), **hooks)
+    return UnifiedLog(folder, name, config or LogConfig(), how, verify_transactions=verify_transactions)
 
 
 @contextmanager
@@ -51,6 +60,17 @@ def opened(folder: Path | None, config: LogConfig | None = None, **more: Any) ->
 def batch(*values: bytes | None, timestamp: int = NOW, **fields: Any) -> bytes:
     """One record for each value, with the keys k0, k1 ..."""
     return small_batch([NewRecord(b"k%d" % i, value, timestamp) for i, value in enumerate(values)], **fields)
+
+
+def headers_in(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Of each whole batch in `data`, with its position."""
+    position = 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        if not is_whole(header, len(data) - position):
+            return
+        yield position, header
+        position += header.size
 
 
 def stored(log: UnifiedLog, isolation: IsolationLevel = UNCOMMITTED, start: int | None = None) -> list[FetchedBatch]:

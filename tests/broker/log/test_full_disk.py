@@ -99,7 +99,7 @@ def test_who_plays_a_full_disk_is_heard(folder: Path | None) -> None:
         if full:
             raise FULL
 
-    with opened(folder, disk_check=check) as log:
+    with opened(folder, check_disk=check) as log:
         log.append_as_leader(batch(b"v"), 0)
         full = True
         with failing(ErrorCode.KAFKA_STORAGE_ERROR):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_cleaner import compact, maybe_compact
 from spark_kafka_sink.broker.log.log_config import LogConfig
+from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_reader import Record
@@ -77,7 +78,7 @@ def test_small_neighbours_become_one_segment(folder: Path | None) -> None:
             put(log, (b"%d" % (i % 3), b"v" * 100))
             log.roll()
         compact(log, NOW)
-        assert len(log._local.segments) == 2
+        assert len(log.cleanable(NOW).segments) == 1  # and the active one
         assert [offset for offset, *_ in shown(log)] == [6, 7, 8]
         assert log.read(4, 1000, COMMITTED).records  # an offset that is gone reads on behind
 
@@ -163,8 +164,8 @@ def test_a_crash_in_between_leaves_the_old_or_the_new(on_disk: Path, stage: str,
     for i in range(6):
         put(log, (b"%d" % (i % 2), b"%d" % i))
         log.roll()
-    step = {"cleaned": "begin_swap", "swap": "LogSegment.delete", "deleted": "end_swap"}[stage]
-    monkeypatch.setattr(f"spark_kafka_sink.broker.log.local_log.{step}", _crash)
+    step, calls_before = {"cleaned": ("rename", 0), "swap": ("delete", 0), "deleted": ("rename", 1)}[stage]
+    monkeypatch.setattr(LogSegment, step, _crash_after(calls_before, getattr(LogSegment, step)))
     with pytest.raises(ZeroDivisionError):
         compact(log, NOW)
     monkeypatch.undo()
@@ -178,8 +179,15 @@ def test_a_crash_in_between_leaves_the_old_or_the_new(on_disk: Path, stage: str,
     assert not [path for path in on_disk.iterdir() if path.suffix in (".cleaned", ".swap")]
 
 
-def _crash(*_: object) -> None:
-    raise ZeroDivisionError
+def _crash_after(calls: int, method: Callable[..., object]) -> Callable[..., object]:
+    left = iter(range(calls))
+
+    def crash(*arguments: object) -> object:
+        if next(left, None) is None:
+            raise ZeroDivisionError
+        return method(*arguments)
+
+    return crash
 
 
 keys = st.sampled_from([b"a", b"b", b"c", b"d"])

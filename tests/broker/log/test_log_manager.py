@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log import unified_log
-from spark_kafka_sink.broker.log.partition_files import CLEAN_SHUTDOWN
-from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.broker.log.log_files import CLEAN_SHUTDOWN
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.rig import Rig, batch
@@ -66,21 +64,14 @@ def test_a_topic_is_deleted_even_where_its_files_cannot_be(tmp_path: Path, monke
         assert rig.log("t").log_end_offset == 0
 
 
-def test_a_topic_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     with Rig(data_dir=tmp_path) as rig:
-        opened = UnifiedLog.open
-
-        def second_fails(folder: Path, topic: str, partition: int, *more: Any, **how: Any) -> UnifiedLog:
-            return _refuse(folder) if partition == 1 else opened(folder, topic, partition, *more, **how)
-
-        with monkeypatch.context() as disk:
-            disk.setattr(UnifiedLog, "open", second_fails)
-            with pytest.raises(ApiException):
-                rig.cluster.create_topic("t", 2)
-
+        (tmp_path / "t-1").write_text("in the way of a folder")
+        with pytest.raises(ApiException):
+            rig.cluster.create_topic("t", 2)
         assert "t" not in rig.cluster.image.topics
         assert rig.shared.logs.get("t", 0) is None
-        assert not list(tmp_path.glob("t-*"))
+        assert not list(tmp_path.glob("t-0*"))
 
 
 def test_what_a_killed_broker_had_not_deleted_goes_at_the_next_start_and_nothing_else(tmp_path: Path) -> None:
@@ -95,23 +86,17 @@ def test_what_a_killed_broker_had_not_deleted_goes_at_the_next_start_and_nothing
     assert left == {"what-not-to-delete"}
 
 
-def test_a_log_that_cannot_be_closed_in_order_loses_nothing_and_keeps_no_other_from_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as disk, Rig(data_dir=tmp_path) as rig:
+def test_a_log_that_cannot_be_closed_in_order_loses_nothing_and_keeps_no_other_from_it(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "t-0" / "recovery-point-offset-checkpoint.tmp"
+    with Rig(data_dir=tmp_path) as rig:
         rig.cluster.create_topic("t", 2)
         rig.log("t").append_as_leader(batch(b"a"), 0)
-        close = UnifiedLog._close
-        disk.setattr(UnifiedLog, "_close", lambda log: _full(log) if log.partition == 0 else close(log))
-
+        in_the_way.mkdir()
+    assert not (tmp_path / "t-0" / CLEAN_SHUTDOWN).exists()
     assert (tmp_path / "t-1" / CLEAN_SHUTDOWN).exists()
+    in_the_way.rmdir()
     with Rig(data_dir=tmp_path) as again:
         assert again.log("t").log_end_offset == 1
-
-
-def _full(log: UnifiedLog) -> NoReturn:
-    log.release()
-    raise OSError(errno.ENOSPC, "disk full")
 
 
 def _refuse(folder: Path) -> NoReturn:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from tests.broker.log.logs import COMMITTED, NOW, UNCOMMITTED, batch, open_log, stored, values
@@ -52,6 +52,11 @@ class ModelLog:
     def stable(self) -> int:
         return max(min(self.open.values(), default=self.end), self.start)
 
+    def without_records(self) -> set[int]:
+        """Producers of whom there are markers, but no records any more."""
+        kept = [(owner, row) for offset, row, owner in self.records if offset >= self.start and owner]
+        return {owner for owner, _ in kept} - {owner for owner, row in kept if row is not None}
+
     def visible(self) -> list[bytes | None]:
         return [row for offset, row, _ in self.records if offset >= self.start and row is not None]
 
@@ -71,6 +76,7 @@ class LogMachine(RuleBasedStateMachine):
         self.file_log = open_log(self.folder, CONFIG)
         self.memory_log = open_log(None, CONFIG)
         self.sequences = dict.fromkeys((1, 2, 3), 0)
+        self.epochs = dict.fromkeys((1, 2, 3), 0)
 
     def teardown(self) -> None:
         if hasattr(self, "root"):
@@ -89,7 +95,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(rows=small_values, producer=producers)
     def append_in_transaction(self, rows: list[bytes], producer: int) -> None:
-        fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": self.sequences[producer]}
+        fields = {"producer_id": producer, "producer_epoch": self.epochs[producer], "base_sequence": self.sequences[producer]}
         for log in self.logs:
             log.append_as_leader(batch(*rows, timestamp=NOW + self.model.end, transactional=True, **fields), 0)
         self.sequences[producer] += len(rows)
@@ -98,7 +104,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(producer=producers, commit=st.booleans())
     def end_transaction(self, producer: int, commit: bool) -> None:
         for log in self.logs:
-            log.append_control(EndTransactionMarker(producer, 0, commit, 0), 0)
+            log.append_control(EndTransactionMarker(producer, self.epochs[producer], commit, 0), 0)
         self.model.finish(producer, commit=commit)
 
     @rule()
@@ -117,12 +123,19 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.file_log.close()
-        self.file_log = open_log(self.folder, CONFIG)
+        self._reopen()
 
     @rule()
     def kill(self) -> None:
         self.file_log.release()
+        self._reopen()
+
+    def _reopen(self) -> None:
         self.file_log = open_log(self.folder, CONFIG)
+        # Of a marker alone a log learns an epoch and no sequence number, in Kafka too: such a producer begins another epoch.
+        for producer in self.model.without_records():
+            self.epochs[producer] += 1
+            self.sequences[producer] = 0
 
     @rule()
     def keep(self) -> None:

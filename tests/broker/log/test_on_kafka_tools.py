@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_cleaner import compact
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog

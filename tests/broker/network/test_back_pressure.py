@@ -36,7 +36,7 @@ def fill(server: Server, handler: Blocking) -> list[Client]:
         clients[number].send(heartbeat_frame(number))
         wait_for_queue(server, number)
     clients[-1].send(heartbeat_frame(QUEUE + 1))
-    eventually(lambda: server.sockets.request_channel._waiting == 1)
+    eventually(lambda: server.sockets.snapshot().blocked_processors == 1)
     return clients
 
 

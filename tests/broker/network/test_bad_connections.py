@@ -10,7 +10,7 @@ import time
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.network.bad_connections import BadConnections
+from spark_kafka_sink.broker.network.connection_quotas import BadConnections
 from tests.broker.network.client import Client
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,7 @@ import pytest
 
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network import processor as processor_module
-from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.network.request_decoding import DecodedRequest, decode
+from spark_kafka_sink.broker.network.request import DecodedRequest, Request, decode
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import PlainChannel
 from spark_kafka_sink.network.selector import PollResult, Selector

@@ -1,4 +1,4 @@
-"""RequestChannel: bounded where requests come in, never where answers go out."""
+"""RequestChannel: bounded, in order, and nobody waits for it once it is closed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
-from spark_kafka_sink.broker.network.response import Response, ResponseAction
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.groups import HeartbeatRequest
 from tests.broker.network.held import number_of
@@ -40,7 +39,7 @@ def test_who_finds_it_full_waits_until_one_is_taken() -> None:
     channel.send_request(heartbeat(0))
     channel.send_request(heartbeat(1))
     thread, sent = in_a_thread(channel, 2)
-    eventually(lambda: channel._waiting == 1)
+    eventually(lambda: channel.blocked_senders() == 1)
     assert (channel.request_queue_size(), sent) == (2, [])
     channel.receive_request(0)
     thread.join(10)
@@ -52,7 +51,7 @@ def test_its_end_lets_go_who_waits_and_drops_what_is_in_it() -> None:
     channel = RequestChannel(1)
     channel.send_request(heartbeat(0))
     thread, sent = in_a_thread(channel, 1)
-    eventually(lambda: channel._waiting == 1)
+    eventually(lambda: channel.blocked_senders() == 1)
     channel.close()
     thread.join(10)
 
@@ -85,29 +84,3 @@ def test_many_threads_lose_no_request_and_never_exceed_the_bound() -> None:
 
     assert sorted(taken) == list(range(1500))
     assert max(sizes) <= 3
-
-
-class Queue:
-    def __init__(self) -> None:
-        self.responses: list[Response] = []
-
-    def enqueue_response(self, response: Response) -> None:
-        self.responses.append(response)
-
-    def response_queue_size(self) -> int:
-        return len(self.responses)
-
-
-def test_a_response_goes_to_the_processor_of_its_request() -> None:
-    channel, queues = RequestChannel(1), [Queue(), Queue()]
-    for number, processor in enumerate(queues):
-        channel.add_processor(number, processor)
-    asked = heartbeat(0)
-    asked.processor = 1
-    channel.send_response(Response(asked, ResponseAction.NO_OP))
-    assert [len(each.responses) for each in queues] == [0, 1]
-    assert channel.response_queue_size() == 1
-    channel.remove_processor(1)
-    channel.send_response(Response(asked, ResponseAction.NO_OP))
-
-    assert len(queues[1].responses) == 1

@@ -81,8 +81,7 @@ def test_connections_go_to_the_processors_in_turn() -> None:
         for count in range(1, 7):
             server.client().api_versions()
             assert server.sockets.snapshot().connections == count
-        counts = [processor.connection_count() for processor in server.sockets._processors]
-        assert counts == [2, 2, 2]
+        assert server.sockets.snapshot().by_processor == (2, 2, 2)
 
 
 def test_a_stop_closes_connections_and_the_port() -> None:

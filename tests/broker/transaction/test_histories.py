@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World

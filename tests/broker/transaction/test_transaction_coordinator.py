@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
-from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
+from spark_kafka_sink.broker.transaction.transaction_coordinator import id_filter
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata, TransactionState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World, code_of
 
@@ -431,3 +431,31 @@ def test_a_state_that_is_never_stored_is_not_believed(world: World) -> None:
     with pytest.raises(ApiException):
         world.remember(TransactionMetadata("t", 1, 1000, producer_epoch=0, state=TransactionState.DEAD))
         world.coordinator.describe("t")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("sks-.*", ["sks-1", "sks-"], ["my-sks-1", "sks"]),
+        ("^sks-.+$", ["sks-1"], ["sks-", "my-sks-1"]),
+        (".*orders.*", ["orders", "my-orders-1"], ["order"]),
+        ("a.c", ["abc", "a.c"], ["ac", "abbc"]),
+        (r"a\.c\$", ["a.c$"], ["abc$", "a.c"]),
+        ("plain", ["plain"], ["plain-1"]),
+        (r"\[\*\?", ["[*?"], ["[ab"]),
+    ],
+)
+def test_ids_are_filtered_by_the_whole_name(pattern: str, matching: list[str], others: list[str]) -> None:
+    matches = id_filter(pattern)
+    assert [name for name in (*matching, *others) if matches(name)] == matching
+
+
+def test_a_pattern_of_many_stars_takes_no_time() -> None:
+    assert not id_filter(".*a" * 100 + "b")("a" * 30_000)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", ")", "[a", "*", "a*", "a**", "a{3}", "(a|b)", "a|b", "(?=a)", r"\1", r"\d", "\\", "a" * 1001]
+)
+def test_a_pattern_of_another_kind_is_refused(pattern: str) -> None:
+    assert code_of(lambda: id_filter(pattern)) is E.INVALID_REGULAR_EXPRESSION

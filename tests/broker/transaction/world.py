@@ -9,11 +9,12 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedRecord
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
-from spark_kafka_sink.broker.log.verification_state import VerificationGuard
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
-from spark_kafka_sink.broker.transaction.transaction_log import key_of, value_of
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
+from spark_kafka_sink.broker.transaction.transaction_state_manager import key_of, value_of
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.virtual_timer import VirtualTimer
 
@@ -109,9 +110,7 @@ class World:
             self.config,
             self._wall_ms,
             lambda: next(self._producer_ids),
-            self.partitions.write,
-            self.partitions.exist,
-            executor=self.executor,
+            MarkerRoute(self.executor.submit, self.partitions.write, self.partitions.exist),
         )
 
     def _wall_ms(self) -> int:

@@ -8,8 +8,7 @@ import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
-from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
-from spark_kafka_sink.broker.log.log_configs import log_config, min_insync_replicas
+from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType, log_config, min_insync_replicas
 from spark_kafka_sink.records.compression import Codec
 
 

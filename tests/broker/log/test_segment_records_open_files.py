@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.broker.log import file_records
+from spark_kafka_sink.broker.log import segment_records
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from tests.broker.log.logs import batch, opened, stored, values
 
@@ -18,7 +18,7 @@ def open_below(folder: Path) -> int:
 
 
 def test_more_logs_than_may_be_open_are_written_and_read_like_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_records, "_kept_open", threading.Semaphore(1))
+    monkeypatch.setattr(segment_records, "_kept_open", threading.Semaphore(1))
     with opened(tmp_path / "a") as one, opened(tmp_path / "b") as other:
         for value in (b"x", b"y"):
             one.append_as_leader(batch(value), 0)
@@ -30,7 +30,7 @@ def test_more_logs_than_may_be_open_are_written_and_read_like_the_others(tmp_pat
 
 def test_a_file_that_is_closed_makes_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = threading.Semaphore(1)
-    monkeypatch.setattr(file_records, "_kept_open", room)
+    monkeypatch.setattr(segment_records, "_kept_open", room)
     with opened(tmp_path / "a", LogConfig(segment_bytes=140)) as log:
         for _ in range(3):
             log.append_as_leader(batch(b"x" * 60), 0)  # a segment for each

@@ -1,4 +1,4 @@
-"""What an EndTxn does to a transactional id, as tables (Kafka's endTransaction and endTransactionWithTV1). Pure."""
+"""What an InitProducerId and an EndTxn do to a transactional id. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,56 @@ from typing import Final
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
     LAST_EPOCH_GIVEN,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     TRANSACTION_VERSION_2,
     ProducerIdAndEpoch,
     TransactionMetadata,
+    TransactionState,
 )
-from spark_kafka_sink.broker.transaction.transaction_state import TransactionState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+
+def initialized(
+    metadata: TransactionMetadata,
+    expected: ProducerIdAndEpoch | None,
+    timeout_ms: int,
+    now_ms: int,
+    next_producer_id: Callable[[], int],
+) -> TransactionMetadata | None:
+    """The state to be stored and answered; None: a transaction runs, which must be aborted before.
+
+    expected: what the producer has, where it asks for a bump of its own epoch. Raises CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
+    """
+    if metadata.is_pending:
+        raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if expected is not None and not _knows_producer(metadata, expected):
+        raise ApiException(ErrorCode.PRODUCER_FENCED)
+    if metadata.state is TransactionState.ONGOING:
+        return None
+    last_epoch = NO_PRODUCER_EPOCH if expected is None else metadata.producer_epoch
+    is_current = expected is None or metadata.producer_epoch in {expected.producer_epoch, NO_PRODUCER_EPOCH}
+    if metadata.is_epoch_exhausted:
+        if expected is not None and expected.producer_epoch != metadata.producer_epoch:
+            # A producer that is fenced twice over; Kafka throws an IllegalStateException.
+            text = f"Cannot allocate any more producer epochs for producerId {metadata.producer_id}"
+            raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        new = ProducerIdAndEpoch(next_producer_id(), 0)
+    elif is_current:
+        new = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch + 1)
+    elif expected is not None and expected.producer_epoch == metadata.last_producer_epoch:
+        # It was answered before: the same again.
+        new, last_epoch = metadata.producer, metadata.last_producer_epoch
+    else:
+        raise ApiException(ErrorCode.PRODUCER_FENCED)
+    return metadata.initialized(new, last_epoch, timeout_ms, now_ms)
+
+
+def _knows_producer(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+    if metadata.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == metadata.producer_id:
+        return True
+    # It asked before, ran out of epochs by it, and did not hear which id it got.
+    return expected.producer_id == metadata.previous_producer_id and expected.producer_epoch >= LAST_EPOCH_GIVEN
 
 
 class Outcome(Enum):

@@ -1,17 +1,114 @@
-"""Whether a producer may append this batch now, and what is known of it afterwards."""
+"""What a log knows of one producer, and whether that may append a batch now."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.batch import INT32_MAX, BatchHeader
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
-from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, AppendOrigin
-from spark_kafka_sink.broker.log.producer_state_entry import BatchMetadata, ProducerStateEntry
-from spark_kafka_sink.broker.log.verification_state import VerificationStateEntry
+from spark_kafka_sink.broker.log.batch import INT32_MAX, BatchHeader, EndTransactionMarker, decrement_sequence
+from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, AppendOrigin
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+
+class VerificationGuard:
+    """Made for one transaction in one partition; each is like no other. Without one, records of an unknown transaction are
+    refused: the coordinator's answer may be about a transaction that has ended meanwhile."""
+
+
+@dataclass(slots=True)
+class VerificationStateEntry:
+    """The guard of a producer whose first record has not come, and the lowest sequence it tried with: higher ones must wait
+    for that one (Kafka's VerificationStateEntry)."""
+
+    timestamp_ms: int
+    lowest_sequence: int
+    epoch: int
+    supports_epoch_bump: bool
+    guard: VerificationGuard = field(default_factory=VerificationGuard)
+
+    def see(self, sequence: int, epoch: int) -> None:
+        """A lower sequence of this epoch, or a higher epoch."""
+        if epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+        elif epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+
+
+NUM_BATCHES_TO_RETAIN = 5
+
+
+class BatchMetadata(NamedTuple):
+    """Of a batch that was stored; a producer may send it again."""
+
+    last_seq: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_seq(self) -> int:
+        return decrement_sequence(self.last_seq, self.offset_delta)
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerStateEntry:
+    """Kafka's class of that name. `current_txn_first_offset`: of the open transaction, None without one."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = NO_TIMESTAMP
+    current_txn_first_offset: int | None = None
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=NUM_BATCHES_TO_RETAIN))
+
+    @property
+    def last_seq(self) -> int:
+        return self.batches[-1].last_seq if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.batches[-1].offset_delta if self.batches else 0
+
+    def without_batches(self) -> ProducerStateEntry:
+        return ProducerStateEntry(
+            self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp, self.current_txn_first_offset
+        )
+
+    def add_batch(self, epoch: int, batch: BatchMetadata) -> None:
+        self.move_to_epoch(epoch)
+        self.batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """What was sent under another epoch cannot be sent again."""
+        if self.producer_epoch != epoch:
+            self.batches.clear()
+            self.producer_epoch = epoch
+
+    def take_over(self, newer: ProducerStateEntry) -> None:
+        """The state after an append: `newer` has only the batches that came with it."""
+        self.move_to_epoch(newer.producer_epoch)
+        self.batches.extend(newer.batches)
+        self.coordinator_epoch = newer.coordinator_epoch
+        self.current_txn_first_offset = newer.current_txn_first_offset
+        self.last_timestamp = newer.last_timestamp
+
+    def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
+        """One of the last five with the very same sequence numbers."""
+        if batch.producer_epoch != self.producer_epoch:
+            return None
+        expected = (batch.base_sequence, batch.last_sequence)
+        return next((known for known in self.batches if (known.first_seq, known.last_seq) == expected), None)
 
 
 class CompletedTxn(NamedTuple):

@@ -10,11 +10,10 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.broker.log.batch import headers_in
-from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
-from tests.broker.log.logs import NOW, TOPIC_ID, batch, open_log, opened, stored, values
+from tests.broker.log.logs import NOW, TOPIC_ID, batch, headers_in, open_log, opened, stored, values
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, retention_ms=-1)
 
@@ -32,7 +31,7 @@ def fill(log: UnifiedLog, count: int) -> None:
 def state(log: UnifiedLog) -> object:
     producers = sorted(log.active_producers())
     epochs = [log.end_offset_for_epoch(epoch) for epoch in range(6)]
-    aborted = log._local.all_aborted()
+    aborted = log.cleanable(NOW).aborted
     return log.log_end_offset, log.last_stable_offset, producers, epochs, aborted, values(stored(log))
 
 

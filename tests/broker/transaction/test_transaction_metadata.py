@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.broker.transaction.ending import VERSION_1, VERSION_2
-from spark_kafka_sink.broker.transaction.transaction_metadata import IllegalTransitionError, TransactionMetadata
-from spark_kafka_sink.broker.transaction.transaction_state import (
+from spark_kafka_sink.broker.transaction.state_transitions import VERSION_1, VERSION_2
+from spark_kafka_sink.broker.transaction.transaction_metadata import (
     IDLE,
     PENDING,
     VALID_PREVIOUS_STATES,
+    IllegalTransitionError,
+    TransactionMetadata,
     TransactionState,
 )
 

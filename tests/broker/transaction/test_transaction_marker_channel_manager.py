@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_kafka_sink.broker.transaction.marker_sender import MarkerSender
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerSender
 
 
 def _done(sender: MarkerSender) -> bool:

@@ -1,13 +1,41 @@
-"""Subscriptions as far as a broker reads them: any version's topics, and nothing of what is not one."""
+"""Which state may follow which, by Kafka's table, and what a broker reads of subscriptions."""
 
 from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.broker.group.subscription import subscribed_topics
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules, GroupState, subscribed_topics
+
+STEPS = {
+    (GroupState.EMPTY, GroupState.PREPARING_REBALANCE),
+    (GroupState.STABLE, GroupState.PREPARING_REBALANCE),
+    (GroupState.COMPLETING_REBALANCE, GroupState.PREPARING_REBALANCE),
+    (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE),
+    (GroupState.PREPARING_REBALANCE, GroupState.EMPTY),
+    (GroupState.COMPLETING_REBALANCE, GroupState.STABLE),
+    *((state, GroupState.DEAD) for state in GroupState),
+}
+
+
+@pytest.mark.parametrize("before", GroupState)
+@pytest.mark.parametrize("after", GroupState)
+def test_a_group_takes_the_steps_of_the_table_and_no_other(before: GroupState, after: GroupState) -> None:
+    group = ClassicGroup("g", lambda: 7, GroupRules())
+    group.state = before
+    if (before, after) in STEPS:
+        group.transition_to(after)
+        assert (group.previous_state, group.state, group.state_since_ms) == (before, after, 7)
+    else:
+        with pytest.raises(RuntimeError, match=f"cannot go from {before.value} to {after.value}"):
+            group.transition_to(after)
+        assert group.state is before
+
+
+# Subscriptions
 
 
 def subscription(*topics: str, version: int = 3) -> bytes:

@@ -1,0 +1,318 @@
+"""Who comes into a group and who goes: JoinGroup, LeaveGroup, timeouts, loading (Kafka's GroupMetadataManager). Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupState, JoinReply, Protocols
+from spark_kafka_sink.broker.group.effects import Effects, InitialDelay, JoinTimeout, SessionTimeout, Store, SyncTimeout, Timeout
+from spark_kafka_sink.broker.group.group_log import metadata_of
+from spark_kafka_sink.broker.group.rebalance import (
+    answer_join,
+    answer_sync,
+    complete_if_all_joined,
+    complete_join,
+    current_generation,
+    initial_delay_over,
+    prepare_rebalance,
+    rebalance_or_complete,
+    sync_timed_out,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.groups import JoinGroupResponse, MemberIdentity, MemberResponse, SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+
+UNKNOWN_MEMBER_ID: Final = ""
+"""In a request: the member has no id yet."""
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+"""How long a new member may wait for its first generation (`CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """Who asks to join. `new_member_id`: what it will be called if it has no id. Timeouts in ms.
+
+    requires_known_member_id: from v4 on (KIP-394). may_skip_assignment: from v9 on (KIP-814).
+    """
+
+    member_id: str
+    new_member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    requires_known_member_id: bool
+    may_skip_assignment: bool
+    reason: str
+    reply: JoinReply
+
+
+def join(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
+    if not _has_room(group, joiner.member_id):
+        _refuse(joiner, ErrorCode.GROUP_MAX_SIZE_REACHED, effects, UNKNOWN_MEMBER_ID)
+        group.remove(joiner.member_id)
+        effects.end_session(joiner.member_id)
+        complete_if_all_joined(group, effects)
+    elif not group.supports(joiner.protocol_type, joiner.protocols):
+        _refuse(joiner, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects)
+    elif joiner.member_id == UNKNOWN_MEMBER_ID:
+        _join_without_id(group, joiner, effects)
+    else:
+        _join_with_id(group, joiner, effects)
+
+
+def _has_room(group: ClassicGroup, member_id: str) -> bool:
+    """While members join, those who have joined count: of too many the last to come must go (`acceptJoiningMember`)."""
+    if group.is_empty:
+        return True
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        joined = sum(each.awaits_join for each in group.members.values())
+        return (member is not None and member.awaits_join) or joined < group.rules.max_size
+    return member is not None or len(group.members) < group.rules.max_size
+
+
+def _refuse(joiner: Joiner, code: ErrorCode, effects: Effects, member_id: str | None = None) -> None:
+    body = JoinGroupResponse(error_code=code, member_id=joiner.member_id if member_id is None else member_id)
+    effects.answer(joiner.reply, body)
+
+
+# Without a member id
+
+
+def _join_without_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
+    if joiner.group_instance_id is not None:
+        existing = group.static_members.get(joiner.group_instance_id)
+        if existing is None:
+            _add(group, joiner, joiner.new_member_id, effects)
+        else:
+            _replace_static(group, joiner, group.members[existing], effects)
+    elif joiner.requires_known_member_id:
+        group.pending_join.add(joiner.new_member_id)
+        effects.expect_within(joiner.new_member_id, joiner.session_timeout_ms)
+        _refuse(joiner, ErrorCode.MEMBER_ID_REQUIRED, effects, joiner.new_member_id)
+    else:
+        _add(group, joiner, joiner.new_member_id, effects)
+
+
+def _add(group: ClassicGroup, joiner: Joiner, member_id: str, effects: Effects) -> None:
+    member = GroupMember(
+        member_id=member_id,
+        group_instance_id=joiner.group_instance_id,
+        client_id=joiner.client_id,
+        client_host=joiner.client_host,
+        rebalance_timeout_ms=joiner.rebalance_timeout_ms,
+        session_timeout_ms=joiner.session_timeout_ms,
+        protocol_type=joiner.protocol_type,
+        protocols=joiner.protocols,
+        is_new=True,
+        join_reply=joiner.reply,
+    )
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    group.add(member)
+    # A connection that waits for this answer is muted, so that its end is not seen; without a limit a client that times out
+    # and comes back as another member would leave dead ones behind.
+    effects.expect_within(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(group, effects, f"adding new member {member_id}; client reason: {joiner.reason}")
+
+
+# With a member id
+
+
+def _join_with_id(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
+    if joiner.member_id in group.pending_join:
+        # Only dynamic members are ever asked to come back; Kafka raises an IllegalStateException here.
+        if joiner.group_instance_id is not None:
+            _refuse(joiner, ErrorCode.UNKNOWN_SERVER_ERROR, effects)
+        else:
+            _add(group, joiner, joiner.member_id, effects)
+        return
+    try:
+        member = group.member_of(joiner.member_id, joiner.group_instance_id)
+    except ApiException as error:
+        _refuse(joiner, error.code, effects)
+        return
+    _rejoin(group, joiner, member, effects)
+
+
+def _rejoin(group: ClassicGroup, joiner: Joiner, member: GroupMember, effects: Effects) -> None:
+    # A leader that joins a stable group again wants to assign anew, because of new partitions for example. One that is unchanged
+    # may have missed the answer to its join. An empty group has no members: `member_of` has refused.
+    wants_rebalance = group.state is GroupState.PREPARING_REBALANCE or (
+        group.state is GroupState.STABLE and group.is_leader(member.member_id)
+    )
+    if not wants_rebalance and list(member.protocols.items()) == list(joiner.protocols.items()):
+        effects.answer(joiner.reply, current_generation(group, member))
+        return
+    _update(member, joiner, effects)
+    reason = f"member {member.member_id} is joining during {group.state.value}; client reason: {joiner.reason}"
+    rebalance_or_complete(group, effects, reason)
+
+
+def _update(member: GroupMember, joiner: Joiner, effects: Effects) -> None:
+    # The answer it waited for before: the client has given that up, most likely, but if not it must not wait for ever.
+    again = JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
+    answer_join(member, again, effects)
+    member.protocols = joiner.protocols
+    member.rebalance_timeout_ms = joiner.rebalance_timeout_ms
+    member.session_timeout_ms = joiner.session_timeout_ms
+    member.join_reply = joiner.reply
+
+
+# Static members that were started again
+
+
+def _replace_static(group: ClassicGroup, joiner: Joiner, old: GroupMember, effects: Effects) -> None:
+    """Whoever still waits under its old id is fenced."""
+    code = ErrorCode.FENCED_INSTANCE_ID
+    answer_join(old, JoinGroupResponse(error_code=code, protocol_name=None, member_id=old.member_id), effects)
+    answer_sync(old, SyncGroupResponse(error_code=code), effects)
+    leader_before = group.leader
+    member = replace(old, member_id=joiner.new_member_id, is_new=False)
+    group.swap(old, member)
+    effects.end_session(old.member_id)
+    effects.expect_heartbeat(member)
+    _update(member, joiner, effects)
+    reason = f"static member {joiner.group_instance_id} is now {member.member_id}; client reason: {joiner.reason}"
+    if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+        _keep_assignment(group, joiner, old, member, leader_before, effects)
+    elif group.state is GroupState.PREPARING_REBALANCE:
+        complete_if_all_joined(group, effects)
+    else:
+        # After the join phase the leader may be assigning to the old id already.
+        prepare_rebalance(group, effects, reason)
+
+
+def _keep_assignment(
+    group: ClassicGroup, joiner: Joiner, old: GroupMember, member: GroupMember, leader_before: str | None, effects: Effects
+) -> None:
+    """No rebalance: the member has what it had, once the log knows its new id."""
+
+    def without_members(member_id: str, error: ErrorCode = ErrorCode.NONE) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            error_code=error,
+            generation_id=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=leader_before or "",
+            member_id=member_id,
+        )
+
+    def stored(error: ErrorCode) -> None:
+        leads = group.is_leader(member.member_id)
+        if error is not ErrorCode.NONE:
+            group.swap(member, old)
+            effects.end_session(member.member_id)
+            effects.expect_heartbeat(old)
+            body = without_members(UNKNOWN_MEMBER_ID, error)
+        elif joiner.may_skip_assignment:
+            body = current_generation(group, member)
+            body.skip_assignment = leads
+        else:
+            # The old leader's id, so that a member that led does not take itself for the leader and assign.
+            body = without_members(member.member_id)
+        answer_join(member, body, effects)
+
+    effects.store = Store(metadata_of(group), stored)
+
+
+UNDEFINED = ""
+"""In place of a member id: an administrator removes a static member by its instance id."""
+
+
+def leave(group: ClassicGroup, leaving: Iterable[MemberIdentity], effects: Effects) -> list[MemberResponse]:
+    """One rebalance for all who leave together (KIP-345)."""
+    responses = []
+    for identity in leaving:
+        code = ErrorCode.NONE
+        try:
+            _leave(group, identity, effects)
+        except ApiException as error:
+            code = error.code
+        responses.append(MemberResponse(identity.member_id, identity.group_instance_id, code))
+    if any(response.error_code == ErrorCode.NONE for response in responses):
+        if group.state is GroupState.PREPARING_REBALANCE:
+            complete_if_all_joined(group, effects)
+        elif not group.is_empty:
+            rebalance_or_complete(group, effects, "explicit LeaveGroup request")
+    return responses
+
+
+def _leave(group: ClassicGroup, identity: MemberIdentity, effects: Effects) -> None:
+    member_id, instance = identity.member_id, identity.group_instance_id
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        effects.end_session(member_id)
+        return
+    if member_id == UNDEFINED and instance is not None:
+        member_id = group.static_members.get(instance, UNDEFINED)
+    member = group.member_of(member_id, instance)
+    logger.info("Member %s has left group %s; reason: %s", member_id, group.group_id, identity.reason or "not provided")
+    _remove(group, member, effects)
+
+
+def session_expired(group: ClassicGroup, session: SessionTimeout, effects: Effects) -> None:
+    """Nothing was heard of a member in time, or it was given an id and did not come back with it."""
+    member = group.members.get(session.member_id)
+    is_pending = session.member_id in group.pending_join
+    if is_pending:
+        group.remove(session.member_id)
+    elif member is not None and not member.has_satisfied_heartbeat:
+        logger.info("Member %s of group %s has failed: no heartbeat in time", member.member_id, group.group_id)
+        _remove(group, member, effects)
+    else:
+        return
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        if not is_pending:
+            rebalance_or_complete(group, effects, f"removing member {session.member_id} on heartbeat expiration")
+    elif group.has_all_members_joined():
+        complete_join(group, effects)
+
+
+def _remove(group: ClassicGroup, member: GroupMember, effects: Effects) -> None:
+    """If it waits for an answer it is told to begin anew."""
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+    answer_join(member, JoinGroupResponse(error_code=code), effects)
+    answer_sync(member, SyncGroupResponse(error_code=code), effects)
+    group.remove(member.member_id)
+    effects.end_session(member.member_id)
+
+
+_TIMED_OUT: Final[Mapping[type, Callable[[ClassicGroup, Any, Effects], None]]] = {
+    SessionTimeout: session_expired,
+    InitialDelay: initial_delay_over,
+    JoinTimeout: lambda group, _, effects: complete_join(group, effects),
+    SyncTimeout: sync_timed_out,
+}
+
+
+def timed_out(group: ClassicGroup, timeout: Timeout, effects: Effects) -> None:
+    _TIMED_OUT[type(timeout)](group, timeout, effects)
+
+
+def loaded(group: ClassicGroup, effects: Effects) -> None:
+    """Sessions begin anew; a group that is now too large is cut down by a rebalance (`GroupMetadataManager.onLoaded`)."""
+    for member in group.members.values():
+        effects.expect_heartbeat(member)
+    if len(group.members) > group.rules.max_size:
+        prepare_rebalance(group, effects, f"a loaded group of {len(group.members)} members is over capacity")
+
+
+def unloaded(group: ClassicGroup, effects: Effects) -> None:
+    """This broker is no longer the coordinator: who waits must look for it (`GroupMetadataManager.onUnloaded`)."""
+    group.transition_to(GroupState.DEAD)
+    code = ErrorCode.NOT_COORDINATOR
+    for member in group.members.values():
+        answer_join(member, JoinGroupResponse(error_code=code, member_id=member.member_id), effects)
+        answer_sync(member, SyncGroupResponse(error_code=code), effects)
