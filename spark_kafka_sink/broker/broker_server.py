@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.socket_server import NetworkSnapshot, SocketServer
-from spark_kafka_sink.broker.shared_services import SharedServices
 
 DIRECT_LISTENER = "DIRECT"
 

@@ -10,11 +10,10 @@ from typing import Literal, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer
+from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
-from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER
-from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Surroundings
-from spark_kafka_sink.broker.shared_services import SharedServices
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, address_text, partition_for
+from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 
 _DEFAULTS = BrokerConfig()
@@ -78,7 +77,7 @@ class EmbeddedBroker:
         }
         shared.start()
         self._faults.attach(
-            Surroundings(
+            RunningBroker(
                 timer=shared.timer,
                 image=lambda: shared.cluster.image,
                 disconnect=lambda node: self._servers[node].disconnect(),
@@ -114,18 +113,18 @@ class EmbeddedBroker:
 
     def _address(self, node: int) -> str:
         host, port = self._advertised.get(node) or (self._config.host, self._ports[node])
-        return _written(host, port or self._ports[node])
+        return address_text(host, port or self._ports[node])
 
     def address(self, broker_id: int) -> str:
         """host:port where the broker of that `broker_id` itself listens, whatever it advertises."""
         self._check(broker_id)
-        return _written(self._config.host, self._ports[broker_id])
+        return address_text(self._config.host, self._ports[broker_id])
 
     @property
     def direct_servers(self) -> str:
         """As bootstrap_servers; who begins here is sent past what brokers advertise."""
         ports = (server.direct_port or server.port for server in self._servers.values())
-        return ",".join(_written(self._config.host, port) for port in ports)
+        return ",".join(address_text(self._config.host, port) for port in ports)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -199,10 +198,6 @@ class EmbeddedBroker:
         shared, server = self._started(), self.server(broker_id)
         server.stop()
         self._serve(shared, server)
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _coordinator_type(kind: str) -> CoordinatorType:

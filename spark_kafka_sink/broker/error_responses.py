@@ -182,11 +182,6 @@ def _describe_producers(body: Any, failure: Failure) -> Message:
 # Cluster
 
 
-def _describe_log_dirs(body: Any, failure: Failure) -> Message:
-    # Older versions have no field for it (KAFKA-12158): they are told of no folder.
-    return DescribeLogDirsResponse(error_code=failure.code)
-
-
 def _describe_user_scram_credentials(body: Any, failure: Failure) -> Message:
     results = tuple(DescribeUserScramCredentialsResult(user.name, failure.code, failure.message) for user in body.users or ())
     return DescribeUserScramCredentialsResponse(0, failure.code, failure.message, results)
@@ -207,10 +202,6 @@ def _api_versions(body: Any, failure: Failure) -> Message:
 def _metadata(body: Any, failure: Failure) -> Message:
     topics = tuple(MetadataResponseTopic(failure.code, topic.name or "", topic.topic_id) for topic in body.topics or ())
     return MetadataResponse(topics=topics, error_code=failure.code)
-
-
-def _describe_cluster(body: Any, failure: Failure) -> Message:
-    return DescribeClusterResponse(error_code=failure.code, error_message=failure.message)
 
 
 def _create_topics(body: Any, failure: Failure) -> Message:
@@ -234,10 +225,6 @@ def _create_partitions(body: Any, failure: Failure) -> Message:
     )
 
 
-def _describe_configs(body: Any, failure: Failure) -> Message:
-    return DescribeConfigsResponse(results=_by_resource(body.resources, DescribeConfigsResult, failure))
-
-
 def _alter_configs(body: Any, failure: Failure) -> Message:
     responses = _by_resource(body.resources, alter_configs.AlterConfigsResourceResponse, failure)
     return alter_configs.AlterConfigsResponse(responses=responses)
@@ -256,10 +243,6 @@ def _find_coordinator(body: Any, failure: Failure) -> Message:
         return FindCoordinatorResponse(error_code=failure.code, error_message=failure.message, node_id=-1, port=-1)
     coordinators = tuple(Coordinator(key, -1, "", -1, failure.code, failure.message) for key in body.coordinator_keys)
     return FindCoordinatorResponse(coordinators=coordinators)
-
-
-def _join_group(body: Any, failure: Failure) -> Message:
-    return JoinGroupResponse(error_code=failure.code, protocol_name=None if failure.version >= 7 else "")
 
 
 def _offset_commit(body: Any, failure: Failure) -> Message:
@@ -295,15 +278,7 @@ def _describe_groups(body: Any, failure: Failure) -> Message:
     )
 
 
-def _delete_groups(body: Any, failure: Failure) -> Message:
-    return DeleteGroupsResponse(results=tuple(DeletableGroupResult(group_id, failure.code) for group_id in body.groups_names))
-
-
 # Transactions
-
-
-def _init_producer_id(body: Any, failure: Failure) -> Message:
-    return InitProducerIdResponse(error_code=failure.code, producer_id=-1, producer_epoch=-1)
 
 
 def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
@@ -333,14 +308,7 @@ def _describe_transactions(body: Any, failure: Failure) -> Message:
     )
 
 
-# Login
-
-
-def _sasl_authenticate(body: Any, failure: Failure) -> Message:
-    return SaslAuthenticateResponse(failure.code, failure.message)
-
-
-def _in_the_code_alone(response: Callable[..., Message]) -> ErrorResponse:
+def _top_level_error_code(response: Callable[..., Message]) -> ErrorResponse:
     return lambda body, failure: response(error_code=failure.code)
 
 
@@ -351,36 +319,47 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
-    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    # Older versions have no field for it (KAFKA-12158): they are told of no folder.
+    ApiKey.DESCRIBE_LOG_DIRS: _top_level_error_code(DescribeLogDirsResponse),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.METADATA: _metadata,
-    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_CLUSTER: lambda body, failure: DescribeClusterResponse(
+        error_code=failure.code, error_message=failure.message
+    ),
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
-    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.DESCRIBE_CONFIGS: lambda body, failure: DescribeConfigsResponse(
+        results=_by_resource(body.resources, DescribeConfigsResult, failure)
+    ),
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
-    ApiKey.JOIN_GROUP: _join_group,
-    ApiKey.SYNC_GROUP: _in_the_code_alone(SyncGroupResponse),
-    ApiKey.HEARTBEAT: _in_the_code_alone(HeartbeatResponse),
-    ApiKey.LEAVE_GROUP: _in_the_code_alone(LeaveGroupResponse),
+    ApiKey.JOIN_GROUP: lambda body, failure: JoinGroupResponse(
+        error_code=failure.code, protocol_name=None if failure.version >= 7 else ""
+    ),
+    ApiKey.SYNC_GROUP: _top_level_error_code(SyncGroupResponse),
+    ApiKey.HEARTBEAT: _top_level_error_code(HeartbeatResponse),
+    ApiKey.LEAVE_GROUP: _top_level_error_code(LeaveGroupResponse),
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
-    ApiKey.OFFSET_DELETE: _in_the_code_alone(OffsetDeleteResponse),
+    ApiKey.OFFSET_DELETE: _top_level_error_code(OffsetDeleteResponse),
     ApiKey.DESCRIBE_GROUPS: _describe_groups,
-    ApiKey.LIST_GROUPS: _in_the_code_alone(ListGroupsResponse),
-    ApiKey.DELETE_GROUPS: _delete_groups,
-    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.LIST_GROUPS: _top_level_error_code(ListGroupsResponse),
+    ApiKey.DELETE_GROUPS: lambda body, failure: DeleteGroupsResponse(
+        results=tuple(DeletableGroupResult(group_id, failure.code) for group_id in body.groups_names)
+    ),
+    ApiKey.INIT_PRODUCER_ID: lambda body, failure: InitProducerIdResponse(
+        error_code=failure.code, producer_id=-1, producer_epoch=-1
+    ),
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
-    ApiKey.ADD_OFFSETS_TO_TXN: _in_the_code_alone(AddOffsetsToTxnResponse),
+    ApiKey.ADD_OFFSETS_TO_TXN: _top_level_error_code(AddOffsetsToTxnResponse),
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
-    ApiKey.END_TXN: _in_the_code_alone(EndTxnResponse),
+    ApiKey.END_TXN: _top_level_error_code(EndTxnResponse),
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: _in_the_code_alone(ListTransactionsResponse),
-    ApiKey.SASL_HANDSHAKE: _in_the_code_alone(SaslHandshakeResponse),
-    ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
+    ApiKey.LIST_TRANSACTIONS: _top_level_error_code(ListTransactionsResponse),
+    ApiKey.SASL_HANDSHAKE: _top_level_error_code(SaslHandshakeResponse),
+    ApiKey.SASL_AUTHENTICATE: lambda body, failure: SaslAuthenticateResponse(failure.code, failure.message),
 }

@@ -7,10 +7,17 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS
-from spark_kafka_sink.broker.cluster.config_def import Check, ConfigError, ConfigKey, ConfigType, at_least, between, each_of
-from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults
-from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
+from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS, check_topic_defaults
+from spark_kafka_sink.broker.cluster.topic_config import (
+    TOPIC_CONFIGS,
+    Check,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    at_least,
+    between,
+    each_of,
+)
 from spark_kafka_sink.broker.kafka_release import NEWEST_TRANSACTION_VERSION
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest

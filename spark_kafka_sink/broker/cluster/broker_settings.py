@@ -1,17 +1,26 @@
-"""Every broker config that this broker has, under Kafka's name, and where each value comes from (DynamicBrokerConfig)."""
+"""Every broker config under Kafka's name, where each value comes from (DynamicBrokerConfig), and what applies to a topic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain, dropwhile
 from typing import Any, Final
 
+from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.config_def import ConfigError, ConfigKey, ConfigType
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
-from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, TopicConfigKey, check_together
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, address_text
+from spark_kafka_sink.broker.cluster.topic_config import (
+    TOPIC_CONFIGS,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    TopicConfigKey,
+    check_together,
+    parsed,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 EVERY_BROKER: Final = -1
 """In `MetadataImage.configs`: set for all brokers."""
@@ -28,20 +37,12 @@ class ConfigSource(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One of the places that a config's value could come from. `name`: what the config is called there."""
+class ConfigLocation:
+    """A place that a config's value could come from. `name`: what the config is called there."""
 
     name: str
     value: str
     source: ConfigSource
-
-
-def _ms_to_minutes(config: BrokerConfig) -> int:
-    return config.offsets_retention_ms // 60_000
-
-
-def _overrides(config: BrokerConfig) -> str:
-    return ",".join(f"{host}:{count}" for host, count in config.max_connections_per_ip_overrides.items())
 
 
 _STRING, _INT, _LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
@@ -83,7 +84,8 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "The most connections at a time."),
     ("max.connections.per.ip", _INT, 2**31 - 1, lambda c: c.max_connections_per_ip,
      "The most connections at a time from one address."),
-    ("max.connections.per.ip.overrides", _STRING, "", _overrides,
+    ("max.connections.per.ip.overrides", _STRING, "",
+     lambda c: ",".join(f"{host}:{count}" for host, count in c.max_connections_per_ip_overrides.items()),
      "max.connections.per.ip for single addresses: address:count."),
     ("num.io.threads", _INT, 8, lambda c: c.num_io_threads,
      "Threads that serve requests."),
@@ -93,7 +95,7 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "Partitions of topics that are made without a number of them."),
     ("offset.metadata.max.bytes", _INT, 4096, lambda c: c.offset_metadata_max_bytes,
      "The most text that goes with a committed offset."),
-    ("offsets.retention.minutes", _INT, 10_080, _ms_to_minutes,
+    ("offsets.retention.minutes", _INT, 10_080, lambda c: c.offsets_retention_ms // 60_000,
      "How long the offsets of a group without members are kept."),
     ("offsets.topic.num.partitions", _INT, 50, lambda c: c.offsets_topic_num_partitions,
      "Partitions of the topic of committed offsets."),
@@ -177,15 +179,23 @@ class BrokerSettings:
         """Those of the table, and what else was set: a broker takes any name, for its plugins."""
         return set(BROKER_CONFIGS).union(*(values for values, source in self._layers if source is not ConfigSource.DEFAULT))
 
-    def places(self, name: str) -> list[Place]:
-        """Where its value comes from, and what would be there if that were not (`ConfigHelper.configSynonyms`)."""
+    def locations(self, name: str) -> list[ConfigLocation]:
+        """Returns where its value comes from, then where it would come from instead (`ConfigHelper.configSynonyms`)."""
         every = [
-            Place(synonym, values[synonym], source)
+            ConfigLocation(synonym, values[synonym], source)
             for values, source in self._layers
             for synonym in SYNONYMS.get(name, (name,))
             if synonym in values
         ]
-        return list(dropwhile(lambda place: place.name != name, every))
+        return list(dropwhile(lambda location: location.name != name, every))
+
+    def topic_locations(self, key: TopicConfigKey, configs: Mapping[str, str]) -> list[ConfigLocation]:
+        """Returns where the value of a topic's config comes from; `configs` were set for the topic."""
+        below = self.locations(key.broker_name)
+        if key.name not in configs:
+            return below
+        text = key.text(key.parse(configs[key.name]))
+        return [ConfigLocation(key.name, text or "", ConfigSource.TOPIC), *below]
 
     def text(self, name: str) -> str | None:
         """The value of one; None where it has none."""
@@ -198,24 +208,12 @@ def _static(config: BrokerConfig, image: MetadataImage, node_id: int) -> dict[st
     texts = {name: BROKER_CONFIGS[name].text(value) for name, value in values.items()}
     for name, value in config.topic_defaults.items():
         texts[TOPIC_CONFIGS[name].broker_name] = value
-    texts |= _of_node(image, node_id)
-    return {name: text for name, text in texts.items() if text is not None}
-
-
-def _of_node(image: MetadataImage, node_id: int) -> dict[str, str | None]:
     broker = image.brokers.get(node_id)
-    if broker is None:
-        return {}
-    return {
-        "broker.id": str(node_id),
-        "node.id": str(node_id),
-        "broker.rack": broker.rack,
-        "advertised.listeners": ",".join(f"{name}://{_text(*address)}" for name, address in broker.advertised.items()),
-    }
-
-
-def _text(host: str, port: int) -> str:
-    return f"{'[' + host + ']' if ':' in host else host}:{port}"
+    if broker is not None:
+        listeners = ",".join(f"{name}://{address_text(*address)}" for name, address in broker.advertised.items())
+        node = str(node_id)
+        texts |= {"broker.id": node, "node.id": node, "broker.rack": broker.rack, "advertised.listeners": listeners}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 _DEFAULTS: Final[Mapping[str, str]] = {
@@ -241,20 +239,12 @@ def inherited(config: BrokerConfig, image: MetadataImage, node_id: int, key: Top
     return key.default if static is None else key.parse(static)
 
 
-def topic_places(settings: BrokerSettings, key: TopicConfigKey, configs: Mapping[str, str]) -> list[Place]:
-    """Where the value of a topic's config comes from, where `configs` were set for it."""
-    below = settings.places(key.broker_name)
-    if key.name not in configs:
-        return below
-    text = key.text(key.parse(configs[key.name]))
-    return [Place(key.name, text or "", ConfigSource.TOPIC), *below]
-
-
 def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, str]) -> None:
     """Raises ConfigError where a broker cannot take `configs` while it runs (`DynamicBrokerConfig.validate`)."""
     fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
     if fixed:
-        raise ConfigError(f"Cannot update these configs dynamically: {_scala_set(fixed)}")
+        kind = "Set" if len(fixed) < 5 else "HashSet"  # as Scala writes them
+        raise ConfigError(f"Cannot update these configs dynamically: {kind}({', '.join(fixed)})")
     for name, text in configs.items():
         if name in BROKER_CONFIGS:
             BROKER_CONFIGS[name].parse(text)
@@ -262,6 +252,35 @@ def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, conf
     check_together(topic_values(config, changed, node_id, {}))
 
 
-def _scala_set(names: Iterable[str]) -> str:
-    every = list(names)
-    return f"{'Set' if len(every) < 5 else 'HashSet'}({', '.join(every)})"
+def effective_configs(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str]) -> dict[str, Any]:
+    """Every topic config's value, where `configs` were set for the topic. Raises INVALID_CONFIG."""
+    return topic_values(config, image, _deciding_broker(image), parsed(configs))
+
+
+def effective_config(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str], name: str) -> Any:
+    """One of them, for who asks with every batch."""
+    key = TOPIC_CONFIGS[name]
+    return key.parse(configs[name]) if name in configs else inherited(config, image, _deciding_broker(image), key)
+
+
+def checked_topic_configs(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str | None]) -> dict[str, str]:
+    """What is to be kept of them, as it was written. Raises INVALID_CONFIG (`LogConfig.validate`)."""
+    values = parsed(configs)
+    try:
+        check_together(topic_values(config, image, _deciding_broker(image), values))
+    except ConfigError as error:
+        raise ApiException(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return {name: text for name, text in configs.items() if text is not None}
+
+
+def check_topic_defaults(config: BrokerConfig) -> None:
+    """Raises ValueError for a broker that would make topics of invalid configs."""
+    try:
+        checked_topic_configs(config, MetadataImage(), config.topic_defaults)
+    except ApiException as error:
+        raise ValueError(f"topic_defaults: {error.message}") from None
+
+
+def _deciding_broker(image: MetadataImage) -> int:
+    """A log exists once, whichever broker leads it: of brokers with configs of their own the first decides."""
+    return min((node for node, configs in image.configs.items() if configs and node != EVERY_BROKER), default=EVERY_BROKER)

@@ -3,46 +3,51 @@
 from __future__ import annotations
 
 import base64
+import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster import cluster_store
-from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic
+from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic, check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
-from spark_kafka_sink.broker.cluster.config_def import ConfigError
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
-from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults, checked_topic_configs
-from spark_kafka_sink.broker.cluster.leadership import elected_everywhere, new_partition, with_leader
+from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import (
     GROUP_METADATA_TOPIC,
-    NO_LEADER,
     TRANSACTION_STATE_TOPIC,
     BrokerState,
     MetadataImage,
     TopicState,
+    elected_everywhere,
+    new_partition,
+    partition_for,
+    with_leader,
 )
 from spark_kafka_sink.broker.cluster.new_topics import (
     DEFAULT,
     Assignments,
     Replicas,
     assigned_replicas,
+    check_collision,
     check_counts,
     check_growth,
+    check_name,
     check_no_counts,
+    check_topic_resource,
     checked,
     placed_replicas,
 )
-from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
-from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name, check_topic_resource
+from spark_kafka_sink.broker.cluster.topic_config import ConfigError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
+logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
 """Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
@@ -299,4 +304,67 @@ def _new_cluster_id() -> str:
     return text
 
 
-__all__ = ["NO_LEADER", "Cluster", "CoordinatorType"]
+class Event(NamedTuple):
+    """`facts`: what the text says, for programs."""
+
+    text: str
+    facts: dict[str, Any]
+
+
+def log_changes(before: MetadataImage, after: MetadataImage) -> None:
+    """A listener of `Cluster.on_change`."""
+    if logger.isEnabledFor(logging.INFO):
+        for event in changes(before, after):
+            logger.info(event.text, extra=event.facts)
+
+
+def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
+    """What happened to topics, to brokers and to settings. Leaders that move because a broker came or went are not told one by
+    one."""
+    for node, broker in after.brokers.items():
+        if node not in before.brokers or before.brokers[node].is_up != broker.is_up:
+            yield _broker_event(broker)
+    moves = before.up() == after.up()
+    for name, topic in after.topics.items():
+        known = before.topics.get(name)
+        if known is None or known.topic_id != topic.topic_id:
+            count = len(topic.partitions)
+            yield Event(f"Created topic {name} with {_counted(count)}", {"topic": name, "partitions": count})
+        elif known is not topic:
+            yield from _topic_events(known, topic, moves=moves)
+    for name in before.topics:
+        if name not in after.topics:
+            yield Event(f"Deleted topic {name}", {"topic": name})
+    for node, configs in after.configs.items():
+        if before.configs.get(node, {}) != configs:
+            whose = "every broker" if node < 0 else f"broker {node}"
+            yield Event(f"Changed settings of {whose}: {', '.join(configs) or 'none'}", {"broker": node})
+    for key, credential in after.scram.items():
+        if key not in before.scram or before.scram[key] is not credential:
+            mechanism, user = key
+            what = "Deleted" if credential is None else "Changed"
+            yield Event(f"{what} the credentials of user {user} for {mechanism}", {"user": user, "mechanism": mechanism})
+
+
+def _broker_event(broker: BrokerState) -> Event:
+    host, port = next(iter(broker.advertised.values()))
+    address = f"{host}:{port}"
+    text = f"Broker {broker.node_id} is up at {address}" if broker.is_up else f"Broker {broker.node_id} is down"
+    return Event(text, {"broker": broker.node_id, "address": address})
+
+
+def _topic_events(before: TopicState, after: TopicState, *, moves: bool) -> Iterator[Event]:
+    name = after.name
+    if len(before.partitions) != len(after.partitions):
+        count = len(after.partitions)
+        yield Event(f"Topic {name} has {_counted(count)} now", {"topic": name, "partitions": count})
+    if before.configs != after.configs:
+        yield Event(f"Changed configs of topic {name}: {', '.join(after.configs) or 'none'}", {"topic": name})
+    for old, new in zip(before.partitions, after.partitions, strict=False):
+        if moves and old.leader != new.leader:
+            facts = {"topic": name, "partition": new.index, "leader": new.leader, "leader_epoch": new.leader_epoch}
+            yield Event(f"Broker {new.leader} leads {name}-{new.index} now, after broker {old.leader}", facts)
+
+
+def _counted(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

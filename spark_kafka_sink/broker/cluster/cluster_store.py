@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, PartitionState, TopicState
-from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
 
 FILE = "cluster.json"
 FORMAT = 1

@@ -1,4 +1,4 @@
-"""The cluster at one moment: immutable, so that every request sees one state however long it takes."""
+"""The cluster at one moment: immutable, so that a request sees one state however long it takes; and elections, which are pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
+from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 NO_LEADER = -1
@@ -64,6 +64,11 @@ class BrokerState:
         return self.advertised[listener]
 
 
+def address_text(host: str, port: int) -> str:
+    """Returns host:port, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """`configs` by broker id; those of every broker under -1. `scram`: what clients have set and, as None, deleted."""
@@ -104,3 +109,49 @@ class MetadataImage:
 def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
     """Without topics of a cluster that has no topic ids."""
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` of Java, over UTF-16 code units, as a signed 32-bit number."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Returns the partition of an internal topic that a group or a transactional id belongs to; its leader coordinates it.
+
+    As `GroupMetadataManager.partitionFor`, with Kafka's `Utils.abs`: the sign bit masked out, so -2^31 is 0.
+    """
+    code = java_hash(key)
+    return (0 if code == -(1 << 31) else abs(code)) % partitions
+
+
+def new_partition(index: int, replicas: tuple[int, ...], up: tuple[int, ...]) -> PartitionState:
+    isr = tuple(node for node in replicas if node in up)
+    return PartitionState(index, replicas, isr, isr[0] if isr else NO_LEADER)
+
+
+def with_leader(partition: PartitionState, leader: int) -> PartitionState:
+    """A new epoch, also where the leader stays: clients must see that something changed."""
+    return replace(partition, leader=leader, leader_epoch=partition.leader_epoch + 1)
+
+
+def elected(partition: PartitionState, up: tuple[int, ...]) -> PartitionState:
+    """What becomes of a partition when `up` are the brokers that run. A leader that runs keeps it."""
+    isr = tuple(node for node in partition.replicas if node in up)
+    changed = replace(partition, isr=isr)
+    if partition.leader in isr:
+        return changed
+    leader = isr[0] if isr else NO_LEADER
+    return changed if leader == partition.leader else with_leader(changed, leader)
+
+
+def elected_everywhere(image: MetadataImage) -> MetadataImage:
+    """The image after brokers came or went."""
+    up = image.up()
+    return image.with_topics(
+        *(replace(topic, partitions=tuple(elected(each, up) for each in topic.partitions)) for topic in image.topics.values())
+    )

@@ -1,14 +1,49 @@
-"""Checks of what is to be created, before anything is (Kafka's ReplicationControlManager). Pure."""
+"""Checks of topics before they are created: names, counts, replicas (Kafka's ReplicationControlManager). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NoReturn, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.cluster.leadership import placed
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+MAX_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION in Kafka's words (`Topic.validate`)."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_LENGTH}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def check_topic_resource(name: str) -> None:
+    """Of a topic whose configs are to be altered (`ControllerConfigurationValidator.validateTopicName`)."""
+    if not name:
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_name(name)
+
+
+def check_collision(name: str, others: Iterable[str]) -> None:
+    """`a.b` and `a_b` have the same metric names. `others`: names that exist."""
+    metric_name = name.replace(".", "_")
+    for other in others:
+        if other != name and other.replace(".", "_") == metric_name:
+            text = f"Topic '{name}' collides with existing topic: {other}"
+            raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
 
 MAX_PARTITIONS = 10_000  # in one request; Kafka's limit as well (MAX_PARTITIONS_PER_BATCH)
 DEFAULT = -1
@@ -53,6 +88,12 @@ def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] 
     if assignments is not None and len(assignments) != count - there:
         given = f"only {len(assignments)} assignment(s) were specified."
         _refuse(f"Attempted to add {count - there} additional partition(s), but {given}")
+
+
+def placed(brokers: tuple[int, ...], partitions: int, replicas: int, *, first: int = 0, begin: int = 0) -> list[tuple[int, ...]]:
+    """Returns replicas for partitions `begin` to `partitions` - 1, with leaders in turn over the brokers."""
+    count = len(brokers)
+    return [tuple(brokers[(first + index + step) % count] for step in range(replicas)) for index in range(begin, partitions)]
 
 
 def placed_replicas(

@@ -1,22 +1,55 @@
-"""What a fault does to a request: each takes the place of its serving."""
+"""What a fault does to a request: each effect takes the place of its serving."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from spark_kafka_sink.broker.faults.asked_parts import SHAPES, Wanted, merged, split
-from spark_kafka_sink.broker.faults.failed_answers import failed_answer, failed_metadata
+from spark_kafka_sink.broker.error_responses import error_response
+from spark_kafka_sink.broker.faults.scope import SHAPES, IsAffected, merged, split
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.metadata import MetadataResponse
 
 logger = logging.getLogger(__name__)
+
+OF_THE_WHOLE_FETCH: Final = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INCONSISTENT_TOPIC_ID}
+)
+"""A broker says these of a Fetch, and all others of its partitions."""
+
+
+def failed_answer(request: Request, asked: Message, code: int, message: str | None) -> Message | None:
+    """The answer in which all of `asked` fails; None where there is none, and the connection has to be closed."""
+    if request.api.key is ApiKey.FETCH and code not in OF_THE_WHOLE_FETCH:
+        body: Any = asked
+        return FetchResponse(
+            responses=tuple(
+                FetchableTopicResponse(
+                    topic.topic,
+                    topic.topic_id,
+                    tuple(PartitionData(partition.partition, code, -1, records=()) for partition in topic.partitions),
+                )
+                for topic in body.topics
+            )
+        )
+    return error_response(request.api, request.version, asked, code, message)  # type: ignore[arg-type]  # any code at all
+
+
+def failed_metadata(answer: MetadataResponse, is_affected: IsAffected, code: int) -> Message:
+    """A broker has the error beside a topic, and tells of the brokers as ever: an answer that is nothing but the error would
+    leave a client without any."""
+    failed = (replace(topic, error_code=code, partitions=()) for topic in answer.topics if is_affected(topic, None))
+    return merged(ApiKey.METADATA, answer, MetadataResponse(topics=tuple(failed)))
+
 
 Serve = Callable[[Request], None]
 Change = Callable[[Any, Any], Message | None]
@@ -26,25 +59,25 @@ Change = Callable[[Any, Any], Message | None]
 class Effect(Protocol):
     """Called on the handler's thread; what it does with the answer is called on whichever gives that."""
 
-    def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
-        """`wanted`: the partitions, or topics, that it is about."""
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
+        """`is_affected`: whether it is about a topic and partition."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The wanted parts fail, and the others are served. `applied`: the wanted ones are, too, and nobody is told."""
+    """The affected parts fail, and the others are served. `applied`: the affected ones are, too, and nobody is told."""
 
     code: int
     message: str | None
     applied: bool
 
-    def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         key = request.api.key
         if key is ApiKey.METADATA:
-            _served_with(request, serve, lambda answer: failed_metadata(answer, wanted, self.code))
+            _served_with(request, serve, lambda answer: failed_metadata(answer, is_affected, self.code))
             return
-        matched, rest = split(key, request.body, wanted) if key in SHAPES else (request.body, None)
+        matched, rest = split(key, request.body, is_affected) if key in SHAPES else (request.body, None)
         failed = failed_answer(request, matched, self.code, self.message)
         if self.applied:
             _served_with(request, serve, lambda answer: _in_place(key, answer, failed))
@@ -62,10 +95,15 @@ def _in_place(key: ApiKey, answer: Message, failed: Message | None) -> Message |
 
 
 def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Message | None]) -> None:
-    """Serve it, and send what `changed` makes of the answer."""
+    """Serves it, and sends what `changed` makes of the answer."""
 
     def deliver(answered: Request, answer: Message | None) -> bool:
-        new = None if answer is None else _tried(changed, answer)
+        new = None
+        try:
+            new = None if answer is None else changed(answer)
+        except Exception:
+            # A test's own function. Its request is answered already, so nobody else would end it.
+            logger.exception("An answer could not be changed: its connection is closed")
         if new is None:
             answered.drop()
         else:
@@ -76,20 +114,11 @@ def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Messag
     serve(request)
 
 
-def _tried(changed: Callable[[Any], Message | None], answer: Message) -> Message | None:
-    try:
-        return changed(answer)
-    except Exception:
-        # A test's own function. Its request is answered already, so nobody else would end it.
-        logger.exception("An answer could not be changed: its connection is closed")
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Alter:
     change: Change
 
-    def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         _served_with(request, serve, partial(self.change, request.body))
 
 
@@ -101,7 +130,7 @@ class Delay:
     timer: Callable[[], Timer | None]
     ms: float
 
-    def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         def later(answered: Request, answer: Message | None) -> bool:
             timer = self.timer()
             if timer is None:
@@ -114,11 +143,11 @@ class Delay:
         serve(request)
 
 
-def cut_before(request: Request, serve: Serve, wanted: Wanted) -> None:
+def cut_before(request: Request, serve: Serve, is_affected: IsAffected) -> None:
     request.close_connection()
 
 
-def cut_after(request: Request, serve: Serve, wanted: Wanted) -> None:
+def cut_after(request: Request, serve: Serve, is_affected: IsAffected) -> None:
     def drop(answered: Request, answer: Message | None) -> bool:
         answered.drop()
         return True
@@ -133,7 +162,7 @@ class Truncate:
 
     keep: int
 
-    def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         def deliver(answered: Request, answer: Message | None) -> bool:
             if answer is None:
                 answered.drop()
@@ -145,7 +174,7 @@ class Truncate:
         serve(request)
 
 
-def wrong_correlation_id(request: Request, serve: Serve, wanted: Wanted) -> None:
+def wrong_correlation_id(request: Request, serve: Serve, is_affected: IsAffected) -> None:
     def deliver(answered: Request, answer: Message | None) -> bool:
         # Negative where the request's is not: none that the client waits for.
         answered.deliver(answer, correlation_id=-1 - answered.header.correlation_id)
@@ -166,7 +195,7 @@ class Hold:
         self._lock = threading.Lock()
         self._waiting: list[Callable[[], None]] | None = []
 
-    def __call__(self, request: Request, serve: Serve, wanted: Wanted) -> None:
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         if self._applied:
             request.on_answer = self.keep_answer
             serve(request)

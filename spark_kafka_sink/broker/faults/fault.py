@@ -1,16 +1,27 @@
-"""A fault as its maker holds it: how often it was hit, and its end."""
+"""Faults in force: the handle that a test holds, and where requests, appends and ends of transactions meet them."""
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-
-def _nothing() -> None:
-    pass
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, MetadataImage
+from spark_kafka_sink.broker.faults.effects import Effect, Fail, Hold, Serve
+from spark_kafka_sink.broker.faults.scope import SHAPES, IsAffected, Scope, asks_for, name_or_id
+from spark_kafka_sink.broker.log.control_record import EndTransactionMarker
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import WriteMarkers
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 
 class Fault:
@@ -29,7 +40,7 @@ class Fault:
         self._on_remove = on_remove
         self._hits = 0
         self._removed = False
-        self.undo: Callable[[], None] = _nothing
+        self.undo: Callable[[], object] = bool  # nothing
 
     def __str__(self) -> str:
         return f"{self._what}, hit {self._hits} times"
@@ -84,3 +95,125 @@ class Fault:
             self._hits += 1
             self._changed.notify_all()
             return True
+
+
+class RequestFaults:
+    """The faults that requests meet. Asked by the handlers' threads of all brokers; any thread adds and removes faults.
+
+    `_changed` guards the counts, and the replacement of `_faults` and `_silent`, which are replaced whole and read without it.
+    A fault without an effect only counts.
+    """
+
+    def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
+        self._changed = changed
+        self._image = image
+        self._faults: tuple[tuple[Scope, Effect | None, Fault], ...] = ()
+        self._silent: dict[int, Hold] = {}
+        self._seen: Counter[tuple[int, ApiKey]] = Counter()
+
+    def add(self, scope: Scope, effect: Effect | None, fault: Fault) -> None:
+        with self._changed:
+            self._faults = (*(kept for kept in self._faults if not kept[2].is_over), (scope, effect, fault))
+
+    def remove(self, fault: Fault) -> None:
+        with self._changed:
+            self._faults = tuple(kept for kept in self._faults if kept[2] is not fault)
+
+    def silence(self, broker: int, hold: Hold) -> None:
+        """Its requests are held, and the answers to those that it serves already."""
+        with self._changed:
+            self._silent = {**self._silent, broker: hold}
+
+    def end_silence(self, hold: Hold) -> None:
+        with self._changed:
+            self._silent = {broker: kept for broker, kept in self._silent.items() if kept is not hold}
+
+    def seen(self, api: ApiKey, broker: int | None) -> int:
+        with self._changed:
+            return sum(count for (at, key), count in self._seen.items() if key is api and broker in (None, at))
+
+    def handle(self, broker: int, request: Request, serve: Serve) -> None:
+        """Serves a request at a broker, or lets the fault that it meets there do with it what it does."""
+        met = self._met(broker, request)
+        if met is None:
+            request.on_answer = partial(self._silenced, broker)
+            serve(request)
+        else:
+            effect, is_affected = met
+            effect(request, serve, is_affected)
+
+    def _silenced(self, broker: int, request: Request, answer: Message | None) -> bool:
+        """Keeps an answer that is given while its broker is silent."""
+        silence = self._silent.get(broker)
+        return silence is not None and silence.keep_answer(request, answer)
+
+    def _met(self, broker: int, request: Request) -> tuple[Effect, IsAffected] | None:
+        """Returns the effect of the oldest fault that is about the request and not over. Those that only watch count it, too."""
+        with self._changed:
+            self._seen[broker, request.api.key] += 1
+        silence = self._silent.get(broker)
+        if silence is not None:
+            return silence, lambda topic, partition: True
+        met = None
+        for scope, effect, fault in self._faults:
+            counts = effect is None or met is None
+            if counts and self._is_about(scope, effect, broker, request) and fault.hit() and effect is not None:
+                met = effect, scope.is_affected(self._topic_of)
+        return met
+
+    def _is_about(self, scope: Scope, effect: Effect | None, broker: int, request: Request) -> bool:
+        if not scope.matches(broker, request, self._topic_of):
+            return False
+        if not isinstance(effect, Fail) or request.api.key not in SHAPES:
+            return True
+        # One that asks for no partition, as a Metadata request for brokers alone, has nothing that could fail.
+        return asks_for(request.api.key, request.body, scope.is_affected(self._topic_of))
+
+    def _topic_of(self, topic: object) -> str | None:
+        known = name_or_id(topic)
+        return known if isinstance(known, str) else self._image().names.get(known)
+
+
+class StorageFaults:
+    """Full disks and held markers. Asked by whoever appends or ends transactions.
+
+    `_changed` guards the replacement of the tuples, which are replaced whole and read without it.
+    """
+
+    def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
+        self._changed = changed
+        self._image = image
+        self._full: tuple[tuple[Scope, Fault], ...] = ()
+        self._held: tuple[Fault, ...] = ()
+
+    def fill(self, scope: Scope, fault: Fault) -> None:
+        with self._changed:
+            self._full = (*self._full, (scope, fault))
+
+    def hold_markers(self, fault: Fault) -> None:
+        with self._changed:
+            self._held = (*self._held, fault)
+
+    def remove(self, fault: Fault) -> None:
+        with self._changed:
+            self._full = tuple(kept for kept in self._full if kept[1] is not fault)
+            self._held = tuple(kept for kept in self._held if kept is not fault)
+
+    def check_disk(self, topic: str, index: int, size: int) -> None:
+        """Before each append. Raises OSError, of which the log makes KAFKA_STORAGE_ERROR."""
+        if not self._full:
+            return
+        state = self._image().partition(topic, index)
+        leader = NO_LEADER if state is None else state.leader
+        if any(scope.is_about(leader, topic) and fault.hit() for scope, fault in self._full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{topic}-{index}")
+
+    def holding(self, write: WriteMarkers) -> WriteMarkers:
+        """`write`, that fails while markers are held: the coordinator tries again until they are not."""
+
+        def write_or_hold(marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
+            if any(fault.hit() for fault in self._held):
+                raise ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "transaction markers are held by a test")
+            write(marker, partitions)
+
+        return write_or_hold

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypedDict, Unpack
 
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.faults import effects
-from spark_kafka_sink.broker.faults.effects import Change, Effect
-from spark_kafka_sink.broker.faults.fault import Fault
-from spark_kafka_sink.broker.faults.request_faults import BrokerFaults, RequestFaults
+from spark_kafka_sink.broker.faults.effects import Change, Effect, Serve
+from spark_kafka_sink.broker.faults.fault import Fault, RequestFaults, StorageFaults
 from spark_kafka_sink.broker.faults.scope import Scope
-from spark_kafka_sink.broker.faults.storage_faults import StorageFaults
+from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -37,8 +37,8 @@ class Where(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """A broker that runs, as faults need it. `disconnect` and `reconnect` take a broker's id."""
+class RunningBroker:
+    """What faults use of a broker that runs. `disconnect` and `reconnect` take a broker's id."""
 
     timer: Timer
     image: Callable[[], MetadataImage]
@@ -60,7 +60,7 @@ class FaultInjection:
     def __init__(self, brokers: Collection[int]) -> None:
         """`brokers`: the ids of all there are."""
         self._brokers = brokers
-        self._around: Surroundings | None = None
+        self._running: RunningBroker | None = None
         self._changed = threading.Condition()
         self._faults: list[Fault] = []
         self._marker_delays_ms: dict[Fault, float] = {}
@@ -71,13 +71,7 @@ class FaultInjection:
     # Answers
 
     def fail(
-        self,
-        api: ApiKey,
-        error: ErrorCode | int,
-        *,
-        message: str | None = None,
-        applied: bool = False,
-        **where: Unpack[Where],
+        self, api: ApiKey, error: ErrorCode | int, *, message: str | None = None, applied: bool = False, **where: Unpack[Where]
     ) -> Fault:
         """The answer has the `error`, any number that is not 0, and the `message` where it has a field for one.
 
@@ -91,41 +85,21 @@ class FaultInjection:
         named = ErrorCode(error).name if error in {int(code) for code in ErrorCode} else str(int(error))
         return self._on_requests(f"{named} for", effect, api, where)
 
-    def alter(
-        self,
-        api: ApiKey,
-        change: Change,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def alter(self, api: ApiKey, change: Change, **where: Unpack[Where]) -> Fault:
         """The answer is what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
 
-    def delay(
-        self,
-        api: ApiKey,
-        ms: float,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def delay(self, api: ApiKey, ms: float, **where: Unpack[Where]) -> Fault:
         """What was asked is done at once, and answered `ms` milliseconds later than it would be."""
         effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
 
-    def hold(
-        self,
-        api: ApiKey,
-        *,
-        applied: bool = False,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def hold(self, api: ApiKey, *, applied: bool = False, **where: Unpack[Where]) -> Fault:
         """The request waits until the fault is removed, and is served then. `applied`: it is served now, and its answer waits."""
         hold = effects.Hold(applied=applied)
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
-    def watch(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def watch(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
         """Nothing goes wrong: requests are counted, so that a test can wait for them."""
         return self._on_requests("a watch of", None, api, where)
 
@@ -135,38 +109,20 @@ class FaultInjection:
 
     # Connections
 
-    def cut_before(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def cut_before(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
         """The connection is closed, and what was asked is not done."""
         return self._on_requests("a cut before", effects.cut_before, api, where)
 
-    def cut_after(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def cut_after(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
         """What was asked is done, and the connection closed instead of an answer."""
         return self._on_requests("a cut after", effects.cut_after, api, where)
 
-    def truncate(
-        self,
-        api: ApiKey,
-        *,
-        keep: int = 6,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def truncate(self, api: ApiKey, *, keep: int = 6, **where: Unpack[Where]) -> Fault:
         """The answer's frame ends too early, after its size and `keep` bytes, and with it the connection."""
         effect = effects.Truncate(int(_not_negative("keep", keep)))
         return self._on_requests("a truncated answer to", effect, api, where)
 
-    def wrong_correlation_id(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
+    def wrong_correlation_id(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
         """The answer has a correlation id that no request had."""
         effect = effects.wrong_correlation_id
         return self._on_requests("a wrong correlation id for", effect, api, where)
@@ -179,12 +135,12 @@ class FaultInjection:
         """
         scope = Scope(broker=broker)
         scope.check(self._brokers.__contains__)
-        around = self._started()
+        running = self._started()
         if black_hole:
             return self._black_hole(broker)
         fault = self._new(f"broker {broker} is unreachable")
-        around.disconnect(broker)
-        fault.undo = lambda: around.reconnect(broker)
+        running.disconnect(broker)
+        fault.undo = lambda: running.reconnect(broker)
         return fault
 
     def _black_hole(self, broker: int) -> Fault:
@@ -241,31 +197,32 @@ class FaultInjection:
 
     # The broker's own
 
-    def attach(self, around: Surroundings) -> None:
+    def attach(self, running: RunningBroker) -> None:
         """The broker starts."""
-        self._around = around
+        self._running = running
         self._apply_delays()
 
     def detach(self) -> None:
         """The broker stops, and faults with it."""
         for fault in self._active():
             fault.forget()
-        self._around = None
+        self._running = None
 
-    def of_broker(self, broker: int) -> BrokerFaults:
-        return BrokerFaults(self._requests, broker)
+    def of_broker(self, broker: int) -> Callable[[Request, Serve], None]:
+        """Returns the `Faults` of one broker's KafkaApis."""
+        return partial(self._requests.handle, broker)
 
     def _image(self) -> MetadataImage:
-        return MetadataImage() if self._around is None else self._around.image()
+        return MetadataImage() if self._running is None else self._running.image()
 
     def _timer(self) -> Timer | None:
-        around = self._around
-        return None if around is None else around.timer
+        running = self._running  # it may stop meanwhile
+        return None if running is None else running.timer
 
-    def _started(self) -> Surroundings:
-        if self._around is None:
+    def _started(self) -> RunningBroker:
+        if self._running is None:
             raise UsageError("the broker is not started: call start(), or use it in a `with`")
-        return self._around
+        return self._running
 
     def _active(self) -> list[Fault]:
         with self._changed:
@@ -303,9 +260,9 @@ class FaultInjection:
         with self._changed:
             markers = max(self._marker_delays_ms.values(), default=0.0)
             verification = max(self._verification_delays_ms.values(), default=0.0)
-        if self._around is not None:
-            self._around.delay_markers(markers)
-            self._around.delay_verification(verification)
+        if self._running is not None:
+            self._running.delay_markers(markers)
+            self._running.delay_verification(verification)
 
 
 def _not_negative(name: str, value: float) -> float:

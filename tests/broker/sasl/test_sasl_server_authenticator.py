@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.sasl.credentials import Credentials
+from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import MECHANISMS, Admission, SaslServerAuthenticator, SaslState
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
