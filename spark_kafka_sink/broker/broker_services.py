@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType, log_changes
@@ -71,7 +70,7 @@ class SharedServices:
         self._closing = ExitStack()
         if config.data_dir is not None:
             config.data_dir.mkdir(parents=True, exist_ok=True)
-            self._closing.callback(_unlock, _locked(config.data_dir))
+            self._closing.enter_context(_locked(config.data_dir))
         self.timer = SystemTimer() if timer is None else timer
         self.cluster = Cluster(config)
         self.cluster.on_change(log_changes)
@@ -153,18 +152,15 @@ class SharedServices:
             self.fetch_purgatory.check_and_complete((topic, index))
 
 
-def _locked(folder: Path) -> TextIO:
-    """Kafka's FileLock: two brokers over one folder would destroy it. The system lets go of it when the process dies."""
-    file = (folder / LOCK_FILE).open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise UsageError(f"{folder} is in use by another broker: stop it, or take another folder", data_dir=str(folder)) from None
-    return file
-
-
-def _unlock(file: TextIO) -> None:
-    """Said, because a process that was forked meanwhile has the file open too, and the lock ends with the last that has."""
-    fcntl.flock(file, fcntl.LOCK_UN)
-    file.close()
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Kafka's FileLock: two brokers over one folder would destroy it. The system releases it when the process dies."""
+    with (folder / LOCK_FILE).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = f"{folder} is in use by another broker: stop it, or take another folder"
+            raise UsageError(text, data_dir=str(folder)) from None
+        yield
+        # A process that was forked meanwhile has the file open too, and without this the lock would end with that one.
+        fcntl.flock(file, fcntl.LOCK_UN)

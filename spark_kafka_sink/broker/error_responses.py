@@ -97,8 +97,13 @@ def error_response(api: AnyApi, version: int, body: Message, code: ErrorCode, me
     return None if make is None else make(body, Failure(int(code), message, version))
 
 
-def _by_partition(topics: Any, topic_class: Callable[[str, Any], T], of_partition: Callable[[Any], Any]) -> tuple[T, ...]:
-    return tuple(topic_class(topic.name, tuple(map(of_partition, topic.partitions))) for topic in topics)
+def _by_partition(
+    body: Any, topic_class: Callable[[str, Any], T], partition_class: Callable[[int, int], Any], failure: Failure
+) -> tuple[T, ...]:
+    return tuple(
+        topic_class(topic.name, tuple(partition_class(each.partition_index, failure.code) for each in topic.partitions))
+        for topic in body.topics
+    )
 
 
 def _by_resource(resources: Any, resource_class: Callable[[int, str | None, int, str], T], failure: Failure) -> tuple[T, ...]:
@@ -143,10 +148,7 @@ def _fetch(body: Any, failure: Failure) -> Message:
 
 
 def _list_offsets(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> ListOffsetsPartitionResponse:
-        return ListOffsetsPartitionResponse(asked.partition_index, failure.code)
-
-    return ListOffsetsResponse(topics=_by_partition(body.topics, ListOffsetsTopicResponse, of_partition))
+    return ListOffsetsResponse(topics=_by_partition(body, ListOffsetsTopicResponse, ListOffsetsPartitionResponse, failure))
 
 
 def _offset_for_leader_epoch(body: Any, failure: Failure) -> Message:
@@ -161,10 +163,10 @@ def _offset_for_leader_epoch(body: Any, failure: Failure) -> Message:
 
 
 def _delete_records(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> DeleteRecordsPartitionResult:
-        return DeleteRecordsPartitionResult(asked.partition_index, -1, failure.code)
+    def of_partition(index: int, code: int) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(index, -1, code)
 
-    return DeleteRecordsResponse(topics=_by_partition(body.topics, DeleteRecordsTopicResult, of_partition))
+    return DeleteRecordsResponse(topics=_by_partition(body, DeleteRecordsTopicResult, of_partition, failure))
 
 
 def _describe_producers(body: Any, failure: Failure) -> Message:
@@ -246,10 +248,7 @@ def _find_coordinator(body: Any, failure: Failure) -> Message:
 
 
 def _offset_commit(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> OffsetCommitResponsePartition:
-        return OffsetCommitResponsePartition(asked.partition_index, failure.code)
-
-    return OffsetCommitResponse(topics=_by_partition(body.topics, OffsetCommitResponseTopic, of_partition))
+    return OffsetCommitResponse(topics=_by_partition(body, OffsetCommitResponseTopic, OffsetCommitResponsePartition, failure))
 
 
 def _offset_fetch(body: Any, failure: Failure) -> Message:
@@ -296,10 +295,8 @@ def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
 
 
 def _txn_offset_commit(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> TxnOffsetCommitResponsePartition:
-        return TxnOffsetCommitResponsePartition(asked.partition_index, failure.code)
-
-    return TxnOffsetCommitResponse(topics=_by_partition(body.topics, TxnOffsetCommitResponseTopic, of_partition))
+    topics = _by_partition(body, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition, failure)
+    return TxnOffsetCommitResponse(topics=topics)
 
 
 def _describe_transactions(body: Any, failure: Failure) -> Message:

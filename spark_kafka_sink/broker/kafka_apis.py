@@ -10,7 +10,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.faults.effects import Serve
 from spark_kafka_sink.broker.handlers import configs, fetch, groups, metadata, offsets, produce, sasl, topics, transactions
-from spark_kafka_sink.broker.handlers.common import Handler
+from spark_kafka_sink.broker.handlers.common import Handler, answer_error
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import is_admitted
@@ -93,13 +93,7 @@ class KafkaApis:
             if body is not None:
                 request.answer(body)
         except ApiException as refused:
-            _answer_error(request, refused.code, refused.message)
+            answer_error(request, refused.code, refused.message)
         except Exception:
             logger.exception("Unexpected error handling %s", request)
-            _answer_error(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
-
-def _answer_error(request: Request, code: ErrorCode, message: str | None) -> None:
-    # A handler that failed after it had answered: the answer stands.
-    if not request.is_answered:
-        request.answer_error(code, message)
+            answer_error(request, ErrorCode.UNKNOWN_SERVER_ERROR)

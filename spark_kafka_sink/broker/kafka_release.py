@@ -101,25 +101,25 @@ def kafka_release(name: str, transaction_version: int | None, inter_broker_proto
     return KafkaRelease(name, metadata_versions, _transaction_level(name, transaction_version), protocol)
 
 
-def _transaction_level(name: str, wanted: int | None) -> int:
+def _transaction_level(name: str, configured: int | None) -> int:
     default = NEWEST_TRANSACTION_VERSION if _number(name) >= (4, 0) else 0
-    if wanted is None or wanted <= default:
-        return default if wanted is None else wanted
-    why = f"Kafka {name} does not have the feature" if default == 0 else f"the newest level is {default}"
-    raise OptionError(f"transaction.version={wanted} is not supported: {why}", option="transaction.version")
+    if configured is None or configured <= default:
+        return default if configured is None else configured
+    reason = f"Kafka {name} does not have the feature" if default == 0 else f"the newest level is {default}"
+    raise OptionError(f"transaction.version={configured} is not supported: {reason}", option="transaction.version")
 
 
-def _protocol(name: str, wanted: str | None) -> tuple[int, int]:
-    if wanted is None:
+def _protocol(name: str, configured: str | None) -> tuple[int, int]:
+    if configured is None:
         return _number(name)
     option = "inter.broker.protocol.version"
     if _number(name) >= (4, 0):
         text = f"{option} is not a setting of Kafka {name}: set like= to a release before 4.0, or leave it out"
         raise OptionError(text, option=option)
-    found = re.fullmatch(r"(?:0\.)?(\d+)\.(\d+)(?:\.\d+)?(?:-IV\d+)?", wanted)
-    version = (0, 0) if found is None else (0, 0) if wanted.startswith("0.") else (int(found[1]), int(found[2]))
+    found = re.fullmatch(r"(?:0\.)?(\d+)\.(\d+)(?:\.\d+)?(?:-IV\d+)?", configured)
+    version = (0, 0) if found is None else (0, 0) if configured.startswith("0.") else (int(found[1]), int(found[2]))
     if found is None or version > _number(name):
-        raise OptionError(f"{option}={wanted} must be a version of Kafka up to {name}, such as 2.7", option=option)
+        raise OptionError(f"{option}={configured} must be a version of Kafka up to {name}, such as 2.7", option=option)
     return version
 
 

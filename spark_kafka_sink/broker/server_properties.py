@@ -50,32 +50,17 @@ class Setting:
         return self.key.text(self.shown(getattr(BrokerConfig(), self.field))) or ""
 
 
-_AT_LEAST_1: Final = at_least(1)
+_AT_LEAST_1: Final = (
+    "default.replication.factor group.max.size log.cleaner.backoff.ms log.retention.check.interval.ms "
+    "max.connections max.connections.per.ip num.io.threads num.network.threads num.partitions "
+    "offsets.retention.minutes offsets.topic.num.partitions producer.id.expiration.ms queued.max.requests "
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms "
+    "transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions "
+    "transactional.id.expiration.ms"
+)
 # Those whose values have no other limit than their type's are not here.
 _CHECKS: Final[Mapping[str, Check]] = {
-    **dict.fromkeys(
-        (
-            "default.replication.factor",
-            "group.max.size",
-            "log.cleaner.backoff.ms",
-            "log.retention.check.interval.ms",
-            "max.connections",
-            "max.connections.per.ip",
-            "num.io.threads",
-            "num.network.threads",
-            "num.partitions",
-            "offsets.retention.minutes",
-            "offsets.topic.num.partitions",
-            "producer.id.expiration.ms",
-            "queued.max.requests",
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-            "transaction.max.timeout.ms",
-            "transaction.remove.expired.transaction.cleanup.interval.ms",
-            "transaction.state.log.num.partitions",
-            "transactional.id.expiration.ms",
-        ),
-        _AT_LEAST_1,
-    ),
+    **dict.fromkeys(_AT_LEAST_1.split(), at_least(1)),
     "fetch.max.bytes": at_least(1024),
     "group.initial.rebalance.delay.ms": at_least(0),
     "socket.request.max.bytes": at_least(1024),

@@ -82,12 +82,9 @@ class Cluster:
         stored = stored or StoredCluster(_new_cluster_id())
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
-        topics = (self._with_id(topic) for topic in stored.topics)
+        # Topics that were made before there were ids get them now.
+        topics = (each if each.topic_id != ZERO_UUID else replace(each, topic_id=self._new_topic_id()) for each in stored.topics)
         self.image = MetadataImage(configs=stored.configs, scram=stored.scram).with_topics(*topics)
-
-    def _with_id(self, topic: TopicState) -> TopicState:
-        """Topics that were made before there were ids get them now."""
-        return topic if topic.topic_id != ZERO_UUID else replace(topic, topic_id=self._new_topic_id())
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
         """It is given the image before and the one after."""

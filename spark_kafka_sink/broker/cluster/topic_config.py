@@ -82,8 +82,8 @@ class ConfigKey:
         return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-def invalid(name: str, value: object, why: str) -> ConfigError:
-    return ConfigError(f"Invalid value {_shown(value)} for configuration {name}: {why}")
+def invalid(name: str, value: object, reason: str) -> ConfigError:
+    return ConfigError(f"Invalid value {_shown(value)} for configuration {name}: {reason}")
 
 
 def _shown(value: object) -> str:
@@ -208,8 +208,8 @@ def _gzip_level(name: str, value: int) -> None:
 def _throttled_replicas(name: str, values: tuple[str, ...]) -> None:
     if "".join(values).strip() != "*" and not all(_THROTTLED.fullmatch(value.strip()) for value in values):
         form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        why = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
-        raise invalid(name, values, why)
+        reason = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
+        raise invalid(name, values, reason)
 
 
 def _key(name: str, type: ConfigType, default: object, check: Check | None, synonyms: str, doc: str) -> TopicConfigKey:

@@ -94,10 +94,21 @@ def _in_place(key: ApiKey, answer: Message, failed: Message | None) -> Message |
     return failed if failed is None or key not in SHAPES else merged(key, answer, failed)
 
 
+def _served(request: Request, serve: Serve, take: Callable[[Request, Message | None], None]) -> None:
+    """Serves it, and leaves its answer to `take`; None: there is no answer."""
+
+    def taken(answered: Request, answer: Message | None) -> bool:
+        take(answered, answer)
+        return True
+
+    request.on_answer = taken
+    serve(request)
+
+
 def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Message | None]) -> None:
     """Serves it, and sends what `changed` makes of the answer."""
 
-    def deliver(answered: Request, answer: Message | None) -> bool:
+    def deliver(answered: Request, answer: Message | None) -> None:
         new = None
         try:
             new = None if answer is None else changed(answer)
@@ -108,10 +119,8 @@ def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Messag
             answered.drop()
         else:
             answered.deliver(new)
-        return True
 
-    request.on_answer = deliver
-    serve(request)
+    _served(request, serve, deliver)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +140,14 @@ class Delay:
     ms: float
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
-        def later(answered: Request, answer: Message | None) -> bool:
+        def later(answered: Request, answer: Message | None) -> None:
             timer = self.timer()
             if timer is None:
                 answered.drop()
             else:
                 timer.after(self.ms, lambda: answered.deliver(answer))
-            return True
 
-        request.on_answer = later
-        serve(request)
+        _served(request, serve, later)
 
 
 def cut_before(request: Request, serve: Serve, is_affected: IsAffected) -> None:
@@ -148,12 +155,7 @@ def cut_before(request: Request, serve: Serve, is_affected: IsAffected) -> None:
 
 
 def cut_after(request: Request, serve: Serve, is_affected: IsAffected) -> None:
-    def drop(answered: Request, answer: Message | None) -> bool:
-        answered.drop()
-        return True
-
-    request.on_answer = drop
-    serve(request)
+    _served(request, serve, lambda answered, answer: answered.drop())
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,25 +165,19 @@ class Truncate:
     keep: int
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
-        def deliver(answered: Request, answer: Message | None) -> bool:
+        def deliver(answered: Request, answer: Message | None) -> None:
             if answer is None:
                 answered.drop()
             else:
                 answered.deliver_part(answer, self.keep)
-            return True
 
-        request.on_answer = deliver
-        serve(request)
+        _served(request, serve, deliver)
 
 
 def wrong_correlation_id(request: Request, serve: Serve, is_affected: IsAffected) -> None:
-    def deliver(answered: Request, answer: Message | None) -> bool:
-        # Negative where the request's is not: none that the client waits for.
-        answered.deliver(answer, correlation_id=-1 - answered.header.correlation_id)
-        return True
-
-    request.on_answer = deliver
-    serve(request)
+    # Negative where the request's is not: none that the client waits for.
+    wrong = -1 - request.header.correlation_id
+    _served(request, serve, lambda answered, answer: answered.deliver(answer, correlation_id=wrong))
 
 
 class Hold:

@@ -136,14 +136,11 @@ class FaultInjection:
         scope = Scope(broker=broker)
         scope.check(self._brokers.__contains__)
         running = self._started()
-        if black_hole:
-            return self._black_hole(broker)
-        fault = self._new(f"broker {broker} is unreachable")
-        running.disconnect(broker)
-        fault.undo = lambda: running.reconnect(broker)
-        return fault
-
-    def _black_hole(self, broker: int) -> Fault:
+        if not black_hole:
+            fault = self._new(f"broker {broker} is unreachable")
+            running.disconnect(broker)
+            fault.undo = lambda: running.reconnect(broker)
+            return fault
         fault = self._new(f"broker {broker} answers nothing")
         hold = effects.Hold(on_keep=fault.hit)
         self._requests.silence(broker, hold)

@@ -49,12 +49,16 @@ def deferred_response(request: Request) -> Iterator[None]:
     try:
         yield
     except ApiException as refused:
-        if not request.is_answered:
-            request.answer_error(refused.code, refused.message)
+        answer_error(request, refused.code, refused.message)
     except Exception:
         logger.exception("Unexpected error while answering %s", request)
-        if not request.is_answered:
-            request.answer_error(ErrorCode.UNKNOWN_SERVER_ERROR)
+        answer_error(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def answer_error(request: Request, code: ErrorCode, message: str | None = None) -> None:
+    """Answers with an error unless the handler failed after it had answered: then that answer stands."""
+    if not request.is_answered:
+        request.answer_error(code, message)
 
 
 def repeated(values: Iterable[T]) -> list[T]:

@@ -59,23 +59,17 @@ _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 def handle_fetch(services: BrokerServices, request: Request) -> FetchResponse | None:
     """Answers at once if there is enough; otherwise when there is, or when the client's time is over."""
     body: FetchRequest = request.body
-    refused = _session_error(body)
-    if refused is not None:
-        return FetchResponse(error_code=refused)
+    # This broker gives out no sessions (KIP-227): a client that asks for one is told 0 and goes on without, as it does with a
+    # Kafka whose session cache is full.
+    if body.session_epoch not in (_FINAL_EPOCH, _INITIAL_EPOCH):
+        unknown = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if body.session_id != NO_SESSION else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return FetchResponse(error_code=unknown)
     fetch = _Fetch(services, request)
     if fetch.is_enough() or body.max_wait_ms <= 0:
         return fetch.response()
     operation = DelayedOperation(fetch.is_enough, fetch.answer)
     services.fetch_purgatory.try_complete_else_watch(operation, fetch.keys, body.max_wait_ms)
     return None
-
-
-def _session_error(body: FetchRequest) -> ErrorCode | None:
-    """This broker gives out no sessions (KIP-227): a client that asks for one is told 0 and goes on without, as it does with a
-    Kafka whose session cache is full."""
-    if body.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
-        return None
-    return ErrorCode.FETCH_SESSION_ID_NOT_FOUND if body.session_id != NO_SESSION else ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +136,20 @@ class _Fetch:
         )
 
     def _read_all(self) -> list[list[_Read]]:
-        budget = _Budget(min(self._body.max_bytes, self._services.config.fetch_max_bytes))
-        return [[self._read(topic, partition, budget) for partition in topic.partitions] for topic in self._body.topics]
+        left = min(self._body.max_bytes, self._services.config.fetch_max_bytes)
+        whole = True  # the first batch comes whole, or a consumer would never get past a large one (KIP-74)
+        by_topic = []
+        for topic in self._body.topics:
+            reads = []
+            for asked in topic.partitions:
+                read = self._read(topic, asked, left, whole=whole)
+                left -= read.size
+                whole = whole and not read.size
+                reads.append(read)
+            by_topic.append(reads)
+        return by_topic
 
-    def _read(self, topic: FetchTopic, asked: FetchPartition, budget: _Budget) -> _Read:
+    def _read(self, topic: FetchTopic, asked: FetchPartition, left: int, *, whole: bool) -> _Read:
         image = self._services.cluster.image
         name = ""
         try:
@@ -154,27 +158,14 @@ class _Fetch:
                 name,
                 asked.partition,
                 asked.fetch_offset,
-                max(0, min(asked.partition_max_bytes, budget.left)),
+                max(0, min(asked.partition_max_bytes, left)),
                 self._isolation,
                 asked.current_leader_epoch,
-                whole=budget.is_whole,
+                whole=whole,
             )
         except ApiException as error:
             return _Read(asked.partition, name, error)
-        budget.take(found.size)
         return _Read(asked.partition, name, found)
-
-
-class _Budget:
-    """Bytes of the whole answer. Its first batch comes whole, or a consumer would never get past a large one (KIP-74)."""
-
-    def __init__(self, size: int) -> None:
-        self.left = size
-        self.is_whole = True
-
-    def take(self, size: int) -> None:
-        self.left -= size
-        self.is_whole = self.is_whole and not size
 
 
 def _partition(image: MetadataImage, read: _Read) -> PartitionData:

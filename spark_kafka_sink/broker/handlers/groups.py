@@ -8,6 +8,7 @@ from typing import Final
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, partition_for
 from spark_kafka_sink.broker.group.group_descriptions import unknown
 from spark_kafka_sink.broker.group.joining import Joiner
 from spark_kafka_sink.broker.handlers.common import GROUP_OPERATIONS
@@ -37,6 +38,12 @@ def check_coordinator(services: BrokerServices, group_id: str) -> None:
 
 def _is_coordinator(services: BrokerServices, group_id: str) -> bool:
     return services.cluster.coordinator(CoordinatorType.GROUP, group_id) == services.node_id
+
+
+def offsets_partition(services: BrokerServices, group_id: str) -> tuple[str, int]:
+    """Returns the partition of `__consumer_offsets` that has the group's offsets."""
+    topic = services.cluster.internal_topic(GROUP_METADATA_TOPIC)
+    return topic.name, partition_for(group_id, len(topic.partitions))
 
 
 _FIRST_WITH_REBALANCE_TIMEOUT: Final = 1

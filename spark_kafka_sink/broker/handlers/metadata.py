@@ -44,25 +44,26 @@ def api_versions_handler(versions: ApiVersionManager) -> Handler:
     def handle_api_versions(_services: BrokerServices, request: Request) -> Message:
         if request.has_unsupported_version:
             return versions.unsupported()
-        if request.version >= 3:
-            _note_software(request.body, request)
+        if request.version >= 3:  # KIP-511: who connects, for logs and metrics; what would not fit into their names is refused
+            body: ApiVersionsRequest = request.body
+            if not (_SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)):
+                raise ApiException(ErrorCode.INVALID_REQUEST)
+            request.session.client_software_name = body.client_software_name
+            request.session.client_software_version = body.client_software_version
         return versions.response(request.version)
 
     return handle_api_versions
 
 
-def _note_software(body: ApiVersionsRequest, request: Request) -> None:
-    """KIP-511: who connects, for logs and metrics. Raises INVALID_REQUEST for what would not fit into their names."""
-    if not (_SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)):
-        raise ApiException(ErrorCode.INVALID_REQUEST)
-    request.session.client_software_name = body.client_software_name
-    request.session.client_software_version = body.client_software_version
-
-
 def handle_metadata(services: BrokerServices, request: Request) -> MetadataResponse:
     """Creates topics that are asked for, where that is allowed."""
     body: MetadataRequest = request.body
-    _check_ids(body, request.version)
+    if request.version < 12:  # v10 and v11 have the field and must not use it (KAFKA-12701)
+        for topic in body.topics or ():
+            if topic.topic_id != ZERO_UUID:
+                raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in version {request.version}")
+            if topic.name is None:
+                raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic name can not be null in version {request.version}")
     topics = _metadata_topics(services.cluster, body)
     image = services.cluster.image  # after topics were made
     running = (image.brokers[node] for node in image.up())
@@ -74,15 +75,6 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
     )
-
-
-def _check_ids(body: MetadataRequest, version: int) -> None:
-    """v10 and v11 have the field and must not use it (KAFKA-12701)."""
-    for topic in body.topics or ():
-        if version < 12 and topic.topic_id != ZERO_UUID:
-            raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in version {version}")
-        if topic.name is None and version < 12:
-            raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic name can not be null in version {version}")
 
 
 def _metadata_topics(cluster: Cluster, body: MetadataRequest) -> tuple[MetadataResponseTopic, ...]:

@@ -7,12 +7,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, MetadataImage, partition_for
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.group.offset_metadata_manager import Codes, Committer, Offsets, TransactionalProducer
 from spark_kafka_sink.broker.group.offset_rules import client_code
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.broker.handlers.common import deferred_response
-from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group
+from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group, offsets_partition
 from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE
 from spark_kafka_sink.broker.log.verification_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
@@ -122,77 +122,53 @@ def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCo
 
 
 def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnOffsetCommitResponse | None:
-    """These offsets count when the producer's transaction commits."""
+    """These offsets count when the producer's transaction commits.
+
+    The transaction's coordinator must know of the group's partition first; from v5 on it adds it itself (KIP-890).
+    """
     body: TxnOffsetCommitRequest = request.body
     offsets = _offsets_of(body.topics, services.wall_ms())
     if not _existing(services.cluster.image, offsets):
         return _txn_response(body, {})
-    try:
-        check_group(services, body.group_id)
-        _verify(services, request, body, offsets)
-    except ApiException as error:
-        return _txn_failed(services, body, offsets, error.code)
-    return None
-
-
-def _txn_guards(services: BrokerServices, body: TxnOffsetCommitRequest, operation: TransactionSupportedOperation) -> Guards:
-    """None where the transaction has offsets of this partition already."""
-    guard = services.replica_manager.led(*_offsets_partition(services, body)).log.maybe_start_transaction_verification(
-        body.producer_id,
-        NO_SEQUENCE,
-        body.producer_epoch,
-        supports_epoch_bump=operation is TransactionSupportedOperation.ADD_PARTITION,
-    )
-    return {} if guard is None else {_offsets_partition(services, body): guard}
-
-
-def _offsets_partition(services: BrokerServices, body: TxnOffsetCommitRequest) -> tuple[str, int]:
-    topic = services.cluster.internal_topic(GROUP_METADATA_TOPIC)
-    return topic.name, partition_for(body.group_id, len(topic.partitions))
-
-
-def _verify(services: BrokerServices, request: Request, body: TxnOffsetCommitRequest, offsets: Offsets) -> None:
-    """The transaction's coordinator must know it; from v5 on it takes the partition in by that (KIP-890)."""
     operation = operation_of_txn_offset_commit(request.version)
     guards: dict[tuple[str, int], VerificationGuard] = {}
 
     def begin() -> Guards:
         guards.clear()
-        guards.update(_txn_guards(services, body, operation))
+        partition = offsets_partition(services, body.group_id)
+        guard = services.replica_manager.led(*partition).log.maybe_start_transaction_verification(
+            body.producer_id,
+            NO_SEQUENCE,
+            body.producer_epoch,
+            supports_epoch_bump=operation is TransactionSupportedOperation.ADD_PARTITION,
+        )
+        if guard is not None:  # else the transaction has offsets of this partition already
+            guards[partition] = guard
         return dict(guards)
+
+    def commit(known: Offsets) -> Codes:
+        by = Committer(body.group_id, body.generation_id, body.member_id, body.group_instance_id)
+        producer = TransactionalProducer(body.producer_id, body.producer_epoch, next(iter(guards.values()), None))
+        return services.group_coordinator.commit_transactional_offsets(by, producer, known)
+
+    def refused(code: ErrorCode) -> TxnOffsetCommitResponse:
+        return _txn_response(body, dict.fromkeys(_existing(services.cluster.image, offsets), client_code(code)))
 
     def go_on(failures: Failures) -> None:
         with deferred_response(request):
             if failures:
-                response = _txn_failed(services, body, offsets, next(iter(failures.values())))
+                request.answer(refused(next(iter(failures.values()))))
             else:
-                response = _txn_committed(services, body, offsets, next(iter(guards.values()), None))
-            request.answer(response)
+                request.answer(_txn_response(body, _committed(services, offsets, commit)))
 
-    services.add_partitions_to_txn_manager.add_or_verify_with_patience(
-        body.transactional_id, body.producer_id, body.producer_epoch, begin, operation, go_on
-    )
-
-
-def _txn_committed(
-    services: BrokerServices, body: TxnOffsetCommitRequest, offsets: Offsets, guard: VerificationGuard | None
-) -> TxnOffsetCommitResponse:
-    by = Committer(body.group_id, body.generation_id, body.member_id, body.group_instance_id)
-    producer = TransactionalProducer(body.producer_id, body.producer_epoch, guard)
-    coordinator = services.group_coordinator
-    codes = _committed(services, offsets, lambda known: coordinator.commit_transactional_offsets(by, producer, known))
-    return _txn_response(body, codes)
-
-
-def _txn_failed(
-    services: BrokerServices, body: TxnOffsetCommitRequest, offsets: Offsets, code: ErrorCode
-) -> TxnOffsetCommitResponse:
-    """Tells that nothing of what could have been committed was."""
-
-    def refuse(_: Offsets) -> Codes:
-        raise ApiException(client_code(code))
-
-    return _txn_response(body, _committed(services, offsets, refuse))
+    try:
+        check_group(services, body.group_id)
+        services.add_partitions_to_txn_manager.add_or_verify_with_patience(
+            body.transactional_id, body.producer_id, body.producer_epoch, begin, operation, go_on
+        )
+    except ApiException as error:
+        return refused(error.code)
+    return None
 
 
 def _txn_response(body: TxnOffsetCommitRequest, codes: Codes) -> TxnOffsetCommitResponse:

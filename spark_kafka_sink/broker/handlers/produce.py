@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.broker.api_exception import ApiException
@@ -43,37 +43,34 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
     headers = [header for each in partitions if (header := each.transactional_header) is not None]
     if not headers:
         return _appended(services, request, partitions)
+    # As `KafkaApis` and `ReplicaManager.handleProduceAppend` refuse whole requests.
+    if body.transactional_id is None:
+        raise ApiException(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if len({(header.producer_id, header.producer_epoch) for header in headers}) > 1:
+        raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
     operation = operation_of_produce(request.version)
-    producer = _one_producer(body, headers)
 
     def go_on(failures: Failures) -> None:
         for each in partitions:
             code = failures.get(each.topic_partition)
             if code is not None:
-                each.error = _not_verified(code, operation)
+                told = produce_error(code, operation)
+                text = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
+                each.error = ApiException(told, None if told is code else text)
         with deferred_response(request):
             response = _appended(services, request, partitions)
             if response is not None:
                 request.answer(response)
 
     services.add_partitions_to_txn_manager.add_or_verify_with_patience(
-        body.transactional_id or "",
-        producer.producer_id,
-        producer.producer_epoch,
+        body.transactional_id,
+        headers[0].producer_id,
+        headers[0].producer_epoch,
         lambda: _guards(services, partitions, operation),
         operation,
         go_on,
     )
     return None
-
-
-def _one_producer(body: ProduceRequest, headers: Sequence[BatchHeader]) -> BatchHeader:
-    """As `KafkaApis` and `ReplicaManager.handleProduceAppend` refuse whole requests."""
-    if body.transactional_id is None:
-        raise ApiException(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if len({(header.producer_id, header.producer_epoch) for header in headers}) > 1:
-        raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
-    return headers[0]
 
 
 def _guards(services: BrokerServices, partitions: Sequence[ProducePartition], operation: TransactionSupportedOperation) -> Guards:
@@ -93,31 +90,19 @@ def _guards(services: BrokerServices, partitions: Sequence[ProducePartition], op
     return {each.topic_partition: each.guard for each in partitions if each.guard is not None}
 
 
-def _not_verified(code: ErrorCode, operation: TransactionSupportedOperation) -> ApiException:
-    told = produce_error(code, operation)
-    if told is code:
-        return ApiException(code)
-    text = f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}"
-    return ApiException(told, text)
-
-
 def _appended(services: BrokerServices, request: Request, partitions: Sequence[ProducePartition]) -> ProduceResponse | None:
     body: ProduceRequest = request.body
     answers = [each.append(services, body.acks) for each in partitions]
-    if body.acks != 0:
-        return _response(services, request, iter(answers))
-    # A closed connection is the only way to tell a producer that asked for no answer: it looks for the leaders again.
-    if any(answer.error_code for answer in answers):
-        request.close_connection()
-    else:
-        request.answer_nothing()
-    return None
-
-
-def _response(services: BrokerServices, request: Request, answers: Iterator[PartitionProduceResponse]) -> ProduceResponse:
-    body: ProduceRequest = request.body
+    if body.acks == 0:
+        # A closed connection is the only way to tell a producer that asked for no answer: it looks for the leaders again.
+        if any(answer.error_code for answer in answers):
+            request.close_connection()
+        else:
+            request.answer_nothing()
+        return None
+    in_order = iter(answers)
     topics = tuple(
-        TopicProduceResponse(topic.name, topic.topic_id, tuple(next(answers) for _ in topic.partition_data))
+        TopicProduceResponse(topic.name, topic.topic_id, tuple(next(in_order) for _ in topic.partition_data))
         for topic in body.topic_data
     )
     leaders = {

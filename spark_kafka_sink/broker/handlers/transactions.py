@@ -9,8 +9,9 @@ from typing import Final
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
-from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, partition_for
+from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
 from spark_kafka_sink.broker.cluster.new_topics import check_name
+from spark_kafka_sink.broker.handlers.groups import offsets_partition
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.linear_pattern import LinearPattern
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
@@ -121,8 +122,16 @@ def _added(services: BrokerServices, request: Request, transaction: AddPartition
     if refused:
         # One that cannot be added keeps the others out.
         return lambda topic, index: refused.get((topic, index), ErrorCode.OPERATION_NOT_ATTEMPTED)
+    coordinator, transactional_id = services.transaction_coordinator, transaction.transactional_id
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    owns = _is_coordinator(services, transactional_id)
+    version = TRANSACTION_VERSION_2 if request.version >= _FIRST_OF_BROKERS else 0
+    codes: Mapping[tuple[str, int], ErrorCode] = {}
     try:
-        codes = _asked(services, request, transaction, partitions)
+        if transaction.verify_only:
+            codes = coordinator.verify_partitions(transactional_id, producer, partitions, is_coordinator=owns)
+        else:
+            coordinator.add_partitions(transactional_id, producer, partitions, client_version=version, is_coordinator=owns)
     except ApiException as error:
         told = _as_understood(error.code, request)
         return lambda topic, index: told
@@ -141,23 +150,6 @@ def _refused(
     return refused
 
 
-def _asked(
-    services: BrokerServices,
-    request: Request,
-    transaction: AddPartitionsToTxnTransaction,
-    partitions: Collection[tuple[str, int]],
-) -> Mapping[tuple[str, int], ErrorCode]:
-    coordinator = services.transaction_coordinator
-    transactional_id = transaction.transactional_id
-    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
-    owns = _is_coordinator(services, transactional_id)
-    if transaction.verify_only:
-        return coordinator.verify_partitions(transactional_id, producer, partitions, is_coordinator=owns)
-    version = TRANSACTION_VERSION_2 if request.version >= _FIRST_OF_BROKERS else 0
-    coordinator.add_partitions(transactional_id, producer, partitions, client_version=version, is_coordinator=owns)
-    return {}
-
-
 def _results(topics: Sequence[AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     return tuple(
         AddPartitionsToTxnTopicResult(
@@ -171,13 +163,11 @@ def _results(topics: Sequence[AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[
 def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> AddOffsetsToTxnResponse:
     """Adds the partition of `__consumer_offsets` that has the group's offsets to the transaction."""
     body: AddOffsetsToTxnRequest = request.body
-    topic = services.cluster.internal_topic(GROUP_METADATA_TOPIC)
-    partition = (topic.name, partition_for(body.group_id, len(topic.partitions)))
     try:
         services.transaction_coordinator.add_partitions(
             body.transactional_id,
             ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
-            [partition],
+            [offsets_partition(services, body.group_id)],
             is_coordinator=_is_coordinator(services, body.transactional_id),
         )
     except ApiException as error:

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final
 
 from spark_kafka_sink.broker.cluster.credentials import SCRAM_HASHES, Credentials, ScramCredential
 
@@ -23,28 +23,21 @@ class SaslAuthenticationError(SaslError):
     """A login failed, and the client is told the message: it holds nothing that only an authenticated one may know."""
 
 
-class SaslServer(Protocol):
-    """One exchange with one client. After an error it is not used any more."""
-
-    authorization_id: str | None
-    """Who the client is; None until the exchange is complete."""
-
-    def evaluate_response(self, response: bytes) -> bytes:
-        """What the client sent, to what it is sent. Raises SaslError."""
-        ...
-
-
 PLAIN: Final = "PLAIN"
 
 
 class PlainSaslServer:
-    """Kafka's PlainSaslServer, with its words."""
+    """Kafka's PlainSaslServer, with its words. One exchange with one client; after an error it is not used any more.
+
+    authorization_id: who the client is; None until the exchange is complete.
+    """
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self.authorization_id: str | None = None
 
     def evaluate_response(self, response: bytes) -> bytes:
+        """Takes what the client sent; returns what it is sent. Raises SaslError."""
         tokens = response.decode(errors="replace").split("\0", 3)
         if len(tokens) != 3:
             raise SaslAuthenticationError(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(tokens)}")
@@ -139,7 +132,7 @@ class _Begun:
 
 
 class ScramSaslServer:
-    """Kafka's ScramSaslServer. The exchange is over after one error."""
+    """Kafka's ScramSaslServer, with the methods of PlainSaslServer."""
 
     def __init__(
         self, mechanism: str, credentials: Credentials, nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24)

@@ -10,25 +10,15 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.credentials import SCRAM_HASHES, Credentials
+from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.error_responses import error_response
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.sasl.sasl_server import (
-    PLAIN,
-    PlainSaslServer,
-    SaslAuthenticationError,
-    SaslError,
-    SaslServer,
-    ScramSaslServer,
-)
+from spark_kafka_sink.broker.sasl.sasl_server import PLAIN, PlainSaslServer, SaslAuthenticationError, SaslError, ScramSaslServer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
 
 logger = logging.getLogger(__name__)
-
-MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
-"""All that there are."""
 
 MIN_REAUTH_INTERVAL_MS: Final = 1000
 """`KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
@@ -76,7 +66,7 @@ class SaslServerAuthenticator:
         self.state = SaslState.HANDSHAKE
         self.user: str | None = None
         self._mechanism = ""
-        self._server: SaslServer | None = None
+        self._server: PlainSaslServer | ScramSaslServer | None = None
         self._expires_ms: float | None = None
         self._reauthentication_began_ms: float | None = None
 
