@@ -34,9 +34,10 @@ from spark_kafka_sink.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
-    """`node_id` and `replica_manager` are this broker's own; the others are shared by all brokers of the process.
+    """What the handlers of one broker work with.
 
-    `wall_ms`: the time for timestamps, in ms since 1970.
+    `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `wall_ms`: the time for
+    timestamps, in ms since 1970.
     """
 
     node_id: int
@@ -56,15 +57,18 @@ LOCK_FILE = ".lock"
 
 
 def wall_ms() -> int:
-    """For timestamps: ms since 1970."""
+    """Returns the time for timestamps, in ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class SharedServices:
-    """Made, it holds its folder's lock; started, all that was stored is there again. One thread makes, starts and stops it."""
+    """What all brokers of the process share: the cluster's state, the logs and the coordinators.
+
+    The constructor takes the folder's lock; `start` loads what was stored. One thread creates, starts and stops it.
+    """
 
     def __init__(self, config: BrokerConfig, timer: Timer | None = None, faults: FaultInjection | None = None) -> None:
-        """Raises UsageError where another process uses the folder."""
+        """Raises UsageError if another process uses the folder."""
         self._config = config
         self.faults = FaultInjection(()) if faults is None else faults
         self._closing = ExitStack()
@@ -79,7 +83,6 @@ class SharedServices:
         self.logs = LogManager(
             self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced, check_disk=self.faults.storage.check_disk
         )
-
         self.group_coordinator = GroupCoordinator(
             InternalTopicLog(GROUP_METADATA_TOPIC, self.cluster, self.logs, wall_ms), self.timer, config, wall_ms
         )
@@ -98,11 +101,13 @@ class SharedServices:
             coordinator_epoch=self._coordinator_epoch,
         )
         self.add_partitions_to_txn_manager = AddPartitionsToTxnManager(
-            self.transaction_coordinator, self._has_transaction_coordinator, self.timer
+            self.transaction_coordinator,
+            lambda transactional_id: self.cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id) != NO_LEADER,
+            self.timer,
         )
 
     def start(self) -> None:
-        """Before any request is served."""
+        """Starts everything; call it before any request is served."""
         self.timer.start()
         self.logs.start()
         self.group_coordinator.load()
@@ -111,7 +116,7 @@ class SharedServices:
         self.transaction_coordinator.load()
 
     def stop(self) -> None:
-        """After the last request was served."""
+        """Stops everything; call it after the last request was served."""
         self.transaction_coordinator.stop()
         self.marker_sender.stop()
         self.group_coordinator.close()
@@ -121,7 +126,7 @@ class SharedServices:
         self._closing.close()
 
     def of_broker(self, node_id: int) -> BrokerServices:
-        """For one broker's handlers."""
+        """Returns the services of one broker's handlers."""
         return BrokerServices(
             node_id=node_id,
             config=self._config,
@@ -136,11 +141,8 @@ class SharedServices:
             wall_ms=wall_ms,
         )
 
-    def _has_transaction_coordinator(self, transactional_id: str) -> bool:
-        return self.cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id) != NO_LEADER
-
     def _coordinator_epoch(self, transactional_id: str) -> int:
-        """The leader epoch of its partition: what a coordinator that took over fences the one before by."""
+        """Returns the leader epoch of the id's partition, with which a new coordinator fences the one before."""
         topic = self.cluster.internal_topic(TRANSACTION_STATE_TOPIC)
         return topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader_epoch
 

@@ -24,7 +24,7 @@ KeyValue: TypeAlias = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRecord:
-    """`producer_id` is -1 outside transactions; else the record counts once a ReplayedMarker says that it was committed."""
+    """A record read back. With a `producer_id` (not -1) it counts once a ReplayedMarker says that it was committed."""
 
     partition: int
     offset: int
@@ -48,12 +48,12 @@ Replayed: TypeAlias = ReplayedRecord | ReplayedMarker
 
 
 class CoordinatorLog(Protocol):
-    """From any thread; a partition's records are in the order of the appends, so who needs an order holds a lock of his own."""
+    """An internal topic as its coordinator sees it. Any thread may append; a caller that needs an order holds its own lock."""
 
     topic: str
 
     def partition_for(self, key: str) -> int:
-        """Java's: `Utils.abs(key.hashCode()) % partitions`."""
+        """Returns Java's `Utils.abs(key.hashCode()) % partitions`."""
         ...
 
     def append(
@@ -65,15 +65,16 @@ class CoordinatorLog(Protocol):
         producer_epoch: int = -1,
         guard: VerificationGuard | None = None,
     ) -> int:
-        """One batch, durable as the broker's logs are; its first offset. With a producer id it is part of that one's transaction,
-        and `guard` lets its first records in.
+        """Appends one batch and returns its first offset. It is as durable as the broker's logs are.
+
+        With a producer id it is part of that producer's transaction, and `guard` lets its first records in.
 
         Raises ApiException as an append of a client does, such as KAFKA_STORAGE_ERROR for a full disk.
         """
         ...
 
     def replay(self) -> Iterator[Replayed]:
-        """All that is in the topic, each partition in its order."""
+        """Yields all that is in the topic, each partition in order."""
         ...
 
 
@@ -81,7 +82,7 @@ _READ_BYTES = 1024 * 1024
 
 
 class InternalTopicLog:
-    """The CoordinatorLog of a running broker. The topic is made with the first append."""
+    """The CoordinatorLog of a running broker. The first append creates the topic."""
 
     def __init__(self, topic: str, cluster: Cluster, logs: LogManager, wall_ms: Callable[[], int]) -> None:
         self.topic = topic
@@ -164,8 +165,7 @@ class TransactionMarkers:
         self._complete_offsets = complete_offsets
 
     def write(self, marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
-        """Raises ApiException where a log takes none now (a full disk): it is to be tried again. Partitions that were deleted
-        meanwhile are passed over."""
+        """Writes a marker into partitions that still exist. Raises ApiException if it must be tried again (a full disk)."""
         for topic, index in partitions:
             log = self._logs.get(topic, index)
             state = self._cluster.image.partition(topic, index)

@@ -1,4 +1,4 @@
-"""For each API the response that says one error of all that was asked: Java's `AbstractRequest.getErrorResponse`."""
+"""The response of each API that tells one error of everything asked: Java's `AbstractRequest.getErrorResponse`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 
 class Failure(NamedTuple):
-    """What is to be said, and in which version. `message` goes where the response has a field for it."""
+    """The error to tell, and the version of the response. `message` is used if the response has a field for it."""
 
     code: int
     message: str | None
@@ -88,11 +88,11 @@ class Failure(NamedTuple):
 
 
 ErrorResponse: TypeAlias = Callable[[Any, Failure], Message | None]
-"""The request's body and what is to be said of it to the response; None: there is none, and the connection is closed."""
+"""Makes the response from the request's body and the failure; None: there is none, and the connection is closed."""
 
 
 def error_response(api: AnyApi, version: int, body: Message, code: ErrorCode, message: str | None) -> Message | None:
-    """None where the API has no way to say it: the connection has to be closed."""
+    """Returns None if the API cannot tell an error: the connection has to be closed."""
     make = ERROR_RESPONSES.get(api.key)
     return None if make is None else make(body, Failure(int(code), message, version))
 

@@ -1,4 +1,4 @@
-"""Every request comes through here: to the handler of its API, and back as an answer whatever that one does."""
+"""The table from API to handler. Every request goes through here and is answered, whatever its handler does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.DELETE_GROUPS: groups.handle_delete_groups,
     ApiKey.OFFSET_DELETE: offsets.handle_offset_delete,
 }
-"""The handler of each API that is served; ApiVersions, which tells of all of them, is added by KafkaApis."""
+"""The handler of each API. KafkaApis adds ApiVersions, which lists all of them."""
 
 
 Faults: TypeAlias = Callable[[Request, Serve], None]
@@ -67,7 +67,7 @@ now, later, from another thread, or not at all and answers itself. `request.on_a
 
 
 class KafkaApis:
-    """Kafka's KafkaApis. Without state of its own: `handle` may be called by any number of threads."""
+    """Kafka's KafkaApis. It has no state, so any number of threads may call `handle`."""
 
     def __init__(
         self, services: BrokerServices, *, handlers: Mapping[ApiKey, Handler] = HANDLERS, faults: Faults | None = None
@@ -79,7 +79,7 @@ class KafkaApis:
         self.served: Mapping[int, AnyApi] = versions.served
 
     def handle(self, request: Request) -> None:
-        """Raises nothing. A request without a handler, or before a login that it needs, closes its connection."""
+        """Serves a request; raises nothing. A request before a login that it needs closes its connection."""
         if self._faults is None:
             self._serve(request)
         else:

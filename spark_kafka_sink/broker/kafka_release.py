@@ -36,7 +36,7 @@ _METADATA_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
     "4.0": (7, 25),
     "4.1": (7, 27),
 }
-"""The levels of `metadata.version`: the oldest supported one, the default. Releases that are not here run with ZooKeeper."""
+"""The levels of `metadata.version`: (oldest supported, default). Releases without an entry run with ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class KafkaRelease:
 
     @property
     def features_epoch(self) -> int:
-        """What ApiVersions tells of the finalized features; -1: nothing."""
+        """The epoch of the finalized features in ApiVersions; -1: there are none."""
         if not self.has_zookeeper:
             return 1  # features do not change while a broker runs, so any number that is not negative will do
         return 0 if self.inter_broker_protocol >= (2, 7) else -1
@@ -233,11 +233,11 @@ _NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
         ApiKey.LIST_TRANSACTIONS: 2,
     },
 }
-"""The newest stable version of each API, where the release changed it. From the message definitions of the last patch release,
-without what only works with `unstable.api.versions.enable`."""
+"""The newest stable version of each API, for the release that changed it. The numbers are from the message definitions of the
+last patch release, without what only works with `unstable.api.versions.enable`."""
 
 _OLDEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {"4.0": {ApiKey.JOIN_GROUP: 2}}
-"""Where a release refuses versions that this broker would serve. Before 4.0 Kafka served older ones than this broker does."""
+"""Versions that a release refuses and this broker would serve. Before 4.0 Kafka served older ones than this broker does."""
 
 _NOT_YET_WITH_KRAFT: Final[Mapping[str, Collection[ApiKey]]] = dict.fromkeys(
     ("3.3", "3.4"), (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
@@ -257,14 +257,14 @@ def served(release: KafkaRelease, keys: Collection[ApiKey]) -> dict[int, AnyApi]
 
 
 class ApiVersionManager:
-    """`served`: the APIs that have a handler and that the release has, by key. Immutable."""
+    """What ApiVersions tells. `served`: the APIs that have a handler and that the release has, by key. Immutable."""
 
     def __init__(self, keys: Collection[ApiKey], release: KafkaRelease) -> None:
         self.served: Mapping[int, AnyApi] = served(release, keys)
         self._release = release
 
     def response(self, version: int) -> ApiVersionsResponse:
-        """For an ApiVersions request of `version`."""
+        """Returns the response to an ApiVersions request of `version`."""
         return ApiVersionsResponse(
             0,
             tuple(map(_version_range, self.served.values())),
@@ -274,7 +274,7 @@ class ApiVersionManager:
         )
 
     def unsupported(self) -> ApiVersionsResponse:
-        """For an ApiVersions request of an unknown version: the versions of ApiVersions itself (KIP-511)."""
+        """Returns the response to an unknown version of ApiVersions: the versions of ApiVersions itself (KIP-511)."""
         return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (_version_range(self.served[ApiKey.API_VERSIONS]),))
 
 

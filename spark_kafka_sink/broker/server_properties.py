@@ -22,8 +22,6 @@ from spark_kafka_sink.broker.kafka_release import NEWEST_TRANSACTION_VERSION
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
 
-MINUTE_MS: Final = 60_000
-
 
 def _same(value: Any) -> Any:
     return value
@@ -36,8 +34,8 @@ def _overrides(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a setting of Kafka's becomes a field of BrokerConfig: `key` reads the text, `of` makes the field's value of it, and
-    `shown` makes it again what Kafka's setting would be."""
+    """How a setting of Kafka's becomes a field of BrokerConfig: `key` parses the text, `of` converts the value to the field's,
+    and `shown` converts it back."""
 
     key: ConfigKey
     field: str
@@ -46,7 +44,7 @@ class Setting:
 
     @property
     def default(self) -> str:
-        """As a user writes it."""
+        """The default, as a user writes it."""
         return self.key.text(self.shown(getattr(BrokerConfig(), self.field))) or ""
 
 
@@ -82,10 +80,10 @@ _OTHERS: Final = (
         "For releases before 4.0: the version of the protocol between brokers in ZooKeeper mode. Below 2.8, topics have no ids.",
     ),
 )
-"""What Kafka 4 has under no setting's name: levels of features are given where its folder is formatted, and ZooKeeper is gone."""
+"""Not settings in Kafka 4: feature levels are given when a folder is formatted, and ZooKeeper is gone."""
 
 _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
-    "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * MINUTE_MS, lambda ms: ms // MINUTE_MS),
+    "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * 60_000, lambda ms: ms // 60_000),
     "max.connections.per.ip.overrides": (
         "max_connections_per_ip_overrides",
         _overrides,
@@ -108,19 +106,18 @@ def _settings() -> Iterator[Setting]:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {setting.key.name: setting for setting in _settings()}
-"""By Kafka's name. A folder, an address and users are no settings of a text."""
+"""The settings by Kafka's name. Folder, address and users are not given as text."""
 
 TOPIC_SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     **{name: (key.name, unit) for key in TOPIC_CONFIGS.values() for name, unit in reversed(key.synonyms)},
     **{name: (name, 1) for name in TOPIC_CONFIGS},
 }
-"""What topics have that do not say otherwise: `log.*` names, and those of topics; with the topic config that each is and what
-its number has to be multiplied by."""
+"""Defaults of topics, by `log.*` name and by the topic config's own: (the topic config, the factor of its unit)."""
 
 
 def config_from(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
-    """`settings`: text by Kafka's names; `others`: fields of BrokerConfig that are no text. Where several settings mean one thing
-    in several units, the finest wins, as in Kafka.
+    """Makes a config from `settings`, text by Kafka's names, and `others`, fields of BrokerConfig. Among settings of one thing in
+    several units the finest unit wins, as in Kafka.
 
     Raises OptionError for an unknown name, with the nearest known one, for a value out of range, and for an unknown release in
     `like`.

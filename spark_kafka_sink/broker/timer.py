@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 class TimerTask:
-    """Something that is to be run once. `cancel()` may come from any thread and at any time; it does not wait for a run."""
+    """A task that runs once. Any thread may call `cancel()` at any time; it does not wait for a run."""
 
     __slots__ = ("_run", "due_ms")
 
@@ -51,11 +51,11 @@ class Timer(Protocol):
     def stop(self) -> None: ...
 
     def now_ms(self) -> float:
-        """Monotonic."""
+        """Returns monotonic time."""
         ...
 
     def after(self, delay_ms: float, run: Callable[[], None]) -> TimerTask:
-        """Run it in `delay_ms`, on the timer's thread: it must not wait for anything. From any thread."""
+        """Runs a task in `delay_ms` on the timer's thread, where it must not wait for anything. Any thread may call this."""
         ...
 
 
@@ -91,18 +91,18 @@ class SystemTimer:
         return task
 
     def waiting(self) -> int:
-        """Tasks that are kept, cancelled ones among them."""
+        """Returns the number of tasks it keeps, including cancelled ones."""
         return len(self._tasks)
 
     def _drop_cancelled(self) -> None:
-        """Sessions of minutes that are begun and ended in a moment would fill the heap until they are due."""
+        """Drops cancelled tasks: sessions of minutes that end at once would fill the heap until they are due."""
         self._tasks = [entry for entry in self._tasks if not entry[2].is_cancelled]
         heapq.heapify(self._tasks)
         # Twice what is left, so that a heap without cancelled ones is not looked through again and again.
         self._full_at = max(_FULL_AT, 2 * len(self._tasks))
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Runs nothing more; what is not due yet is dropped."""
+        """Stops; tasks that are not due yet are dropped."""
         with self._changed:
             self._stopped = True
             self._tasks.clear()
@@ -128,10 +128,10 @@ class SystemTimer:
 
 
 class DelayedOperation:
-    """Something that is finished once: when `is_satisfied` says so, when its time is over, or when somebody ends it.
+    """An operation that completes once: when `is_satisfied` returns True, when its time is over, or when somebody ends it.
 
-    Several threads may try at once; the lock lets one of them in at a time, and `_done` lets one finish. `is_satisfied` is asked
-    under that lock; `on_complete` runs without it, in the thread that finished it. Neither waits.
+    Several threads may try at once. The lock admits one at a time, and `_done` lets one complete it. `is_satisfied` is called
+    under that lock; `on_complete` runs without it, in the thread that completed it. Neither waits.
     """
 
     def __init__(self, is_satisfied: Callable[[], bool], on_complete: Callable[[], None]) -> None:
@@ -148,7 +148,7 @@ class DelayedOperation:
         return self._done
 
     def try_complete(self) -> bool:
-        """Whether this call finished it. Who comes while another one tries only leaves word: the other looks again."""
+        """Returns whether this call completed it. If another thread is trying, that one is told to look again."""
         self._changed = True
         while self._changed and not self._done:
             if not self._lock.acquire(blocking=False):
@@ -174,7 +174,7 @@ class DelayedOperation:
 
 
 class DelayedOperationPurgatory:
-    """Operations by what they wait for. The lock guards the lists; nothing runs under it."""
+    """Operations by what they wait for. The lock guards the lists; no operation runs under it."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -198,7 +198,7 @@ class DelayedOperationPurgatory:
             self._forget(operation)
 
     def check_and_complete(self, key: Hashable) -> None:
-        """Something happened to `key`."""
+        """Tries the operations that wait for `key`, because something happened to it."""
         with self._lock:
             waiting = list(self._watched.get(key, ()))
         for operation in waiting:
@@ -206,7 +206,7 @@ class DelayedOperationPurgatory:
                 self._forget(operation)
 
     def complete_all(self) -> None:
-        """The broker stops: nobody is to wait any longer."""
+        """Completes all operations, because the broker stops."""
         with self._lock:
             waiting = [operation for operations in self._watched.values() for operation in operations]
             self._watched.clear()
@@ -214,7 +214,7 @@ class DelayedOperationPurgatory:
             operation.force_complete()
 
     def watched(self) -> int:
-        """Entries, one for each key of each operation."""
+        """Returns the number of entries, one for each key of each operation."""
         with self._lock:
             return sum(map(len, self._watched.values()))
 
@@ -223,7 +223,7 @@ class DelayedOperationPurgatory:
         self._forget(operation)
 
     def _forget(self, operation: DelayedOperation) -> None:
-        """Under all its keys at once: who waits for a busy partition and a quiet one would stay in the quiet one's list."""
+        """Removes it from all its keys: waiting for a busy and a quiet partition, it would stay in the quiet one's list."""
         with self._lock:
             for key in operation.keys:
                 left = [other for other in self._watched.get(key, ()) if other is not operation]

@@ -23,11 +23,11 @@ from spark_kafka_sink.broker.cluster.topic_config import (
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 EVERY_BROKER: Final = -1
-"""In `MetadataImage.configs`: set for all brokers."""
+"""The key in `MetadataImage.configs` of what is set for all brokers."""
 
 
 class ConfigSource(IntEnum):
-    """As DescribeConfigs has them on the wire; the first that has a value wins."""
+    """The numbers that DescribeConfigs has on the wire; the first source that has a value wins."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -132,7 +132,7 @@ _NODE: Final = (
 
 
 def _behind(topic_key: TopicConfigKey) -> list[ConfigKey]:
-    """The broker configs behind a topic config; Kafka has no value for the first where a coarser unit has one."""
+    """Returns the broker configs behind a topic config. Kafka has no default for the first if a coarser unit has one."""
     first, *coarser = topic_key.synonyms
     # A negative log.retention.ms is taken for -1 (KafkaConfig.logRetentionTimeMillis), so it is not refused.
     check = None if first[0] == "log.retention.ms" else topic_key.check
@@ -155,16 +155,16 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = {
 """By name."""
 
 DYNAMIC_CONFIGS: Final = frozenset(key.broker_name for key in TOPIC_CONFIGS.values() if key.synonyms)
-"""Those that can be altered while the broker runs."""
+"""The configs that can be altered while the broker runs."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: names for key in TOPIC_CONFIGS.values() for names in [tuple(name for name, _ in key.synonyms)] for name in names
 }
-"""Names of one thing in several units, the one that wins first (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
+"""The names of one setting in several units; the first one wins (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
 
 
 class BrokerSettings:
-    """All that is set for one broker, at one moment."""
+    """All settings of one broker at one moment."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, node_id: int) -> None:
         own, everyone = image.configs.get(node_id, {}), image.configs.get(EVERY_BROKER, {})
@@ -176,7 +176,7 @@ class BrokerSettings:
         )
 
     def names(self) -> set[str]:
-        """Those of the table, and what else was set: a broker takes any name, for its plugins."""
+        """Returns the names in the table and all others that were set: a broker accepts any name, for its plugins."""
         return set(BROKER_CONFIGS).union(*(values for values, source in self._layers if source is not ConfigSource.DEFAULT))
 
     def locations(self, name: str) -> list[ConfigLocation]:
@@ -198,12 +198,12 @@ class BrokerSettings:
         return [ConfigLocation(key.name, text or "", ConfigSource.TOPIC), *below]
 
     def text(self, name: str) -> str | None:
-        """The value of one; None where it has none."""
+        """Returns the value of one config; None if it has none."""
         return next((values[name] for values, _ in self._layers if name in values), None)
 
 
 def _static(config: BrokerConfig, image: MetadataImage, node_id: int) -> dict[str, str]:
-    """As a server.properties would have them: what differs from Kafka's defaults."""
+    """Returns what a server.properties would have: the values that differ from Kafka's defaults."""
     values = {name: of(config) for name, _, default, of, _ in _STATIC if of(config) != default}
     texts = {name: BROKER_CONFIGS[name].text(value) for name, value in values.items()}
     for name, value in config.topic_defaults.items():
@@ -222,14 +222,14 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def topic_values(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, Any]) -> dict[str, Any]:
-    """Every topic config's value on a broker: of `configs`, which are parsed, else the broker's."""
+    """Returns every topic config's value on a broker: that of the parsed `configs`, otherwise the broker's."""
     return {
         name: configs[name] if name in configs else inherited(config, image, node_id, key) for name, key in TOPIC_CONFIGS.items()
     }
 
 
 def inherited(config: BrokerConfig, image: MetadataImage, node_id: int, key: TopicConfigKey) -> Any:
-    """The value where the topic does not set it."""
+    """Returns the value for a topic that does not set it."""
     name = key.broker_name
     for configs in (image.configs.get(node_id, {}), image.configs.get(EVERY_BROKER, {})):
         if name in configs:
@@ -240,7 +240,7 @@ def inherited(config: BrokerConfig, image: MetadataImage, node_id: int, key: Top
 
 
 def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, str]) -> None:
-    """Raises ConfigError where a broker cannot take `configs` while it runs (`DynamicBrokerConfig.validate`)."""
+    """Raises ConfigError if a broker cannot take `configs` while it runs (`DynamicBrokerConfig.validate`)."""
     fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
     if fixed:
         kind = "Set" if len(fixed) < 5 else "HashSet"  # as Scala writes them
@@ -253,18 +253,18 @@ def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, conf
 
 
 def effective_configs(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str]) -> dict[str, Any]:
-    """Every topic config's value, where `configs` were set for the topic. Raises INVALID_CONFIG."""
+    """Returns every config's value of a topic for which `configs` were set. Raises INVALID_CONFIG."""
     return topic_values(config, image, _deciding_broker(image), parsed(configs))
 
 
 def effective_config(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str], name: str) -> Any:
-    """One of them, for who asks with every batch."""
+    """Returns one of the effective configs; it is asked for with every batch."""
     key = TOPIC_CONFIGS[name]
     return key.parse(configs[name]) if name in configs else inherited(config, image, _deciding_broker(image), key)
 
 
 def checked_topic_configs(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str | None]) -> dict[str, str]:
-    """What is to be kept of them, as it was written. Raises INVALID_CONFIG (`LogConfig.validate`)."""
+    """Returns the configs to keep, as they were written. Raises INVALID_CONFIG (`LogConfig.validate`)."""
     values = parsed(configs)
     try:
         check_together(topic_values(config, image, _deciding_broker(image), values))
@@ -274,7 +274,7 @@ def checked_topic_configs(config: BrokerConfig, image: MetadataImage, configs: M
 
 
 def check_topic_defaults(config: BrokerConfig) -> None:
-    """Raises ValueError for a broker that would make topics of invalid configs."""
+    """Raises ValueError if topics would be created with invalid configs."""
     try:
         checked_topic_configs(config, MetadataImage(), config.topic_defaults)
     except ApiException as error:
@@ -282,5 +282,5 @@ def check_topic_defaults(config: BrokerConfig) -> None:
 
 
 def _deciding_broker(image: MetadataImage) -> int:
-    """A log exists once, whichever broker leads it: of brokers with configs of their own the first decides."""
+    """Returns the first broker with configs of its own: a log exists once, whichever broker leads it."""
     return min((node for node, configs in image.configs.items() if configs and node != EVERY_BROKER), default=EVERY_BROKER)

@@ -50,28 +50,30 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
-"""Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
+"""Producer ids reserved at once (KIP-730): a killed broker gives out none twice, and the file is not written for each."""
 
 
 _INTERNAL_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
 }
-"""As Kafka makes them (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted."""
+"""Kafka's (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted."""
 
 ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class CoordinatorType(Enum):
-    """What a FindCoordinator asks for; the value is the internal topic whose leaders they are."""
+    """What a FindCoordinator asks for. The value is the internal topic whose leaders are the coordinators."""
 
     GROUP = GROUP_METADATA_TOPIC
     TRANSACTION = TRANSACTION_STATE_TOPIC
 
 
 class Cluster:
-    """`image` is replaced whole under the lock and may be read by any thread without it. Who listens to changes is called
-    under the lock, in order, and must not wait."""
+    """Kafka's controller. Any thread may read `image`, which is replaced as a whole under the lock.
+
+    Listeners to changes are called under the lock, in order, and must not wait.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         check_topic_defaults(config)
@@ -87,7 +89,7 @@ class Cluster:
         self.image = MetadataImage(configs=stored.configs, scram=stored.scram).with_topics(*topics)
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
-        """It is given the image before and the one after."""
+        """Registers a listener, which is given the image before and the one after."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -103,7 +105,7 @@ class Cluster:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
-        """-1: the broker's default, which both must be where replicas are assigned. Raises ApiException."""
+        """Creates a topic. -1 is the broker's default; both must be -1 if replicas are assigned. Raises ApiException."""
         with self._lock:
             topic = self._new_topic(name, partitions, replication_factor, assignments, configs or {})
             if not validate_only:
@@ -137,7 +139,7 @@ class Cluster:
         return placed_replicas(self.image, partitions, replication, failure=failure)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """`topic_id`: which one of that name; another that took its place meanwhile stays. Raises ApiException."""
+        """Deletes a topic. With `topic_id`, a topic that has taken the name meanwhile stays. Raises ApiException."""
         with self._lock:
             topic = self._known(name)
             if topic_id not in (None, topic.topic_id):
@@ -147,7 +149,7 @@ class Cluster:
     def create_partitions(
         self, name: str, count: int, *, assignments: Sequence[Replicas] | None = None, validate_only: bool = False
     ) -> None:
-        """Up to `count` in all. `assignments`: of each new one, in their order."""
+        """Extends a topic to `count` partitions. `assignments`: the replicas of each new one, in order. Raises ApiException."""
         with self._lock:
             topic = self._known(name)
             check_growth(topic, count, assignments)
@@ -164,7 +166,7 @@ class Cluster:
     # Configs
 
     def alter_topic_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """`change` is given what was set for the topic and says what is to be set from now on, or raises. Raises ApiException."""
+        """Replaces what is set for a topic by what `change` returns for it. Raises ApiException."""
         with self._lock:
             check_topic_resource(name)
             topic = self.image.topics.get(name)
@@ -176,7 +178,7 @@ class Cluster:
                 self._become(self.image.with_topics(replace(topic, configs=texts)))
 
     def alter_broker_configs(self, node_id: int, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """As alter_topic_configs, of a broker or of all (EVERY_BROKER). Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
+        """Does so for a broker or for all (EVERY_BROKER). Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
         with self._lock:
             changed = change(self.image.configs.get(node_id, {}))
             try:
@@ -195,15 +197,17 @@ class Cluster:
     # Users
 
     def alter_scram(self, changes: Mapping[ScramKey, ScramCredential | None]) -> None:
-        """From now on users log in with these; None: not any more."""
+        """Changes the credentials that users log in with; None deletes one."""
         with self._lock:
             self._become(replace(self.image, scram={**self.image.scram, **changes}))
 
     # Brokers and leaders
 
     def brokers_up(self, *brokers: BrokerState) -> None:
-        """They were started, or came back: partitions without a leader have one again. Those of a whole cluster come at once, or
-        the first would lead everything."""
+        """Adds brokers that were started or came back, and elects leaders for partitions without one.
+
+        The brokers of a whole cluster are added at once, or the first would lead everything.
+        """
         with self._lock:
             image = self.image
             for broker in brokers:
@@ -211,14 +215,14 @@ class Cluster:
             self._become(elected_everywhere(image))
 
     def broker_down(self, node_id: int) -> None:
-        """What it led goes to replicas that are up. It is down even where that cannot be noted, on a full disk say."""
+        """Hands what it led to replicas that are up. It is down even if that cannot be stored, on a full disk for example."""
         with self._lock:
             known = self.image.brokers.get(node_id)
             if known is not None:  # else it ended before it was up
                 self._become(elected_everywhere(self.image.with_broker(replace(known, is_up=False))), must_be_noted=False)
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
-        """To a broker that runs; it becomes a replica if it was none."""
+        """Moves a partition to a broker that runs, which becomes a replica if it is none."""
         with self._lock:
             state = self._known(topic)
             there = state.partition(partition)
@@ -229,16 +233,16 @@ class Cluster:
             self._become(self.image.with_topics(state.with_partition(with_leader(there, leader))))
 
     def controller_id(self) -> int:
-        """Any broker can do a controller's work; clients are told the first that runs."""
+        """Returns the first broker that runs. Any broker can do a controller's work."""
         return next(iter(self.image.up()), -1)
 
     def coordinator(self, kind: CoordinatorType, key: str) -> int:
-        """The broker that coordinates a group or a transactional id; -1 where there is none now. Makes the internal topic."""
+        """Returns the broker that coordinates a group or a transactional id; -1: none now. Creates the internal topic."""
         topic = self.internal_topic(kind.value)
         return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
     def internal_topic(self, name: str) -> TopicState:
-        """Made when it is first asked for, on every broker, so that a coordinator survives all but the last of them."""
+        """Returns an internal topic, creating it on up to three brokers when it is first asked for."""
         with self._lock:
             topic = self.image.topics.get(name)
             if topic is not None:
@@ -256,22 +260,19 @@ class Cluster:
     # Producer ids
 
     def next_producer_id(self) -> int:
-        """Never the same twice, over restarts and SIGKILL too. Raises COORDINATOR_NOT_AVAILABLE where the disk is full."""
+        """Returns an id that was never given out, even across SIGKILL. Raises COORDINATOR_NOT_AVAILABLE if the disk is full."""
         with self._lock:
             given = self._next_producer_id
             if given == self._reserved:
-                self._reserve_producer_ids()
+                self._reserved += PRODUCER_ID_BLOCK
+                try:
+                    self._store()
+                except OSError as error:
+                    self._reserved = given  # or the next one would be given ids that nobody has noted
+                    text = f"No producer ids can be reserved: {error}"
+                    raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
             self._next_producer_id += 1
             return given
-
-    def _reserve_producer_ids(self) -> None:
-        before = self._reserved
-        self._reserved += PRODUCER_ID_BLOCK
-        try:
-            self._store()
-        except OSError as error:
-            self._reserved = before  # or the next one would be given ids that nobody has noted
-            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"No producer ids can be reserved: {error}") from error
 
     def _become(self, image: MetadataImage, *, must_be_noted: bool = True) -> None:
         before, self.image = self.image, image
@@ -295,29 +296,28 @@ class Cluster:
 
 
 def _new_cluster_id() -> str:
-    """As Kafka's: 22 characters of URL-safe base64, never with a dash in front, which tools would take for an option."""
+    """Returns an id like Kafka's: 22 characters of URL-safe base64. A leading dash would look like an option to tools."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
 class Event(NamedTuple):
-    """`facts`: what the text says, for programs."""
+    """A change as text, and as `facts` for programs."""
 
     text: str
     facts: dict[str, Any]
 
 
 def log_changes(before: MetadataImage, after: MetadataImage) -> None:
-    """A listener of `Cluster.on_change`."""
+    """Logs what changed; a listener of `Cluster.on_change`."""
     if logger.isEnabledFor(logging.INFO):
         for event in changes(before, after):
             logger.info(event.text, extra=event.facts)
 
 
 def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
-    """What happened to topics, to brokers and to settings. Leaders that move because a broker came or went are not told one by
-    one."""
+    """Yields what happened to topics, brokers and settings. Leaders that move because a broker came or went are left out."""
     for node, broker in after.brokers.items():
         if node not in before.brokers or before.brokers[node].is_up != broker.is_up:
             yield _broker_event(broker)

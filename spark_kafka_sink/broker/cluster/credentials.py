@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 ITERATIONS: Final = 4096
-"""Kafka's least, and what its tools take (ScramMechanism)."""
+"""Kafka's minimum, which its tools use (ScramMechanism)."""
 _SALT_BYTES: Final = 16
 
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The mechanism's hash."""
+"""The hash of each mechanism."""
 
 ScramKey: TypeAlias = tuple[str, str]
 """A mechanism and a user."""
@@ -31,7 +31,7 @@ class ScramCredential:
 
 
 def scram_credential(hash_name: str, password: str, salt: bytes | None = None, iterations: int = ITERATIONS) -> ScramCredential:
-    """Returns what is kept of a password; without a salt with one of its own."""
+    """Returns what is kept of a password. The salt defaults to a random one."""
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     return of_salted_password(hash_name, hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations), salt, iterations)
 
@@ -44,14 +44,14 @@ def of_salted_password(hash_name: str, salted: bytes, salt: bytes, iterations: i
 
 
 class Credentials:
-    """Of all users. Without state that changes: any thread may ask."""
+    """The credentials of all users. Any thread may ask: its state does not change."""
 
     def __init__(
         self,
         users: Mapping[str, str],
         altered: Callable[[], Mapping[ScramKey, ScramCredential | None]] = dict,
     ) -> None:
-        """users: name to password. altered: what clients have set instead since (KIP-554); None for what they have deleted."""
+        """users: name to password. altered: what clients have set since (KIP-554), None for what they have deleted."""
         self._passwords = {user: password.encode() for user, password in users.items()}
         self._given = {
             (mechanism, user): scram_credential(hash_name, password)
@@ -61,7 +61,7 @@ class Credentials:
         self._altered = altered
 
     def is_password(self, user: str, password: str) -> bool:
-        """In a time that does not tell how much of it is right."""
+        """Compares in a time that does not reveal how much of it is right."""
         known = self._passwords.get(user)
         return hmac.compare_digest(b"" if known is None else known, password.encode()) and known is not None
 
@@ -71,6 +71,6 @@ class Credentials:
         return altered[key] if key in altered else self._given.get(key)
 
     def all_scram(self) -> dict[ScramKey, ScramCredential]:
-        """Of all users that can log in with SCRAM."""
+        """Returns the credentials of all users that can log in with SCRAM."""
         both = {**self._given, **self._altered()}
         return {key: credential for key, credential in both.items() if credential is not None}

@@ -51,8 +51,8 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker that was started once. `advertised`: listener -> where who came to that listener finds it (host, port); the
-    first is the clients'."""
+    """A broker that was started once. `advertised`: the (host, port) that clients of each listener are told; the first listener
+    is the one for clients."""
 
     node_id: int
     advertised: Mapping[str, tuple[str, int]]
@@ -60,7 +60,7 @@ class BrokerState:
     rack: str | None = None
 
     def endpoint(self, listener: str) -> tuple[str, int]:
-        """Who came through a listener is sent to the same one of the others (Kafka's `getNode(listenerName)`)."""
+        """Returns its address for clients of a listener (Kafka's `getNode(listenerName)`)."""
         return self.advertised[listener]
 
 
@@ -88,7 +88,7 @@ class MetadataImage:
         return None if state is None else state.partition(index)
 
     def up(self) -> tuple[int, ...]:
-        """Brokers that can be reached, by their ids."""
+        """Returns the ids of brokers that can be reached, in order."""
         return tuple(sorted(broker.node_id for broker in self.brokers.values() if broker.is_up))
 
     def with_topics(self, *changed: TopicState) -> MetadataImage:
@@ -107,12 +107,12 @@ class MetadataImage:
 
 
 def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
-    """Without topics of a cluster that has no topic ids."""
+    """Returns names by id, without topics of a cluster that has no topic ids."""
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java, over UTF-16 code units, as a signed 32-bit number."""
+    """Returns Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number."""
     code = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -135,12 +135,12 @@ def new_partition(index: int, replicas: tuple[int, ...], up: tuple[int, ...]) ->
 
 
 def with_leader(partition: PartitionState, leader: int) -> PartitionState:
-    """A new epoch, also where the leader stays: clients must see that something changed."""
+    """Returns the partition with a leader and a new epoch, even if the leader stays: clients must see a change."""
     return replace(partition, leader=leader, leader_epoch=partition.leader_epoch + 1)
 
 
 def elected(partition: PartitionState, up: tuple[int, ...]) -> PartitionState:
-    """What becomes of a partition when `up` are the brokers that run. A leader that runs keeps it."""
+    """Returns the partition as it is when `up` are the brokers that run. A leader that runs keeps it."""
     isr = tuple(node for node in partition.replicas if node in up)
     changed = replace(partition, isr=isr)
     if partition.leader in isr:
@@ -150,7 +150,7 @@ def elected(partition: PartitionState, up: tuple[int, ...]) -> PartitionState:
 
 
 def elected_everywhere(image: MetadataImage) -> MetadataImage:
-    """The image after brokers came or went."""
+    """Returns the image after brokers came or went."""
     up = image.up()
     return image.with_topics(
         *(replace(topic, partitions=tuple(elected(each, up) for each in topic.partitions)) for topic in image.topics.values())

@@ -30,14 +30,14 @@ def check_name(name: str) -> None:
 
 
 def check_topic_resource(name: str) -> None:
-    """Of a topic whose configs are to be altered (`ControllerConfigurationValidator.validateTopicName`)."""
+    """Checks the name of a topic whose configs are to be altered (`ControllerConfigurationValidator.validateTopicName`)."""
     if not name:
         raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     check_name(name)
 
 
 def check_collision(name: str, others: Iterable[str]) -> None:
-    """`a.b` and `a_b` have the same metric names. `others`: names that exist."""
+    """Raises INVALID_TOPIC_EXCEPTION for names such as `a.b` and `a_b`, which have the same metric names."""
     metric_name = name.replace(".", "_")
     for other in others:
         if other != name and other.replace(".", "_") == metric_name:
@@ -55,13 +55,13 @@ Assignments: TypeAlias = Sequence[tuple[int, Replicas]]
 
 
 def check_amount(partitions: int) -> None:
-    """Of all that one request would make. Raises POLICY_VIOLATION."""
+    """Checks the partitions that one request would create. Raises POLICY_VIOLATION."""
     if partitions > MAX_PARTITIONS:
         raise ApiException(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def check_counts(partitions: int, replication_factor: int) -> None:
-    """-1 is the default, which is good."""
+    """Checks counts of a new topic, where -1 is the default."""
     if replication_factor == 0 or replication_factor < DEFAULT:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, text)
@@ -70,7 +70,7 @@ def check_counts(partitions: int, replication_factor: int) -> None:
 
 
 def check_no_counts(partitions: int, replication_factor: int) -> None:
-    """Where replicas are assigned, which says it all."""
+    """Checks that no counts are given together with assigned replicas."""
     for name, value in (("replication factor", replication_factor), ("numPartitions", partitions)):
         if value != DEFAULT:
             text = f"A manual partition assignment was specified, but {name} was not set to -1."
@@ -78,7 +78,7 @@ def check_no_counts(partitions: int, replication_factor: int) -> None:
 
 
 def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] | None) -> None:
-    """`count`: the partitions that there are to be; `assignments`: of each new one."""
+    """Checks that a topic can have `count` partitions; `assignments`: the replicas of each new one."""
     there = len(topic.partitions)
     if count == there:
         raise ApiException(ErrorCode.INVALID_PARTITIONS, f"Topic already has {there} partition(s).")
@@ -99,7 +99,7 @@ def placed(brokers: tuple[int, ...], partitions: int, replicas: int, *, first: i
 def placed_replicas(
     image: MetadataImage, partitions: int, replicas: int, *, begin: int = 0, failure: str = ""
 ) -> list[tuple[int, ...]]:
-    """Of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
+    """Returns the replicas of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
     check_amount(partitions - begin)
     up, registered = image.up(), len(image.brokers)
     if replicas > registered or not up:
@@ -115,7 +115,7 @@ def placed_replicas(
 
 
 def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tuple[int, ...]]:
-    """Of all partitions of a new topic, in their order."""
+    """Returns the replicas of all partitions of a new topic, in order."""
     found: dict[int, tuple[int, ...]] = {}
     factor = None
     for partition, replicas in assignments:
@@ -129,7 +129,7 @@ def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tu
 
 
 def checked(image: MetadataImage, partition: int, replicas: Replicas, factor: int | None) -> tuple[int, ...]:
-    """`factor`: how many the partitions before it have (`validateManualPartitionAssignment`)."""
+    """Checks the replicas of one partition; `factor`: the replicas of those before it (`validateManualPartitionAssignment`)."""
     if not replicas:
         _refuse("The manual partition assignment includes an empty replica list.")
     for before, node in zip([None, *sorted(replicas)], sorted(replicas), strict=False):

@@ -24,7 +24,7 @@ _COMMA: Final = re.compile(r"\s*,\s*")
 
 
 class ConfigType(IntEnum):
-    """As DescribeConfigs has them on the wire."""
+    """The numbers that DescribeConfigs has on the wire."""
 
     BOOLEAN = 1
     STRING = 2
@@ -38,16 +38,16 @@ class ConfigType(IntEnum):
 
 
 class ConfigError(ValueError):
-    """Kafka's ConfigException: which error code it becomes is known by who asked."""
+    """Kafka's ConfigException. The caller knows which error code it becomes."""
 
 
 Check = Callable[[str, Any], None]
-"""Given a config's name and a value of its type; raises ConfigError."""
+"""Checks a config's name and a value of its type. Raises ConfigError."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """`default` is of the type, None where there is none. `is_internal`: can be set, but is not described unless it is."""
+    """A config. `default`: of its type, or None. `is_internal`: described only where it is set."""
 
     name: str
     type: ConfigType
@@ -61,7 +61,7 @@ class ConfigKey:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Any:
-        """Raises ConfigError in the words of `ConfigDef.parseType` and of its validators."""
+        """Parses text. Raises ConfigError in the words of `ConfigDef.parseType` and of its validators."""
         trimmed = text.strip(_BLANK)
         try:
             value = _READERS[self.type](trimmed)
@@ -72,7 +72,7 @@ class ConfigKey:
         return value
 
     def text(self, value: Any) -> str | None:
-        """As Kafka writes a value (`ConfigDef.convertToString`)."""
+        """Returns a value as Kafka writes it (`ConfigDef.convertToString`)."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -93,7 +93,7 @@ def _shown(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString`."""
+    """Returns what `Double.toString` returns."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -189,14 +189,14 @@ _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigKey(ConfigKey):
-    """`synonyms`: the broker configs that it comes from where the topic does not set it, the first wins; with what one of them
-    has to be multiplied by (`ServerTopicConfigSynonyms`)."""
+    """`synonyms`: the broker configs that provide the value if the topic does not set it, each with the factor to multiply it by;
+    the first wins (`ServerTopicConfigSynonyms`)."""
 
     synonyms: tuple[tuple[str, int], ...] = ()
 
     @property
     def broker_name(self) -> str:
-        """What it is called among the broker configs."""
+        """Its name among the broker configs."""
         return self.synonyms[0][0] if self.synonyms else self.name
 
 
@@ -213,7 +213,7 @@ def _throttled_replicas(name: str, values: tuple[str, ...]) -> None:
 
 
 def _key(name: str, type: ConfigType, default: object, check: Check | None, synonyms: str, doc: str) -> TopicConfigKey:
-    """`synonyms`: names with blanks between, each with `*n` behind it where it counts in n ms."""
+    """Makes a key. `synonyms`: names separated by blanks, each followed by `*n` if its unit is n ms."""
     pairs = (word.partition("*") for word in synonyms.split())
     return TopicConfigKey(name, type, default, doc, check, synonyms=tuple((word, int(by or 1)) for word, _, by in pairs))
 
@@ -302,7 +302,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {key.name: key for key in (
 
 
 def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Values of the types of their configs. Raises INVALID_CONFIG as `LogConfig.validate` does: unknown names first."""
+    """Parses configs. Raises INVALID_CONFIG as `LogConfig.validate` does: unknown names first."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         raise ApiException(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -316,7 +316,7 @@ def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def check_together(values: Mapping[str, Any]) -> None:
-    """`values` of all configs, the broker's among them. Raises ConfigError for what does not go together."""
+    """Checks the values of all configs, including the broker's. Raises ConfigError for a conflict."""
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise ConfigError(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")

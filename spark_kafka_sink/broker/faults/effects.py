@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 OF_THE_WHOLE_FETCH: Final = frozenset(
     {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.INCONSISTENT_TOPIC_ID}
 )
-"""A broker says these of a Fetch, and all others of its partitions."""
+"""Errors that a broker tells of a whole Fetch; it tells all others of partitions."""
 
 
 def failed_answer(request: Request, asked: Message, code: int, message: str | None) -> Message | None:
-    """The answer in which all of `asked` fails; None where there is none, and the connection has to be closed."""
+    """Returns the answer in which all of `asked` fails; None if there is none, and the connection has to be closed."""
     if request.api.key is ApiKey.FETCH and code not in OF_THE_WHOLE_FETCH:
         body: Any = asked
         return FetchResponse(
@@ -45,22 +45,21 @@ def failed_answer(request: Request, asked: Message, code: int, message: str | No
 
 
 def failed_metadata(answer: MetadataResponse, is_affected: IsAffected, code: int) -> Message:
-    """A broker has the error beside a topic, and tells of the brokers as ever: an answer that is nothing but the error would
-    leave a client without any."""
+    """Returns metadata with the error beside each topic and with the brokers: without brokers a client could not go on."""
     failed = (replace(topic, error_code=code, partitions=()) for topic in answer.topics if is_affected(topic, None))
     return merged(ApiKey.METADATA, answer, MetadataResponse(topics=tuple(failed)))
 
 
 Serve = Callable[[Request], None]
 Change = Callable[[Any, Any], Message | None]
-"""Given a request's body and its answer to what is answered instead; None: the connection is closed."""
+"""Returns the answer to send instead, from a request's body and its answer; None: the connection is closed."""
 
 
 class Effect(Protocol):
-    """Called on the handler's thread; what it does with the answer is called on whichever gives that."""
+    """Called on the handler's thread. The answer is handled on the thread that gives it."""
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
-        """`is_affected`: whether it is about a topic and partition."""
+        """Takes the place of `serve(request)`. `is_affected`: whether the fault is about a topic and partition."""
         ...
 
 
@@ -133,8 +132,10 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """By the timer: no thread waits, and the connection's next request is not read meanwhile. A broker that stops has none: the
-    fetches that its end answers are dropped."""
+    """Answers later, by the timer: no thread waits, and the connection's next request is not read meanwhile.
+
+    A broker that stops has no timer, so the fetches that its end answers are dropped.
+    """
 
     timer: Callable[[], Timer | None]
     ms: float
@@ -160,7 +161,7 @@ def cut_after(request: Request, serve: Serve, is_affected: IsAffected) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """`keep`: bytes of the message behind its size."""
+    """Cuts the answer. `keep`: bytes of the message after its size."""
 
     keep: int
 
@@ -181,11 +182,13 @@ def wrong_correlation_id(request: Request, serve: Serve, is_affected: IsAffected
 
 
 class Hold:
-    """Requests wait here, unserved, until `release`; with `applied` their answers do. No thread waits. The lock guards
-    `_waiting`, which is None once it is released; each connection has one request here at a time."""
+    """Keeps requests unserved until `release`; with `applied`, their answers. No thread waits.
+
+    The lock guards `_waiting`, which is None after the release. Each connection has one request here at a time.
+    """
 
     def __init__(self, *, applied: bool = False, on_keep: Callable[[], object] = bool) -> None:
-        """`on_keep`: called for each that has to wait."""
+        """`on_keep` is called for each request or answer that has to wait."""
         self._applied = applied
         self._on_keep = on_keep
         self._lock = threading.Lock()
@@ -203,7 +206,7 @@ class Hold:
         return True
 
     def release(self) -> None:
-        """In the order in which they came, in the thread that calls."""
+        """Continues all that waits, in order, in the calling thread."""
         with self._lock:
             waiting, self._waiting = self._waiting, None
         for go_on in waiting or ():

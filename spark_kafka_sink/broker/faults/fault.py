@@ -25,15 +25,15 @@ from spark_kafka_sink.protocol.fields import Message
 
 
 class Fault:
-    """What a method of `FaultInjection` gives back, and a context manager whose end removes the fault.
+    """A fault in force, as the methods of `FaultInjection` return it. As a context manager it is removed at the end.
 
-    All methods may be called from any thread; `_changed` guards the counts.
+    Any thread may call its methods; `_changed` guards the counts.
     """
 
     def __init__(
         self, what: str, changed: threading.Condition, *, times: int | None = None, on_remove: Callable[[Fault], None]
     ) -> None:
-        """`times`: None is without end. on_remove: called once, without a lock."""
+        """`times`: None is unlimited. `on_remove` is called once, without a lock."""
         self._what = what
         self._changed = changed
         self._times = times
@@ -53,16 +53,16 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often something was hit by it, or seen where it only watches."""
+        """How often it hit something, or saw something if it only watches."""
         return self._hits
 
     @property
     def is_over(self) -> bool:
-        """It will hit nothing more: it was removed, or was hit as often as it was to be."""
+        """Whether it will hit nothing more: it was removed, or has hit `times` times."""
         return self._removed or self._hits == self._times
 
     def wait(self, times: int = 1, timeout_s: float = 10.0) -> None:
-        """Until it was hit so many `times` in all. Raises TimeoutError if that takes longer than `timeout_s`."""
+        """Waits until it has hit `times` times in all. Raises TimeoutError after `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while self._hits < times:
@@ -72,13 +72,13 @@ class Fault:
                 self._changed.wait(left_s)
 
     def remove(self) -> None:
-        """It is over, and what it holds goes on. May be called again."""
+        """Ends it; what it holds continues. May be called again."""
         if self._end():
             self._on_remove(self)
             self.undo()
 
     def forget(self) -> None:
-        """It is over, and what it holds is lost: the broker stops."""
+        """Ends it because the broker stops; what it holds is lost."""
         if self._end():
             self._on_remove(self)
 
@@ -88,7 +88,7 @@ class Fault:
             return not was
 
     def hit(self) -> bool:
-        """Count one, if it is not over."""
+        """Counts a hit; returns False if the fault is over."""
         with self._changed:
             if self.is_over:
                 return False
@@ -120,7 +120,7 @@ class RequestFaults:
             self._faults = tuple(kept for kept in self._faults if kept[2] is not fault)
 
     def silence(self, broker: int, hold: Hold) -> None:
-        """Its requests are held, and the answers to those that it serves already."""
+        """Holds a broker's requests, and the answers to those that it serves already."""
         with self._changed:
             self._silent = {**self._silent, broker: hold}
 
@@ -133,7 +133,7 @@ class RequestFaults:
             return sum(count for (at, key), count in self._seen.items() if key is api and broker in (None, at))
 
     def handle(self, broker: int, request: Request, serve: Serve) -> None:
-        """Serves a request at a broker, or lets the fault that it meets there do with it what it does."""
+        """Serves a request at a broker, or applies the fault that it meets there."""
         met = self._met(broker, request)
         if met is None:
             request.on_answer = partial(self._silenced, broker)
@@ -200,7 +200,7 @@ class StorageFaults:
             self._held = tuple(kept for kept in self._held if kept is not fault)
 
     def check_disk(self, topic: str, index: int, size: int) -> None:
-        """Before each append. Raises OSError, of which the log makes KAFKA_STORAGE_ERROR."""
+        """Raises OSError before an append to a full disk. The log turns it into KAFKA_STORAGE_ERROR."""
         if not self._full:
             return
         state = self._image().partition(topic, index)
@@ -209,7 +209,7 @@ class StorageFaults:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{topic}-{index}")
 
     def holding(self, write: WriteMarkers) -> WriteMarkers:
-        """`write`, that fails while markers are held: the coordinator tries again until they are not."""
+        """Returns `write`, but failing while markers are held: the coordinator tries again."""
 
         def write_or_hold(marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
             if any(fault.hit() for fault in self._held):

@@ -1,4 +1,4 @@
-"""`broker.faults`: what goes wrong, where and how often."""
+"""The methods of `broker.faults`: what goes wrong, where and how often."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ INT16: Final = range(-(2**15), 2**15)
 class Where(TypedDict, total=False):
     """Which requests are hit, and how many of them.
 
-    times: so many, 1 where nothing is said; None: all, until the fault is removed. broker: at this one only, by its id.
-    topic: those that ask for it, among others or alone. partition: those that ask for this one of it. client_id: of this client.
+    times: how many, by default 1; None: all, until the fault is removed. broker: only at the broker with this id. topic: only
+    requests that ask for it, alone or among others. partition: only those that ask for this partition of the topic. client_id:
+    only those of this client.
     """
 
     times: int | None
@@ -49,16 +50,16 @@ class RunningBroker:
 
 
 class FaultInjection:
-    """Lets things go wrong, for tests of clients. All methods may be called from any thread, but `unreachable` and the removal of
-    what it gave by that which starts and stops brokers.
+    """Injects faults for tests of clients. Any thread may call its methods, except that only the thread that starts and stops
+    brokers may call `unreachable` and remove its fault.
 
-    api: whose requests are hit; where: which of them, and how many, by the names of `Where`. A request is hit by one fault, by
-    the oldest that is about it, when a handler takes it up. Each method gives back a `Fault`: its `hits`, `wait()` for them, and
-    its `remove()`, which the end of a `with` calls. What cannot be raises OptionError.
+    api: the API whose requests are hit. where: which of them, and how many; its keys are those of `Where`. A request is hit by
+    one fault, the oldest that is about it, when a handler takes it. Each method returns a `Fault` with `hits`, `wait()` and
+    `remove()`, which the end of a `with` calls too. Impossible faults raise OptionError.
     """
 
     def __init__(self, brokers: Collection[int]) -> None:
-        """`brokers`: the ids of all there are."""
+        """`brokers`: the ids of all brokers."""
         self._brokers = brokers
         self._running: RunningBroker | None = None
         self._changed = threading.Condition()
@@ -73,11 +74,11 @@ class FaultInjection:
     def fail(
         self, api: ApiKey, error: ErrorCode | int, *, message: str | None = None, applied: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """The answer has the `error`, any number that is not 0, and the `message` where it has a field for one.
+        """Answers with `error`, any number except 0, and with `message` if the response has a field for one.
 
-        Where an API has partitions each of them has it, and of those in one request only the ones that `topic` and `partition`
-        name: the others are served. applied: what was asked is done all the same, as if the broker had failed after that;
-        otherwise it is not. A Metadata answer has it beside the topics and tells of the brokers as ever.
+        If the API has partitions, each partition has the error; with `topic` and `partition` only those have it, and the others
+        are served. applied: the request is served all the same, as if the broker had failed afterwards; by default it is not. A
+        Metadata response has the error beside its topics and lists the brokers as usual.
         """
         if not error or error not in INT16:
             raise OptionError(f"{error} is no code of an error", option="error")
@@ -86,52 +87,52 @@ class FaultInjection:
         return self._on_requests(f"{named} for", effect, api, where)
 
     def alter(self, api: ApiKey, change: Change, **where: Unpack[Where]) -> Fault:
-        """The answer is what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
+        """Answers with what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
 
     def delay(self, api: ApiKey, ms: float, **where: Unpack[Where]) -> Fault:
-        """What was asked is done at once, and answered `ms` milliseconds later than it would be."""
+        """Serves the request at once, and answers `ms` milliseconds late."""
         effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
 
     def hold(self, api: ApiKey, *, applied: bool = False, **where: Unpack[Where]) -> Fault:
-        """The request waits until the fault is removed, and is served then. `applied`: it is served now, and its answer waits."""
+        """Holds the request until the fault is removed. `applied`: it is served now, and its answer is held."""
         hold = effects.Hold(applied=applied)
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
     def watch(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
-        """Nothing goes wrong: requests are counted, so that a test can wait for them."""
+        """Counts requests, so that a test can wait for them. Nothing goes wrong."""
         return self._on_requests("a watch of", None, api, where)
 
     def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
-        """How many requests of the API there were in all, over all brokers or at one `broker`."""
+        """Returns the number of requests of the API so far, at all brokers or at one `broker`."""
         return self._requests.seen(api, broker)
 
     # Connections
 
     def cut_before(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
-        """The connection is closed, and what was asked is not done."""
+        """Closes the connection without serving the request."""
         return self._on_requests("a cut before", effects.cut_before, api, where)
 
     def cut_after(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
-        """What was asked is done, and the connection closed instead of an answer."""
+        """Serves the request, and closes the connection instead of answering."""
         return self._on_requests("a cut after", effects.cut_after, api, where)
 
     def truncate(self, api: ApiKey, *, keep: int = 6, **where: Unpack[Where]) -> Fault:
-        """The answer's frame ends too early, after its size and `keep` bytes, and with it the connection."""
+        """Ends the answer's frame, and the connection, after the frame's size and `keep` bytes."""
         effect = effects.Truncate(int(_not_negative("keep", keep)))
         return self._on_requests("a truncated answer to", effect, api, where)
 
     def wrong_correlation_id(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
-        """The answer has a correlation id that no request had."""
+        """Answers with a correlation id that no request had."""
         effect = effects.wrong_correlation_id
         return self._on_requests("a wrong correlation id for", effect, api, where)
 
     def unreachable(self, broker: int, *, black_hole: bool = False) -> Fault:
-        """Until it is removed nobody reaches the `broker`, and the cluster does not notice: it goes on to lead what it leads.
+        """Makes the `broker` unreachable until the fault is removed. The cluster does not notice: it remains the leader.
 
-        Its connections are closed and new ones refused. black_hole: they are accepted, and nothing is answered; what was asked
-        meanwhile is served when it is over.
+        Its connections are closed and new ones refused. black_hole: connections are accepted, and nothing is answered; what was
+        asked meanwhile is served when the fault is removed.
         """
         scope = Scope(broker=broker)
         scope.check(self._brokers.__contains__)
@@ -155,8 +156,7 @@ class FaultInjection:
     # Storage
 
     def disk_full(self, *, broker: int | None = None, topic: str | None = None) -> Fault:
-        """Appends end with KAFKA_STORAGE_ERROR until it is removed: all, those to what a `broker` leads, those to a `topic`.
-        Internal topics are topics as well."""
+        """Fails appends with KAFKA_STORAGE_ERROR: all, those to what a `broker` leads, or those to a `topic`, internal or not."""
         scope = Scope(broker=broker, topic=topic)
         scope.check(self._brokers.__contains__)
         fault = self._new(f"a full disk of {scope}")
@@ -164,14 +164,16 @@ class FaultInjection:
         return fault
 
     def hold_markers(self) -> Fault:
-        """The outcome of a transaction is decided, but does not reach the partitions until it is removed (and up to 0.1 s
-        longer): its producer is answered CONCURRENT_TRANSACTIONS, and readers of committed records wait."""
+        """Decides the outcome of transactions, but keeps it from the partitions until it is removed (and up to 0.1 s longer).
+
+        Meanwhile the producer is answered CONCURRENT_TRANSACTIONS, and readers of committed records wait.
+        """
         fault = self._new("transaction markers are held")
         self.storage.hold_markers(fault)
         return fault
 
     def delay_markers(self, ms: float) -> Fault:
-        """As `hold_markers`, for `ms` milliseconds after each outcome. It counts no hits."""
+        """Does as `hold_markers`, for `ms` milliseconds after each outcome. Counts no hits."""
         fault = self._new(f"transaction markers come {ms} ms later")
         self._marker_delays_ms[fault] = _not_negative("ms", ms)
         fault.undo = self._apply_delays
@@ -188,19 +190,19 @@ class FaultInjection:
         return fault
 
     def clear(self) -> None:
-        """Everything is as it should be again."""
+        """Removes all faults."""
         for fault in self._active():
             fault.remove()
 
     # The broker's own
 
     def attach(self, running: RunningBroker) -> None:
-        """The broker starts."""
+        """Called when the broker starts."""
         self._running = running
         self._apply_delays()
 
     def detach(self) -> None:
-        """The broker stops, and faults with it."""
+        """Called when the broker stops; ends all faults."""
         for fault in self._active():
             fault.forget()
         self._running = None

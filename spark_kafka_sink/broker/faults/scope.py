@@ -13,16 +13,16 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
 
 TopicOf = Callable[[object], str | None]
-"""The name of a topic in a message, which may have its id only; None for an id that is not known."""
+"""Returns the name of a topic in a message, which may only have its id; None for an unknown id."""
 
 IsAffected = Callable[[object, int | None], bool]
-"""Given a topic in a request and the number of a partition (None: the API has none)."""
+"""Tells whether a fault is about a topic in a request and a partition's number (None: the API has no partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Names of fields. In the request: of the topics, of a topic's partitions (None: there are none) and of a partition's
-    number (None: the partition is the number). In the response the same."""
+    """Names of fields in a request: its topics, a topic's partitions (None: there are none), a partition's number (None: the
+    partition is the number). Then the same in the response."""
 
     topics: str
     partitions: str | None
@@ -52,7 +52,7 @@ SHAPES: Final[Mapping[ApiKey, Shape]] = {
 
 
 def asks_for(key: ApiKey, body: Message, is_affected: IsAffected) -> bool:
-    """A Metadata request for all topics asks for each."""
+    """Returns whether a request asks for an affected part. A Metadata request for all topics asks for each."""
     shape = SHAPES.get(key)
     if shape is None:
         return False
@@ -69,7 +69,7 @@ def split(key: ApiKey, body: Message, is_affected: IsAffected) -> tuple[Message,
 
 
 def merged(key: ApiKey, answer: Message, failed: Message) -> Message:
-    """The answer, with what `failed` says in place of what it says of the same topics or partitions."""
+    """Returns the answer, with the topics or partitions of `failed` in place of the same ones."""
     shape = SHAPES[key]
     changed = {name_or_id(topic): topic for topic in getattr(failed, shape.answered_topics)}
     kept = [_merged_topic(shape, topic, changed.pop(name_or_id(topic), None)) for topic in getattr(answer, shape.answered_topics)]
@@ -77,7 +77,7 @@ def merged(key: ApiKey, answer: Message, failed: Message) -> Message:
 
 
 def name_or_id(topic: object) -> str | uuid.UUID:
-    """As a message has it, one or the other."""
+    """Returns what a message has of a topic: its name, or its id."""
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
     found: str | uuid.UUID = name or topic.topic_id  # type: ignore[attr-defined]
     return found
@@ -119,7 +119,7 @@ def _merged_topic(shape: Shape, topic: Any, failed: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """None: any. With a topic, and perhaps a partition of it, only requests that ask for it, among others or alone."""
+    """Which requests a fault is about. None: any. A topic or partition: requests that ask for it, alone or among others."""
 
     api: ApiKey | None = None
     broker: int | None = None
@@ -128,7 +128,7 @@ class Scope:
     client_id: str | None = None
 
     def check(self, is_broker: Callable[[int], bool]) -> None:
-        """Raises OptionError for what can match nothing."""
+        """Raises OptionError for a scope that can match nothing."""
         if self.broker is not None and not is_broker(self.broker):
             raise OptionError(f"there is no broker {self.broker}", option="broker")
         if self.partition is not None and (self.topic is None or self.partition < 0):
@@ -151,7 +151,7 @@ class Scope:
         )
 
     def is_affected(self, topic_of: TopicOf) -> IsAffected:
-        """Tells of each topic and partition in a request whether this is about it."""
+        """Returns a function that tells whether a topic and partition in a request are in this scope."""
 
         def affects(topic: object, partition: int | None) -> bool:
             return (self.topic is None or topic_of(topic) == self.topic) and self.partition in (None, partition)
@@ -159,7 +159,7 @@ class Scope:
         return affects
 
     def is_about(self, broker: int, topic: str) -> bool:
-        """For what happens in a log and not in a request."""
+        """Returns whether an append to a topic is in this scope."""
         return self.broker in (None, broker) and self.topic in (None, topic)
 
     def __str__(self) -> str:

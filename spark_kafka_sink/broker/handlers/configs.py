@@ -87,7 +87,7 @@ def _alter(
 
 
 def _altered_broker(services: BrokerServices, name: str) -> int:
-    """A broker alters its own configs and those of all."""
+    """Returns whose configs are altered: a broker alters its own and those of all brokers."""
     if not name:
         return EVERY_BROKER
     if _parsed_id(name, "Node") != services.node_id:
@@ -105,14 +105,14 @@ def _parsed_id(name: str, kind: str) -> int:
 
 
 def _refuse_nulls(names: Iterable[str]) -> None:
-    """`names`: of configs that were to be set to nothing."""
+    """Raises INVALID_REQUEST if a config is set to null."""
     if listed := ", ".join(names):
         raise ApiException(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {listed}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A config, before it is known what was asked about it. `key` is None for one that only a plugin knows."""
+    """A config with all that can be asked about it. `key` is None if only a plugin knows it."""
 
     name: str
     key: ConfigKey | None
@@ -175,7 +175,7 @@ def _of_broker(services: BrokerServices, name: str) -> list[_Described]:
 
 
 def _of_every_broker(services: BrokerServices) -> list[_Described]:
-    """Only what was set for all of them."""
+    """Describes only what was set for all brokers."""
     configs = services.cluster.image.configs.get(EVERY_BROKER, {})
     return [
         _broker_config(name, value, [ConfigLocation(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)])
@@ -272,7 +272,7 @@ def _changed(resource: incremental_alter_configs.AlterConfigsResource) -> Config
 def _changed_value(
     config: incremental_alter_configs.AlterableConfig, current: str | None, key: ConfigKey | None, refusal: str
 ) -> str | None:
-    """What it is to be from now on; None: not set any more. `refusal`: the words for a config that is no list."""
+    """Returns the new value; None: no longer set. `refusal`: the error's text for a config that is not a list."""
     if config.config_operation == OpType.SET:
         return config.value
     if config.config_operation == OpType.DELETE:

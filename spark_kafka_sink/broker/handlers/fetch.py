@@ -43,7 +43,7 @@ from spark_kafka_sink.protocol.offset_for_leader_epoch import (
 
 
 def isolation_level(level: int) -> IsolationLevel:
-    """Raises UNKNOWN_SERVER_ERROR for one that there is not, because that is what Kafka's `IsolationLevel.forId` ends in."""
+    """Raises UNKNOWN_SERVER_ERROR for an unknown level, as a result of Kafka's `IsolationLevel.forId`."""
     try:
         return IsolationLevel(level)
     except ValueError:
@@ -57,7 +57,7 @@ _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 
 
 def handle_fetch(services: BrokerServices, request: Request) -> FetchResponse | None:
-    """Answers at once if there is enough; otherwise when there is, or when the client's time is over."""
+    """Answers at once if there is enough; otherwise when there is, or when the client's wait time is over."""
     body: FetchRequest = request.body
     # This broker gives out no sessions (KIP-227): a client that asks for one is told 0 and goes on without, as it does with a
     # Kafka whose session cache is full.
@@ -86,9 +86,9 @@ class _Read:
 
 
 class _Fetch:
-    """A Fetch that is read, perhaps several times, until it has enough. Reads come one at a time (DelayedOperation's lock).
+    """A Fetch that reads, perhaps several times, until it has enough. One thread reads at a time (DelayedOperation's lock).
 
-    While it waits it holds nothing of what it read, or 500 clients that wait for more would hold 55 MB each.
+    While it waits it keeps nothing of what it read: 500 waiting clients would hold 55 MB each.
     """
 
     def __init__(self, services: BrokerServices, request: Request) -> None:
@@ -100,8 +100,8 @@ class _Fetch:
         self.keys: list[tuple[str, int]] = []
 
     def is_enough(self) -> bool:
-        """Reads what is there now. A partition that fails is news as well, and one where more comes only with another Fetch is
-        not to be waited for (DelayedFetch, case F)."""
+        """Reads what is there now. It is enough if a partition fails, or if only another Fetch can return more (DelayedFetch,
+        case F)."""
         by_topic = self._read_all()
         reads = [read for topic in by_topic for read in topic]
         self.keys = [(read.topic, read.index) for read in reads]
@@ -195,7 +195,7 @@ _FIRST_WITH_TIMESTAMP: Final[Mapping[int, int]] = {
     ListOffsetsTimestamp.LATEST_TIERED: 9,
 }
 _FIRST_WITH_LEADER_EPOCH: Final = 4
-"""Before it there is no place for one (`ReplicaManager.fetchOffset`)."""
+"""Older versions have no field for it (`ReplicaManager.fetchOffset`)."""
 _EARLIEST = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL)
 _UNKNOWN_OFFSET = TimestampAndOffset(-1, -1, -1)
 

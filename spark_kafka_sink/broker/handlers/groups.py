@@ -90,7 +90,7 @@ def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupRe
 
 
 def _understood(answer: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """No protocol is null from v7 on, and empty before."""
+    """Writes "no protocol" as null from v7 on, and as an empty string before."""
     answer.protocol_name = answer.protocol_name or (None if version >= _FIRST_WITH_NO_PROTOCOL else "")
     return answer
 

@@ -74,7 +74,7 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
 
 
 def _guards(services: BrokerServices, partitions: Sequence[ProducePartition], operation: TransactionSupportedOperation) -> Guards:
-    """Of those whose log knows of no open transaction of the producer: the coordinator must (KIP-890)."""
+    """Returns guards of partitions whose log knows no open transaction of the producer: the coordinator must (KIP-890)."""
     supports_bump = operation is TransactionSupportedOperation.ADD_PARTITION
     for each in partitions:
         header = each.transactional_header
@@ -131,8 +131,8 @@ _WITHOUT_LOG_START = frozenset(
 
 @dataclass(slots=True)
 class ProducePartition:
-    """`header`: of its first batch, None where there is none. `error`: why it is refused. `guard`: with it the log takes the
-    first records of a transaction."""
+    """One partition of a Produce. `header`: that of its first batch, or None. `error`: why it is refused. `guard`: lets the log
+    take the first records of a transaction."""
 
     topic: str
     index: int
@@ -147,7 +147,7 @@ class ProducePartition:
 
     @property
     def transactional_header(self) -> BatchHeader | None:
-        """Where the batch says that it is part of a transaction, and nothing speaks against it yet."""
+        """The header if the batch is part of a transaction and not refused yet, otherwise None."""
         header = self.header
         return header if header is not None and header.is_transactional and self.error is None else None
 
@@ -170,7 +170,7 @@ class ProducePartition:
     def _failed(
         self, services: BrokerServices, error: ApiException, message: str | None, log_start_offset: int = -1
     ) -> PartitionProduceResponse:
-        """Kafka has words only for records that it names, and for transactions that it cannot verify."""
+        """Returns an error. Kafka has a message only for records that it names and for transactions that it cannot verify."""
         moved = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionProduceResponse(
             index=self.index,
@@ -201,7 +201,7 @@ def _produce_partition(
 
 
 def _check(request: Request, name: str, records: Buffer, header: BatchHeader | None) -> None:
-    """In Kafka's order: `ProduceRequest.validateRecords`, then `ReplicaManager.appendRecords`."""
+    """Checks in Kafka's order: `ProduceRequest.validateRecords`, then `ReplicaManager.appendRecords`."""
     body: ProduceRequest = request.body
     if header is None:
         raise ApiException(ErrorCode.INVALID_RECORD)

@@ -131,7 +131,7 @@ def handle_alter_user_scram_credentials(services: BrokerServices, request: Reque
 def _credential_change(
     known: Mapping[ScramKey, ScramCredential], asked: ScramCredentialDeletion | ScramCredentialUpsertion
 ) -> tuple[ScramKey, ScramCredential | None]:
-    """Raises ApiException as ScramControlManager validates."""
+    """Returns a validated change. Raises ApiException as ScramControlManager does."""
     if not asked.name:
         raise ApiException(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if asked.mechanism not in MECHANISMS:

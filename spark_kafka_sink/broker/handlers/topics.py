@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
@@ -58,20 +58,16 @@ def handle_create_topics(services: BrokerServices, request: Request) -> CreateTo
     """Topics exist when the response is sent, so the request's timeout has nothing to wait for."""
     body: CreateTopicsRequest = request.body
     check_is_controller(services)
-    refused = _refused_topics(body.topics)
+    names = [topic.name for topic in body.topics]
+    refused = dict.fromkeys(repeated(names), "Duplicate topic name.")
+    if names.count(CLUSTER_METADATA_TOPIC) == 1:
+        refused[CLUSTER_METADATA_TOPIC] = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
     topics = [topic for topic in body.topics if topic.name not in refused]
     check_amount(sum(_partition_count(topic, services.config.num_partitions) for topic in topics))
     created = [_created(services, topic, validate_only=body.validate_only) for topic in topics]
-    return CreateTopicsResponse(topics=(*created, *refused.values()))
-
-
-def _refused_topics(topics: Iterable[CreatableTopic]) -> dict[str, CreatableTopicResult]:
-    names = [topic.name for topic in topics]
-    reasons = dict.fromkeys(repeated(names), "Duplicate topic name.")
-    if names.count(CLUSTER_METADATA_TOPIC) == 1:
-        reasons[CLUSTER_METADATA_TOPIC] = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
     invalid = ErrorCode.INVALID_REQUEST
-    return {name: CreatableTopicResult(name, error_code=invalid, error_message=text) for name, text in reasons.items()}
+    failed = (CreatableTopicResult(name, error_code=invalid, error_message=text) for name, text in refused.items())
+    return CreateTopicsResponse(topics=(*created, *failed))
 
 
 def _partition_count(topic: CreatableTopic, default: int) -> int:
@@ -122,7 +118,7 @@ _UNKNOWN_ID = "This server does not host this topic ID."
 
 
 def handle_delete_topics(services: BrokerServices, request: Request) -> DeleteTopicsResponse:
-    """By name or by id. As in Kafka internal topics can be deleted too (`ControllerApis.deleteTopics`)."""
+    """Deletes topics by name or by id. As in Kafka this includes internal topics (`ControllerApis.deleteTopics`)."""
     body: DeleteTopicsRequest = request.body
     check_is_controller(services)
     asked = body.topics if request.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]

@@ -58,24 +58,24 @@ KNOWS_PRODUCER_FENCED: Final[Mapping[ApiKey, int]] = {
     ApiKey.ADD_OFFSETS_TO_TXN: 2,
     ApiKey.END_TXN: 2,
 }
-"""From this version on (KIP-588); older clients are told INVALID_PRODUCER_EPOCH."""
+"""The first version that knows PRODUCER_FENCED (KIP-588); older ones are told INVALID_PRODUCER_EPOCH."""
 
 
 def _is_coordinator(services: BrokerServices, transactional_id: str) -> bool:
-    """Whether this broker is the one to ask about the id."""
+    """Returns whether this broker coordinates the id."""
     # An empty one has no coordinator, and the coordinator refuses it first.
     return not transactional_id or services.cluster.coordinator(CoordinatorType.TRANSACTION, transactional_id) == services.node_id
 
 
 def _as_understood(code: ErrorCode, request: Request) -> ErrorCode:
-    """The code in the words of the request's version."""
+    """Returns the code that clients of the request's version know."""
     if code is ErrorCode.PRODUCER_FENCED and request.version < KNOWS_PRODUCER_FENCED[request.api.key]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
 
 
 def handle_init_producer_id(services: BrokerServices, request: Request) -> InitProducerIdResponse:
-    """An id for an idempotent producer, from any broker; an epoch for a transactional one, from its coordinator."""
+    """Gives an idempotent producer an id (any broker), a transactional one a new epoch (its coordinator)."""
     body: InitProducerIdRequest = request.body
     has_id, has_epoch = body.producer_id != NO_PRODUCER_ID, body.producer_epoch != NO_PRODUCER_EPOCH
     if has_id is not has_epoch:
@@ -98,7 +98,7 @@ _FIRST_OF_BROKERS = 4
 
 
 def handle_add_partitions_to_txn(services: BrokerServices, request: Request) -> AddPartitionsToTxnResponse:
-    """Partitions of one transaction from its producer (up to v3), of several from brokers (from v4 on)."""
+    """Adds partitions to one transaction for its producer (up to v3), to several for brokers (from v4 on)."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version >= _FIRST_OF_BROKERS:
         results = tuple(

@@ -27,7 +27,7 @@ PLAIN: Final = "PLAIN"
 
 
 class PlainSaslServer:
-    """Kafka's PlainSaslServer, with its words. One exchange with one client; after an error it is not used any more.
+    """Kafka's PlainSaslServer: one exchange with one client. It is not used after an error.
 
     authorization_id: who the client is; None until the exchange is complete.
     """
@@ -75,7 +75,7 @@ _CLIENT_FINAL: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ClientFirst:
-    """`bare`: the message without its header, which is signed. `extensions`: as they came, each with a comma in front."""
+    """The first message. `bare`: the signed part, without the header. `extensions`: as received, each after a comma."""
 
     bare: str
     user: str
@@ -86,7 +86,7 @@ class ClientFirst:
 
 @dataclass(frozen=True, slots=True)
 class ClientFinal:
-    """`without_proof`: the part of the message that is signed."""
+    """The last message. `without_proof`: the signed part."""
 
     without_proof: str
     nonce: str
@@ -94,7 +94,7 @@ class ClientFinal:
 
 
 def client_first(message: bytes) -> ClientFirst:
-    """Raises SaslError, which says nothing of what was received: it may be a password that went to the wrong place."""
+    """Parses a message. Raises SaslError without quoting it: it may be a password in the wrong place."""
     match = _CLIENT_FIRST.fullmatch(message.decode(errors="replace"))
     if match is None:
         raise SaslError("Invalid SCRAM client first message format")
@@ -103,7 +103,7 @@ def client_first(message: bytes) -> ClientFirst:
 
 
 def client_final(message: bytes) -> ClientFinal:
-    """Raises SaslError."""
+    """Parses a message. Raises SaslError."""
     match = _CLIENT_FINAL.fullmatch(message.decode(errors="replace"))
     if match is None:
         raise SaslError("Invalid SCRAM client final message format")
@@ -123,7 +123,7 @@ class ScramState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What the first message and its answer have settled. `nonce`: the client's and ours."""
+    """What the first message and its answer have settled. `nonce`: the client's and ours, concatenated."""
 
     first: ClientFirst
     credential: ScramCredential
@@ -177,7 +177,7 @@ class ScramSaslServer:
         return b"v=" + base64.b64encode(signature)
 
     def _verify(self, credential: ScramCredential, proof: bytes, signed: bytes) -> None:
-        """The proof is the client's key, hidden under a signature that only who knows the stored key can take off."""
+        """Checks the proof: the client's key, XORed with a signature that takes the stored key to make."""
         signature = hmac.digest(credential.stored_key, signed, self._hash)
         if len(proof) != len(signature):
             raise SaslError("Invalid client credentials")

@@ -35,12 +35,12 @@ class SaslState(Enum):
 
 
 class Admission(Enum):
-    """What is to be done with a request, before anybody looks into it."""
+    """What to do with a request, before it is looked at."""
 
     SERVE = auto()
     CLOSE = auto()
     ILLEGAL_STATE = auto()
-    """It is answered with ILLEGAL_SASL_STATE, and the connection closed."""
+    """Answer with ILLEGAL_SASL_STATE and close the connection."""
 
 
 _ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
@@ -49,17 +49,17 @@ _ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
     SaslState.BAD_MECHANISM: frozenset(),
     SaslState.FAILED: frozenset(),
 }
-"""Until the login is complete."""
+"""The APIs that are served before the login is complete."""
 
 
 class SaslServerAuthenticator:
-    """One for each connection, asked by one thread at a time, as its requests come. Times are monotonic, in ms.
+    """The login of one connection, used by one thread at a time. Times are monotonic, in ms.
 
-    Every method that raises ApiException has ended the login: its error is the last answer on the connection.
+    A method that raises ApiException has ended the login: the error is the last answer on the connection.
     """
 
     def __init__(self, credentials: Credentials, mechanisms: Sequence[str], max_reauth_ms: int = 0) -> None:
-        """`max_reauth_ms`: for how long a login counts (KIP-368); 0: as long as the connection."""
+        """`max_reauth_ms`: how long a login is valid (KIP-368); 0: as long as the connection."""
         self._credentials = credentials
         self.mechanisms = tuple(mechanisms)
         self._max_reauth_ms = max_reauth_ms
@@ -71,7 +71,7 @@ class SaslServerAuthenticator:
         self._reauthentication_began_ms: float | None = None
 
     def is_complete(self) -> bool:
-        """Whether the client is logged in; no longer so while it logs in again."""
+        """Returns whether the client is logged in. It is not while it logs in again."""
         return self.state is SaslState.COMPLETE
 
     def admission(self, key: ApiKey, now_ms: float) -> Admission:
@@ -84,14 +84,14 @@ class SaslServerAuthenticator:
         return Admission.ILLEGAL_STATE if self.state is SaslState.AUTHENTICATE else Admission.CLOSE
 
     def may_reauthenticate(self, now_ms: float) -> bool:
-        """Whether a handshake begins a login, after one that is complete (`KafkaChannel.maybeBeginServerReauthentication`)."""
+        """Returns whether a handshake may begin another login (`KafkaChannel.maybeBeginServerReauthentication`)."""
         if self._expires_ms is None:
             return False
         began = self._reauthentication_began_ms
         return began is None or now_ms - began >= MIN_REAUTH_INTERVAL_MS
 
     def handshake(self, mechanism: str, now_ms: float) -> None:
-        """Raises UNSUPPORTED_SASL_MECHANISM."""
+        """Begins a login by a mechanism. Raises UNSUPPORTED_SASL_MECHANISM."""
         if self.state is SaslState.COMPLETE:
             self._reauthentication_began_ms = now_ms
         if mechanism not in self.mechanisms:
@@ -105,7 +105,7 @@ class SaslServerAuthenticator:
         self.state = SaslState.AUTHENTICATE
 
     def authenticate(self, response: bytes, now_ms: float) -> bytes:
-        """One step. Raises SASL_AUTHENTICATION_FAILED, in words that do not tell a wrong user from a wrong password."""
+        """Takes one step. Raises SASL_AUTHENTICATION_FAILED with the same text for a wrong user and a wrong password."""
         server = self._server
         assert server is not None
         try:
@@ -120,7 +120,7 @@ class SaslServerAuthenticator:
         return answer
 
     def session_lifetime_ms(self) -> int:
-        """For the answer to the last step; 0: no end."""
+        """Returns how long the login is valid, for the answer to the last step; 0: no limit."""
         return self._max_reauth_ms if self.state is SaslState.COMPLETE else 0
 
     def _complete(self, user: str, now_ms: float) -> None:
@@ -143,7 +143,7 @@ class SaslServerAuthenticator:
 
 
 def authenticator_of(services: BrokerServices, request: Request) -> SaslServerAuthenticator:
-    """That of the connection; its first request makes it."""
+    """Returns the connection's authenticator, which its first request creates."""
     session, config = request.session, services.config
     if session.sasl_state is None:
         credentials, mechanisms = services.credentials, config.sasl_mechanisms
@@ -153,7 +153,7 @@ def authenticator_of(services: BrokerServices, request: Request) -> SaslServerAu
 
 
 def is_admitted(services: BrokerServices, request: Request) -> bool:
-    """Whether the request is to be served. One that is not is dealt with."""
+    """Returns whether to serve the request. Otherwise it answers, or closes the connection."""
     if not request.listener.is_sasl:
         return True
     admission = authenticator_of(services, request).admission(request.api.key, services.timer.now_ms())
@@ -169,6 +169,6 @@ def is_admitted(services: BrokerServices, request: Request) -> bool:
 
 
 def refuse(services: BrokerServices, request: Request, body: Message | None) -> None:
-    """A last answer, held back for a while: who tries passwords shall not do so fast. None: the connection is closed only."""
+    """Sends a last answer after a delay that slows down guessing passwords. None: only closes the connection."""
     end = request.close_connection if body is None else partial(request.answer_last, body)
     services.timer.after(services.config.connection_failed_authentication_delay_ms, end)
