@@ -1,15 +1,19 @@
-"""What a client is told by an error code."""
+"""The exception that becomes an error code in a response."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class ApiException(Exception):  # noqa: N818  Kafka's name
-    """Kafka's ApiException: raised wherever a request is served, and put into that API's response.
+    """Kafka's ApiException: raised wherever a request is served, and turned into that API's error response.
 
-    code: what the client gets. message: goes along where the response has a field for it. record_errors: for INVALID_RECORD,
-    (index in the batch, message) of the records that are to blame (KIP-467).
+    Args:
+        code: the error code that the client gets.
+        message: sent along if the response has a field for it.
+        record_errors: for INVALID_RECORD, (index in the batch, message) of each invalid record (KIP-467).
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None, *, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
@@ -19,8 +23,4 @@ class ApiException(Exception):  # noqa: N818  Kafka's name
         self.record_errors = record_errors
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _made_again, (self.code, self.message, self.record_errors)
-
-
-def _made_again(code: ErrorCode, message: str | None, record_errors: tuple[tuple[int, str], ...]) -> ApiException:
-    return ApiException(code, message, record_errors=record_errors)
+        return partial(ApiException, record_errors=self.record_errors), (self.code, self.message)

@@ -1,4 +1,4 @@
-"""Settings of the broker, under Kafka's names."""
+"""The settings of a broker, under Kafka's names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Times in ms, sizes in bytes. Defaults are Kafka's, but where a comment says otherwise.
+    """Settings with times in ms and sizes in bytes. Defaults are Kafka's unless a comment says otherwise.
 
-    data_dir: None keeps everything in memory. sasl_users: name to password; where there are any, clients must log in.
+    data_dir: None keeps everything in memory. sasl_users: name to password; if there are any, clients must log in.
     topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them. like: the release of Kafka that clients
-    see. transaction_version, inter_broker_protocol_version: default to those of that release. Raises OptionError for an unknown
-    release, and for a setting that the release does not have.
+    see. transaction_version, inter_broker_protocol_version: default to those of that release. Raises OptionError if the release
+    is unknown or does not have a setting.
     """
 
     like: str = NEWEST_RELEASE

@@ -1,20 +1,20 @@
-"""One broker: its sockets and handler threads, over what all brokers of the process share (Kafka's BrokerServer)."""
+"""One broker: its sockets and its handler threads (Kafka's BrokerServer)."""
 
 from __future__ import annotations
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.socket_server import NetworkSnapshot, SocketServer
-from spark_kafka_sink.broker.shared_services import SharedServices
 
 DIRECT_LISTENER = "DIRECT"
 
 
 class BrokerServer:
-    """From `bind` and `serve` to `stop`, and again. One thread calls these; ports stay the same from the first time on."""
+    """Runs from `bind` and `serve` to `stop`, and may be started again with the same ports. One thread calls these."""
 
     def __init__(
         self,
@@ -25,10 +25,10 @@ class BrokerServer:
         port: int = 0,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """`advertised`: where clients are told to find it, such as a proxy; port 0: its own. None: where it listens.
+        """`advertised`: the address that clients are told, such as a proxy's; port 0: its own. None: where it listens.
 
-        Where that is another port, a second listener tells its own address, as that for brokers does in Kafka: for who is not to
-        meet the proxy.
+        If that is another port, a second listener advertises the broker's own address, as the listener for brokers does in Kafka.
+        Clients that must not go through the proxy use it.
         """
         self.node_id = node_id
         self._shared = shared
@@ -43,12 +43,8 @@ class BrokerServer:
     def _is_elsewhere(self) -> bool:
         return self._advertised is not None and self._advertised[1] != 0
 
-    @property
-    def is_running(self) -> bool:
-        return self._running is not None
-
     def bind(self) -> BrokerState:
-        """Take the port; nobody is served yet. Raises OSError where it is taken."""
+        """Binds the port, without serving anybody yet. Raises OSError if it is taken."""
         sockets = SocketServer(self._config, served=self.apis.served, listeners=self._listeners(), node_id=self.node_id)
         self.port = sockets.bound_port()
         if self._is_elsewhere:
@@ -58,7 +54,7 @@ class BrokerServer:
         return BrokerState(self.node_id, self._addresses())
 
     def serve(self) -> None:
-        """After `bind`, and after the cluster knows of it: the first who asks it for metadata must find it there."""
+        """Serves requests. The cluster must know of this broker: the first client that asks for metadata must find it."""
         assert self._running is not None
         sockets, handlers = self._running
         handlers.start()
@@ -79,12 +75,12 @@ class BrokerServer:
         return own | {next(iter(own)): (host, port or self.port)}
 
     def stop(self) -> None:
-        """Its connections end; what it led goes to the others. What is being served is finished first, for 10 s at most."""
+        """Closes its connections and hands what it led to other brokers. Requests in progress get up to 10 s to finish."""
         self._shared.cluster.broker_down(self.node_id)
         self.disconnect()
 
     def disconnect(self) -> None:
-        """As `stop`, but the cluster does not notice: it goes on to lead what it leads, and nobody reaches it."""
+        """Makes it unreachable. Unlike after `stop` it remains the leader of what it leads."""
         if self._running is None:
             return
         sockets, handlers = self._running
@@ -93,12 +89,12 @@ class BrokerServer:
         handlers.stop()
 
     def reconnect(self) -> None:
-        """After `disconnect`. One that was stopped meanwhile stays so."""
+        """Ends a `disconnect`. A broker that was stopped meanwhile stays stopped."""
         known = self._shared.cluster.image.brokers.get(self.node_id)
         if self._running is None and known is not None and known.is_up:
             self.bind()
             self.serve()
 
     def snapshot(self) -> NetworkSnapshot | None:
-        """What its sockets and queues do now; None where it is stopped."""
+        """Returns what its sockets and queues do now; None if it is stopped."""
         return None if self._running is None else self._running[0].snapshot()

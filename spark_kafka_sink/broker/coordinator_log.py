@@ -1,12 +1,22 @@
-"""An internal topic as its coordinator sees it: records appended while it runs, and read back when it starts."""
+"""Where coordinators write: their internal topics, and the ends of transactions in the partitions that took part."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster.cluster import Cluster
+from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, partition_for
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker, parse_marker
+from spark_kafka_sink.broker.log.log_manager import LogManager
+from spark_kafka_sink.broker.log.log_types import AppendOrigin, IsolationLevel
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
+from spark_kafka_sink.broker.log.unified_log import UnifiedLog
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
+from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 """A null value is a tombstone: the key is gone."""
@@ -14,7 +24,7 @@ KeyValue: TypeAlias = tuple[bytes, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRecord:
-    """`producer_id` is -1 outside transactions; else the record counts once a ReplayedMarker says that it was committed."""
+    """A record read back. With a `producer_id` (not -1) it counts once a ReplayedMarker says that it was committed."""
 
     partition: int
     offset: int
@@ -38,12 +48,12 @@ Replayed: TypeAlias = ReplayedRecord | ReplayedMarker
 
 
 class CoordinatorLog(Protocol):
-    """From any thread; a partition's records are in the order of the appends, so who needs an order holds a lock of his own."""
+    """An internal topic as its coordinator sees it. Any thread may append; a caller that needs an order holds its own lock."""
 
     topic: str
 
     def partition_for(self, key: str) -> int:
-        """Java's: `Utils.abs(key.hashCode()) % partitions`."""
+        """Returns Java's `Utils.abs(key.hashCode()) % partitions`."""
         ...
 
     def append(
@@ -55,13 +65,111 @@ class CoordinatorLog(Protocol):
         producer_epoch: int = -1,
         guard: VerificationGuard | None = None,
     ) -> int:
-        """One batch, durable as the broker's logs are; its first offset. With a producer id it is part of that one's transaction,
-        and `guard` lets its first records in.
+        """Appends one batch and returns its first offset. It is as durable as the broker's logs are.
+
+        With a producer id it is part of that producer's transaction, and `guard` lets its first records in.
 
         Raises ApiException as an append of a client does, such as KAFKA_STORAGE_ERROR for a full disk.
         """
         ...
 
     def replay(self) -> Iterator[Replayed]:
-        """All that is in the topic, each partition in its order."""
+        """Yields all that is in the topic, each partition in order."""
         ...
+
+
+_READ_BYTES = 1024 * 1024
+
+
+class InternalTopicLog:
+    """The CoordinatorLog of a running broker. The first append creates the topic."""
+
+    def __init__(self, topic: str, cluster: Cluster, logs: LogManager, wall_ms: Callable[[], int]) -> None:
+        self.topic = topic
+        self._cluster = cluster
+        self._logs = logs
+        self._wall_ms = wall_ms
+
+    def partition_for(self, key: str) -> int:
+        return partition_for(key, len(self._cluster.internal_topic(self.topic).partitions))
+
+    def append(
+        self,
+        partition: int,
+        records: Sequence[KeyValue],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        guard: VerificationGuard | None = None,
+    ) -> int:
+        self._cluster.internal_topic(self.topic)
+        log = self._logs.get(self.topic, partition)
+        if log is None:
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic}-{partition} is not there")
+        now_ms = self._wall_ms()
+        batch = small_batch(
+            [NewRecord(key, value, timestamp=now_ms) for key, value in records],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer_id >= 0,
+        )
+        state = self._cluster.image.partition(self.topic, partition)
+        epoch = 0 if state is None else state.leader_epoch
+        return log.append_as_leader(batch, epoch, origin=AppendOrigin.COORDINATOR, guard=guard).base_offset
+
+    def replay(self) -> Iterator[Replayed]:
+        topic = self._cluster.image.topics.get(self.topic)
+        for partition in topic.partitions if topic is not None else ():
+            log = self._logs.get(self.topic, partition.index)
+            if log is not None:
+                yield from _replayed(log, partition.index)
+
+
+def _replayed(log: UnifiedLog, partition: int) -> Iterator[Replayed]:
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, _READ_BYTES, IsolationLevel.READ_UNCOMMITTED, min_one_batch=True)
+        for batch in decode_batches(b"".join(read.records), cut_off=True):
+            yield from _replayed_batch(batch, partition)
+            offset = batch.last_offset + 1
+
+
+def _replayed_batch(batch: FetchedBatch, partition: int) -> Iterator[Replayed]:
+    if batch.is_control:
+        for record in batch.records():
+            marker = parse_marker(batch.producer_id, batch.producer_epoch, record.key, record.value)
+            if marker is not None:
+                yield ReplayedMarker(partition, marker.producer_id, marker.committed)
+        return
+    producer_id = batch.producer_id if batch.is_transactional else -1
+    for record in batch.records():
+        if record.key is not None:
+            yield ReplayedRecord(
+                partition, record.offset, record.timestamp, record.key, record.value, producer_id, batch.producer_epoch
+            )
+
+
+CompleteTransaction: TypeAlias = Callable[[int, Collection[int], bool], None]
+"""Producer id, partitions of `__consumer_offsets`, committed: `GroupCoordinator.complete_transaction`."""
+
+
+class TransactionMarkers:
+    """Ends transactions in the partitions that took part, as WriteTxnMarkers does between the brokers of a real cluster.
+
+    From any thread. Writing one twice does no harm: a log whose producer has no open transaction takes it all the same.
+    """
+
+    def __init__(self, cluster: Cluster, logs: LogManager, complete_offsets: CompleteTransaction) -> None:
+        self._cluster = cluster
+        self._logs = logs
+        self._complete_offsets = complete_offsets
+
+    def write(self, marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
+        """Writes a marker into partitions that still exist. Raises ApiException if it must be tried again (a full disk)."""
+        for topic, index in partitions:
+            log = self._logs.get(topic, index)
+            state = self._cluster.image.partition(topic, index)
+            if log is not None and state is not None:
+                log.append_control(marker, state.leader_epoch)
+                if topic == GROUP_METADATA_TOPIC:
+                    self._complete_offsets(marker.producer_id, (index,), marker.committed)

@@ -1,4 +1,4 @@
-"""A Kafka in this process, for development and tests: `with EmbeddedBroker() as broker: ...broker.bootstrap_servers`."""
+"""A Kafka in this process for development and tests: `with EmbeddedBroker() as broker: ...broker.bootstrap_servers`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Literal, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer
+from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
-from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER
-from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Surroundings
-from spark_kafka_sink.broker.shared_services import SharedServices
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, address_text, partition_for
+from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 
 _DEFAULTS = BrokerConfig()
 
 
 class EmbeddedBroker:
-    """One broker or several (ids count from 1) that clients cannot tell from Kafka. Not for production: nothing is replicated.
+    """One or several brokers, with ids from 1, that behave like Kafka. Not for production: nothing is replicated.
 
-    Starts in `start()` or `with`, ends in `stop()`. The thread that made it calls its methods; they are not to be called by
-    several at once. Topics, offsets and transactions live as long as `config.data_dir` does, or in memory until `stop()`.
+    Runs from `start()` or `with` to `stop()`. Only one thread at a time may call its methods. Topics, offsets and transactions
+    are kept in `config.data_dir`, or in memory until `stop()`.
 
-    brokers: how many. port: that of the first broker, the others have the next ones; 0: any that are free. config: settings.
-    like: the release of Kafka that clients see, such as "3.7": its API versions, features and checks. Overrides the config's.
-    advertised: broker id -> (host, port) that clients are told instead of its own address, such as a proxy's; port 0: its own.
+    brokers: their number. port: the first broker's port, the others use the following ones; 0: any free ports. config: the
+    settings. like: the release of Kafka that clients see, such as "3.7": its API versions, features and checks. It overrides the
+    config's. advertised: broker id -> (host, port) that clients are told instead of the broker's own address, such as a proxy's;
+    port 0: the broker's own.
     """
 
     def __init__(
@@ -61,7 +61,10 @@ class EmbeddedBroker:
         self.stop()
 
     def start(self) -> None:
-        """Returns when clients can connect. Raises OSError for a port that is taken, UsageError for a folder that is in use."""
+        """Starts the brokers; clients can connect when it returns.
+
+        Raises OSError if a port is taken, UsageError if the folder is in use.
+        """
         if self._shared is not None:
             return
         self._shared = SharedServices(self._config, faults=self._faults)
@@ -78,7 +81,7 @@ class EmbeddedBroker:
         }
         shared.start()
         self._faults.attach(
-            Surroundings(
+            RunningBroker(
                 timer=shared.timer,
                 image=lambda: shared.cluster.image,
                 disconnect=lambda node: self._servers[node].disconnect(),
@@ -96,7 +99,7 @@ class EmbeddedBroker:
             self._ports[server.node_id] = server.port
 
     def stop(self) -> None:
-        """Everything ends, in order; what is to be kept is on the disk. May be called again."""
+        """Stops everything, in order; what is to be kept is on the disk. May be called again."""
         shared, self._shared = self._shared, None
         if shared is None:
             return
@@ -109,32 +112,32 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of each broker, with commas between, as clients take them."""
+        """The host:port of each broker, separated by commas, for clients."""
         return ",".join(self._address(node) for node in self._servers)
 
     def _address(self, node: int) -> str:
         host, port = self._advertised.get(node) or (self._config.host, self._ports[node])
-        return _written(host, port or self._ports[node])
+        return address_text(host, port or self._ports[node])
 
     def address(self, broker_id: int) -> str:
-        """host:port where the broker of that `broker_id` itself listens, whatever it advertises."""
+        """Returns the host:port where the broker `broker_id` listens, whatever it advertises."""
         self._check(broker_id)
-        return _written(self._config.host, self._ports[broker_id])
+        return address_text(self._config.host, self._ports[broker_id])
 
     @property
     def direct_servers(self) -> str:
-        """As bootstrap_servers; who begins here is sent past what brokers advertise."""
+        """Like `bootstrap_servers`, but clients that start here never use advertised addresses."""
         ports = (server.direct_port or server.port for server in self._servers.values())
-        return ",".join(_written(self._config.host, port) for port in ports)
+        return ",".join(address_text(self._config.host, port) for port in ports)
 
     @property
     def broker_ids(self) -> list[int]:
-        """Of all brokers, those too that were killed."""
+        """The ids of all brokers, including those that were killed."""
         return list(self._ports)
 
     @property
     def cluster(self) -> Cluster:
-        """Topics, leaders and configs. Raises UsageError where it is not started."""
+        """Topics, leaders and configs. Raises UsageError if the broker is not started."""
         return self._started().cluster
 
     def server(self, broker_id: int) -> BrokerServer:
@@ -156,10 +159,10 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int = 1, replication_factor: int = 1, configs: Mapping[str, str] | None = None
     ) -> str:
-        """Makes one and gives its `name`. Raises ApiException as a client is told.
+        """Creates a topic and returns its `name`. Raises ApiException with the error that a client would get.
 
-        partitions: how many. replication_factor: of how many brokers each is, which can lead it one after another. configs:
-        Kafka's topic configs, as text.
+        partitions: their number. replication_factor: the number of brokers that can lead each partition. configs: Kafka's topic
+        configs, as text.
         """
         return self.cluster.create_topic(name, partitions, replication_factor, configs=configs).name
 
@@ -167,42 +170,39 @@ class EmbeddedBroker:
 
     @property
     def faults(self) -> FaultInjection:
-        """Errors, delays, cuts and the like, for tests. They may be set before the start, and end with the broker."""
+        """Errors, delays, cuts and other faults for tests. They may be set before the start, and end with the broker."""
         return self._faults
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """The broker that leads a `partition` of a `topic` now; -1 where none does."""
+        """Returns the broker that leads a `partition` of a `topic` now; -1 if none does."""
         state = self.cluster.image.partition(topic, partition)
         return NO_LEADER if state is None else state.leader
 
     def move_leader(self, topic: str, partition: int, broker_id: int) -> None:
-        """A `partition` of a `topic` is led by `broker_id`, which runs; who led it answers NOT_LEADER_OR_FOLLOWER from now on."""
+        """Makes `broker_id`, which must run, lead a `partition` of a `topic`. The old leader answers NOT_LEADER_OR_FOLLOWER."""
         self.cluster.move_leader(topic, partition, broker_id)
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
-        """The broker that coordinates a group or a transactional id, which is `key`; -1 where none does. kind: which of both."""
+        """Returns the broker that coordinates `key`, a group or a transactional id as `kind` says; -1 if none does."""
         return self.cluster.coordinator(_coordinator_type(kind), key)
 
     def move_coordinator(self, kind: Literal["group", "transaction"], key: str, broker_id: int) -> None:
-        """`broker_id`, which runs, coordinates `key` from now on, and the others that are kept with it in one partition of the
-        internal topic; the old one answers NOT_COORDINATOR. kind: what `key` is, a group or a transactional id."""
+        """Makes `broker_id`, which must run, coordinate `key`, a group or a transactional id as `kind` says.
+
+        It moves all keys of the same partition of the internal topic. The old coordinator answers NOT_COORDINATOR.
+        """
         topic = self.cluster.internal_topic(_coordinator_type(kind).value)
         self.cluster.move_leader(topic.name, partition_for(key, len(topic.partitions)), broker_id)
 
     def kill(self, broker_id: int) -> None:
-        """`broker_id` is gone: its connections break and nobody answers at its address; what it led goes to replicas on others,
-        if there are any."""
+        """Stops the broker `broker_id`: its connections break, and replicas on other brokers lead what it led."""
         self.server(broker_id).stop()
 
     def restart(self, broker_id: int) -> None:
-        """`broker_id`, which was killed, comes back at its address."""
+        """Starts the broker `broker_id` again, at its address."""
         shared, server = self._started(), self.server(broker_id)
         server.stop()
         self._serve(shared, server)
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _coordinator_type(kind: str) -> CoordinatorType:

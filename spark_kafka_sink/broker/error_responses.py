@@ -1,4 +1,4 @@
-"""For each API the response that says one error of all that was asked: Java's `AbstractRequest.getErrorResponse`."""
+"""The response of each API that tells one error of everything asked: Java's `AbstractRequest.getErrorResponse`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 
 class Failure(NamedTuple):
-    """What is to be said, and in which version. `message` goes where the response has a field for it."""
+    """The error to tell, and the version of the response. `message` is used if the response has a field for it."""
 
     code: int
     message: str | None
@@ -89,17 +89,22 @@ class Failure(NamedTuple):
 
 
 ErrorResponse: TypeAlias = Callable[[Any, Failure], Message | None]
-"""The request's body and what is to be said of it to the response; None: there is none, and the connection is closed."""
+"""Makes the response from the request's body and the failure; None: there is none, and the connection is closed."""
 
 
 def error_response(api: AnyApi, version: int, body: Message, code: ErrorCode, message: str | None) -> Message | None:
-    """None where the API has no way to say it: the connection has to be closed."""
+    """Returns None if the API cannot tell an error: the connection has to be closed."""
     make = ERROR_RESPONSES.get(api.key)
     return None if make is None else make(body, Failure(int(code), message, version))
 
 
-def _by_partition(topics: Any, topic_class: Callable[[str, Any], T], of_partition: Callable[[Any], Any]) -> tuple[T, ...]:
-    return tuple(topic_class(topic.name, tuple(map(of_partition, topic.partitions))) for topic in topics)
+def _by_partition(
+    body: Any, topic_class: Callable[[str, Any], T], partition_class: Callable[[int, int], Any], failure: Failure
+) -> tuple[T, ...]:
+    return tuple(
+        topic_class(topic.name, tuple(partition_class(each.partition_index, failure.code) for each in topic.partitions))
+        for topic in body.topics
+    )
 
 
 def _by_resource(resources: Any, resource_class: Callable[[int, str | None, int, str], T], failure: Failure) -> tuple[T, ...]:
@@ -144,10 +149,7 @@ def _fetch(body: Any, failure: Failure) -> Message:
 
 
 def _list_offsets(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> ListOffsetsPartitionResponse:
-        return ListOffsetsPartitionResponse(asked.partition_index, failure.code)
-
-    return ListOffsetsResponse(topics=_by_partition(body.topics, ListOffsetsTopicResponse, of_partition))
+    return ListOffsetsResponse(topics=_by_partition(body, ListOffsetsTopicResponse, ListOffsetsPartitionResponse, failure))
 
 
 def _offset_for_leader_epoch(body: Any, failure: Failure) -> Message:
@@ -162,10 +164,10 @@ def _offset_for_leader_epoch(body: Any, failure: Failure) -> Message:
 
 
 def _delete_records(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> DeleteRecordsPartitionResult:
-        return DeleteRecordsPartitionResult(asked.partition_index, -1, failure.code)
+    def of_partition(index: int, code: int) -> DeleteRecordsPartitionResult:
+        return DeleteRecordsPartitionResult(index, -1, code)
 
-    return DeleteRecordsResponse(topics=_by_partition(body.topics, DeleteRecordsTopicResult, of_partition))
+    return DeleteRecordsResponse(topics=_by_partition(body, DeleteRecordsTopicResult, of_partition, failure))
 
 
 def _describe_producers(body: Any, failure: Failure) -> Message:
@@ -181,11 +183,6 @@ def _describe_producers(body: Any, failure: Failure) -> Message:
 
 
 # Cluster
-
-
-def _describe_log_dirs(body: Any, failure: Failure) -> Message:
-    # Older versions have no field for it (KAFKA-12158): they are told of no folder.
-    return DescribeLogDirsResponse(error_code=failure.code)
 
 
 def _describe_user_scram_credentials(body: Any, failure: Failure) -> Message:
@@ -210,10 +207,6 @@ def _metadata(body: Any, failure: Failure) -> Message:
     return MetadataResponse(topics=topics, error_code=failure.code)
 
 
-def _describe_cluster(body: Any, failure: Failure) -> Message:
-    return DescribeClusterResponse(error_code=failure.code, error_message=failure.message)
-
-
 def _create_topics(body: Any, failure: Failure) -> Message:
     return CreateTopicsResponse(
         topics=tuple(
@@ -233,10 +226,6 @@ def _create_partitions(body: Any, failure: Failure) -> Message:
     return CreatePartitionsResponse(
         results=tuple(CreatePartitionsTopicResult(topic.name, failure.code, failure.message) for topic in body.topics)
     )
-
-
-def _describe_configs(body: Any, failure: Failure) -> Message:
-    return DescribeConfigsResponse(results=_by_resource(body.resources, DescribeConfigsResult, failure))
 
 
 def _alter_configs(body: Any, failure: Failure) -> Message:
@@ -259,15 +248,8 @@ def _find_coordinator(body: Any, failure: Failure) -> Message:
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _join_group(body: Any, failure: Failure) -> Message:
-    return JoinGroupResponse(error_code=failure.code, protocol_name=None if failure.version >= 7 else "")
-
-
 def _offset_commit(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> OffsetCommitResponsePartition:
-        return OffsetCommitResponsePartition(asked.partition_index, failure.code)
-
-    return OffsetCommitResponse(topics=_by_partition(body.topics, OffsetCommitResponseTopic, of_partition))
+    return OffsetCommitResponse(topics=_by_partition(body, OffsetCommitResponseTopic, OffsetCommitResponsePartition, failure))
 
 
 def _offset_fetch(body: Any, failure: Failure) -> Message:
@@ -296,15 +278,7 @@ def _describe_groups(body: Any, failure: Failure) -> Message:
     )
 
 
-def _delete_groups(body: Any, failure: Failure) -> Message:
-    return DeleteGroupsResponse(results=tuple(DeletableGroupResult(group_id, failure.code) for group_id in body.groups_names))
-
-
 # Transactions
-
-
-def _init_producer_id(body: Any, failure: Failure) -> Message:
-    return InitProducerIdResponse(error_code=failure.code, producer_id=-1, producer_epoch=-1)
 
 
 def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
@@ -322,10 +296,8 @@ def _add_partitions_to_txn(body: Any, failure: Failure) -> Message:
 
 
 def _txn_offset_commit(body: Any, failure: Failure) -> Message:
-    def of_partition(asked: Any) -> TxnOffsetCommitResponsePartition:
-        return TxnOffsetCommitResponsePartition(asked.partition_index, failure.code)
-
-    return TxnOffsetCommitResponse(topics=_by_partition(body.topics, TxnOffsetCommitResponseTopic, of_partition))
+    topics = _by_partition(body, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition, failure)
+    return TxnOffsetCommitResponse(topics=topics)
 
 
 def _describe_transactions(body: Any, failure: Failure) -> Message:
@@ -334,14 +306,7 @@ def _describe_transactions(body: Any, failure: Failure) -> Message:
     )
 
 
-# Login
-
-
-def _sasl_authenticate(body: Any, failure: Failure) -> Message:
-    return SaslAuthenticateResponse(failure.code, failure.message)
-
-
-def _in_the_code_alone(response: Callable[..., Message]) -> ErrorResponse:
+def _top_level_error_code(response: Callable[..., Message]) -> ErrorResponse:
     return lambda body, failure: response(error_code=failure.code)
 
 
@@ -352,36 +317,47 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _offset_for_leader_epoch,
     ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
-    ApiKey.DESCRIBE_LOG_DIRS: _describe_log_dirs,
+    # Older versions have no field for it (KAFKA-12158): they are told of no folder.
+    ApiKey.DESCRIBE_LOG_DIRS: _top_level_error_code(DescribeLogDirsResponse),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_user_scram_credentials,
     ApiKey.API_VERSIONS: _api_versions,
     ApiKey.METADATA: _metadata,
-    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
+    ApiKey.DESCRIBE_CLUSTER: lambda body, failure: DescribeClusterResponse(
+        error_code=failure.code, error_message=failure.message
+    ),
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
-    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.DESCRIBE_CONFIGS: lambda body, failure: DescribeConfigsResponse(
+        results=_by_resource(body.resources, DescribeConfigsResult, failure)
+    ),
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,
     ApiKey.FIND_COORDINATOR: _find_coordinator,
-    ApiKey.JOIN_GROUP: _join_group,
-    ApiKey.SYNC_GROUP: _in_the_code_alone(SyncGroupResponse),
-    ApiKey.HEARTBEAT: _in_the_code_alone(HeartbeatResponse),
-    ApiKey.LEAVE_GROUP: _in_the_code_alone(LeaveGroupResponse),
+    ApiKey.JOIN_GROUP: lambda body, failure: JoinGroupResponse(
+        error_code=failure.code, protocol_name=None if failure.version >= 7 else ""
+    ),
+    ApiKey.SYNC_GROUP: _top_level_error_code(SyncGroupResponse),
+    ApiKey.HEARTBEAT: _top_level_error_code(HeartbeatResponse),
+    ApiKey.LEAVE_GROUP: _top_level_error_code(LeaveGroupResponse),
     ApiKey.OFFSET_COMMIT: _offset_commit,
     ApiKey.OFFSET_FETCH: _offset_fetch,
-    ApiKey.OFFSET_DELETE: _in_the_code_alone(OffsetDeleteResponse),
+    ApiKey.OFFSET_DELETE: _top_level_error_code(OffsetDeleteResponse),
     ApiKey.DESCRIBE_GROUPS: _describe_groups,
-    ApiKey.LIST_GROUPS: _in_the_code_alone(ListGroupsResponse),
-    ApiKey.DELETE_GROUPS: _delete_groups,
-    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.LIST_GROUPS: _top_level_error_code(ListGroupsResponse),
+    ApiKey.DELETE_GROUPS: lambda body, failure: DeleteGroupsResponse(
+        results=tuple(DeletableGroupResult(group_id, failure.code) for group_id in body.groups_names)
+    ),
+    ApiKey.INIT_PRODUCER_ID: lambda body, failure: InitProducerIdResponse(
+        error_code=failure.code, producer_id=-1, producer_epoch=-1
+    ),
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
-    ApiKey.ADD_OFFSETS_TO_TXN: _in_the_code_alone(AddOffsetsToTxnResponse),
+    ApiKey.ADD_OFFSETS_TO_TXN: _top_level_error_code(AddOffsetsToTxnResponse),
     ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
-    ApiKey.END_TXN: _in_the_code_alone(EndTxnResponse),
+    ApiKey.END_TXN: _top_level_error_code(EndTxnResponse),
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
-    ApiKey.LIST_TRANSACTIONS: _in_the_code_alone(ListTransactionsResponse),
-    ApiKey.SASL_HANDSHAKE: _in_the_code_alone(SaslHandshakeResponse),
-    ApiKey.SASL_AUTHENTICATE: _sasl_authenticate,
+    ApiKey.LIST_TRANSACTIONS: _top_level_error_code(ListTransactionsResponse),
+    ApiKey.SASL_HANDSHAKE: _top_level_error_code(SaslHandshakeResponse),
+    ApiKey.SASL_AUTHENTICATE: lambda body, failure: SaslAuthenticateResponse(failure.code, failure.message),
 }

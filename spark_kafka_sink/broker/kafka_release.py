@@ -1,14 +1,23 @@
-"""Which Kafka a broker looks like: the features and checks of each release that it can be told to be."""
+"""Which Kafka a broker looks like: the features, checks and API versions of each release, and what ApiVersions tells of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
+from spark_kafka_sink.protocol.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 RELEASES: Final = ("2.8", "3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1")
 """The releases that a broker can be told to be, oldest first."""
@@ -27,7 +36,7 @@ _METADATA_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
     "4.0": (7, 25),
     "4.1": (7, 27),
 }
-"""The levels of `metadata.version`: the oldest supported one, the default. Releases that are not here run with ZooKeeper."""
+"""The levels of `metadata.version`: (oldest supported, default). Releases without an entry run with ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ class KafkaRelease:
 
     @property
     def features_epoch(self) -> int:
-        """What ApiVersions tells of the finalized features; -1: nothing."""
+        """The epoch of the finalized features in ApiVersions; -1: there are none."""
         if not self.has_zookeeper:
             return 1  # features do not change while a broker runs, so any number that is not negative will do
         return 0 if self.inter_broker_protocol >= (2, 7) else -1
@@ -92,28 +101,201 @@ def kafka_release(name: str, transaction_version: int | None, inter_broker_proto
     return KafkaRelease(name, metadata_versions, _transaction_level(name, transaction_version), protocol)
 
 
-def _transaction_level(name: str, wanted: int | None) -> int:
+def _transaction_level(name: str, configured: int | None) -> int:
     default = NEWEST_TRANSACTION_VERSION if _number(name) >= (4, 0) else 0
-    if wanted is None or wanted <= default:
-        return default if wanted is None else wanted
-    why = f"Kafka {name} does not have the feature" if default == 0 else f"the newest level is {default}"
-    raise OptionError(f"transaction.version={wanted} is not supported: {why}", option="transaction.version")
+    if configured is None or configured <= default:
+        return default if configured is None else configured
+    reason = f"Kafka {name} does not have the feature" if default == 0 else f"the newest level is {default}"
+    raise OptionError(f"transaction.version={configured} is not supported: {reason}", option="transaction.version")
 
 
-def _protocol(name: str, wanted: str | None) -> tuple[int, int]:
-    if wanted is None:
+def _protocol(name: str, configured: str | None) -> tuple[int, int]:
+    if configured is None:
         return _number(name)
     option = "inter.broker.protocol.version"
     if _number(name) >= (4, 0):
         text = f"{option} is not a setting of Kafka {name}: set like= to a release before 4.0, or leave it out"
         raise OptionError(text, option=option)
-    found = re.fullmatch(r"(?:0\.)?(\d+)\.(\d+)(?:\.\d+)?(?:-IV\d+)?", wanted)
-    version = (0, 0) if found is None else (0, 0) if wanted.startswith("0.") else (int(found[1]), int(found[2]))
+    found = re.fullmatch(r"(?:0\.)?(\d+)\.(\d+)(?:\.\d+)?(?:-IV\d+)?", configured)
+    version = (0, 0) if found is None else (0, 0) if configured.startswith("0.") else (int(found[1]), int(found[2]))
     if found is None or version > _number(name):
-        raise OptionError(f"{option}={wanted} must be a version of Kafka up to {name}, such as 2.7", option=option)
+        raise OptionError(f"{option}={configured} must be a version of Kafka up to {name}, such as 2.7", option=option)
     return version
 
 
 def _number(name: str) -> tuple[int, int]:
     major, minor = name.split(".")
     return int(major), int(minor)
+
+
+_NEWEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {
+    "2.8": {
+        ApiKey.PRODUCE: 9,
+        ApiKey.FETCH: 12,
+        ApiKey.LIST_OFFSETS: 6,
+        ApiKey.METADATA: 11,
+        ApiKey.OFFSET_COMMIT: 8,
+        ApiKey.OFFSET_FETCH: 7,
+        ApiKey.FIND_COORDINATOR: 3,
+        ApiKey.JOIN_GROUP: 7,
+        ApiKey.HEARTBEAT: 4,
+        ApiKey.LEAVE_GROUP: 4,
+        ApiKey.SYNC_GROUP: 5,
+        ApiKey.DESCRIBE_GROUPS: 5,
+        ApiKey.LIST_GROUPS: 4,
+        ApiKey.SASL_HANDSHAKE: 1,
+        ApiKey.API_VERSIONS: 3,
+        ApiKey.CREATE_TOPICS: 7,
+        ApiKey.DELETE_TOPICS: 6,
+        ApiKey.DELETE_RECORDS: 2,
+        ApiKey.INIT_PRODUCER_ID: 4,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+        ApiKey.ADD_OFFSETS_TO_TXN: 3,
+        ApiKey.END_TXN: 3,
+        ApiKey.TXN_OFFSET_COMMIT: 3,
+        ApiKey.DESCRIBE_CONFIGS: 4,
+        ApiKey.ALTER_CONFIGS: 2,
+        ApiKey.SASL_AUTHENTICATE: 2,
+        ApiKey.CREATE_PARTITIONS: 3,
+        ApiKey.DELETE_GROUPS: 2,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+        ApiKey.OFFSET_DELETE: 0,
+        ApiKey.DESCRIBE_CLUSTER: 0,
+        ApiKey.DESCRIBE_PRODUCERS: 0,
+        ApiKey.DESCRIBE_LOG_DIRS: 2,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: 0,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+    },
+    "3.0": {
+        ApiKey.LIST_OFFSETS: 7,
+        ApiKey.OFFSET_FETCH: 8,
+        ApiKey.FIND_COORDINATOR: 4,
+        ApiKey.DESCRIBE_TRANSACTIONS: 0,
+        ApiKey.LIST_TRANSACTIONS: 0,
+    },
+    "3.1": {
+        ApiKey.FETCH: 13,
+        ApiKey.METADATA: 12,
+    },
+    "3.2": {
+        ApiKey.DESCRIBE_LOG_DIRS: 3,
+        ApiKey.JOIN_GROUP: 9,
+        ApiKey.LEAVE_GROUP: 5,
+    },
+    "3.3": {
+        ApiKey.DESCRIBE_LOG_DIRS: 4,
+    },
+    "3.4": {},
+    "3.5": {
+        ApiKey.FETCH: 15,
+        ApiKey.LIST_OFFSETS: 8,
+    },
+    "3.6": {
+        ApiKey.ADD_PARTITIONS_TO_TXN: 4,
+    },
+    "3.7": {
+        ApiKey.PRODUCE: 10,
+        ApiKey.FETCH: 16,
+        ApiKey.OFFSET_COMMIT: 9,
+        ApiKey.OFFSET_FETCH: 9,
+        ApiKey.DESCRIBE_CLUSTER: 1,
+    },
+    "3.8": {
+        ApiKey.PRODUCE: 11,
+        ApiKey.FIND_COORDINATOR: 5,
+        ApiKey.LIST_GROUPS: 5,
+        ApiKey.INIT_PRODUCER_ID: 5,
+        ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+        ApiKey.ADD_OFFSETS_TO_TXN: 4,
+        ApiKey.END_TXN: 4,
+        ApiKey.TXN_OFFSET_COMMIT: 4,
+        ApiKey.LIST_TRANSACTIONS: 1,
+    },
+    "3.9": {
+        ApiKey.FETCH: 17,
+        ApiKey.LIST_OFFSETS: 9,
+        ApiKey.FIND_COORDINATOR: 6,
+        ApiKey.API_VERSIONS: 4,
+    },
+    "4.0": {
+        ApiKey.PRODUCE: 12,
+        ApiKey.LIST_OFFSETS: 10,
+        ApiKey.METADATA: 13,
+        ApiKey.DESCRIBE_GROUPS: 6,
+        ApiKey.END_TXN: 5,
+        ApiKey.TXN_OFFSET_COMMIT: 5,
+        ApiKey.DESCRIBE_CLUSTER: 2,
+    },
+    "4.1": {
+        ApiKey.PRODUCE: 13,
+        ApiKey.FETCH: 18,
+        ApiKey.LIST_TRANSACTIONS: 2,
+    },
+}
+"""The newest stable version of each API, for the release that changed it. The numbers are from the message definitions of the
+last patch release, without what only works with `unstable.api.versions.enable`."""
+
+_OLDEST_VERSIONS: Final[Mapping[str, Mapping[ApiKey, int]]] = {"4.0": {ApiKey.JOIN_GROUP: 2}}
+"""Versions that a release refuses and this broker would serve. Before 4.0 Kafka served older ones than this broker does."""
+
+_NOT_YET_WITH_KRAFT: Final[Mapping[str, Collection[ApiKey]]] = dict.fromkeys(
+    ("3.3", "3.4"), (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+)
+
+
+def served(release: KafkaRelease, keys: Collection[ApiKey]) -> dict[int, AnyApi]:
+    """Returns those of the APIs that the release has, by key, in the versions that both the release and this broker speak."""
+    newest: dict[ApiKey, int] = {}
+    for name in RELEASES[: RELEASES.index(release.name) + 1]:
+        newest.update(_NEWEST_VERSIONS[name])
+    if not release.has_zookeeper:
+        for key in _NOT_YET_WITH_KRAFT.get(release.name, ()):
+            del newest[key]
+    oldest = _OLDEST_VERSIONS.get(release.name, {})
+    return {key: ALL_APIS[key].limited_to(oldest.get(key, 0), newest[key]) for key in sorted(keys) if key in newest}
+
+
+class ApiVersionManager:
+    """What ApiVersions tells. `served`: the APIs that have a handler and that the release has, by key. Immutable."""
+
+    def __init__(self, keys: Collection[ApiKey], release: KafkaRelease) -> None:
+        self.served: Mapping[int, AnyApi] = served(release, keys)
+        self._release = release
+
+    def response(self, version: int) -> ApiVersionsResponse:
+        """Returns the response to an ApiVersions request of `version`."""
+        return ApiVersionsResponse(
+            0,
+            tuple(map(_version_range, self.served.values())),
+            supported_features=tuple(_supported_features(self._release, version)),
+            finalized_features_epoch=self._release.features_epoch,
+            finalized_features=tuple(_finalized_features(self._release)),
+        )
+
+    def unsupported(self) -> ApiVersionsResponse:
+        """Returns the response to an unknown version of ApiVersions: the versions of ApiVersions itself (KIP-511)."""
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, (_version_range(self.served[ApiKey.API_VERSIONS]),))
+
+
+def _version_range(api: AnyApi) -> ApiVersion:
+    # Kafka 4 serves v3 and later, and says v0 as well: librdkafka up to 2.8 takes a broker without Produce v0 for one that
+    # cannot compress (KAFKA-18659).
+    min_version = 0 if api.key is ApiKey.PRODUCE else api.min_version
+    return ApiVersion(api.key, min_version, api.max_version)
+
+
+def _supported_features(release: KafkaRelease, version: int) -> Iterator[SupportedFeatureKey]:
+    if release.metadata_versions is not None:
+        yield SupportedFeatureKey("metadata.version", *release.metadata_versions)
+    # Older clients cannot read a feature that begins at 0 (KAFKA-17492).
+    if release.has_transaction_versions and version >= 4:
+        yield SupportedFeatureKey("transaction.version", 0, NEWEST_TRANSACTION_VERSION)
+
+
+def _finalized_features(release: KafkaRelease) -> Iterator[FinalizedFeatureKey]:
+    levels = {"transaction.version": release.transaction_version}
+    if release.metadata_versions is not None:
+        levels = {"metadata.version": release.metadata_versions[1], **levels}
+    # Level 0 is what a feature has that is not listed.
+    return (FinalizedFeatureKey(name, level, level) for name, level in levels.items() if level)

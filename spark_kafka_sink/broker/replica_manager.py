@@ -1,4 +1,4 @@
-"""Partitions as one broker serves them: who leads is checked, then the log is read or written (Kafka's ReplicaManager)."""
+"""Partitions as one broker serves them: it checks who leads, then reads or writes the log (Kafka's ReplicaManager)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LedPartition:
 
 
 class ReplicaManager:
-    """Has no state of its own: who leads is the cluster's image, what is stored the logs'. From any thread."""
+    """Stateless: the cluster's image knows who leads, the logs what is stored. Any thread may call it."""
 
     def __init__(self, node_id: int, cluster: Cluster, logs: LogManager) -> None:
         self._node_id = node_id
@@ -36,7 +36,7 @@ class ReplicaManager:
         self._logs = logs
 
     def led(self, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> LedPartition:
-        """`leader_epoch`: what the client believes (KIP-320); an older or newer one is refused.
+        """Returns a partition that this broker leads. `leader_epoch`: the client's (KIP-320); an older or newer one is refused.
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
@@ -55,19 +55,19 @@ class ReplicaManager:
         return LedPartition(state, log)
 
     def log_start_offset(self, topic: str, index: int) -> int:
-        """Whoever leads it; -1 where there is no such partition."""
+        """Returns it whoever leads; -1 if there is no such partition."""
         log = self._logs.get(topic, index)
         return -1 if log is None else log.log_start_offset
 
     def log_size(self, topic: str, index: int) -> int | None:
-        """In bytes, whoever leads it; None where there is no such partition."""
+        """Returns the size in bytes, whoever leads; None if there is no such partition."""
         log = self._logs.get(topic, index)
         return None if log is None else log.size
 
     def append(
         self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
     ) -> LogAppendInfo:
-        """A client's batch. Raises ApiException: those of `led`, of the log, and NOT_ENOUGH_REPLICAS."""
+        """Appends a client's batch. Raises ApiException: those of `led`, of the log, and NOT_ENOUGH_REPLICAS."""
         led = self.led(topic, index)
         if acks == ALL_REPLICAS and len(led.state.isr) < self._min_insync_replicas(topic):
             text = f"The size of the current ISR {set(led.state.isr)} is insufficient to satisfy the min.isr requirement."
@@ -82,5 +82,5 @@ class ReplicaManager:
     def read(
         self, topic: str, index: int, offset: int, max_bytes: int, isolation: IsolationLevel, epoch: int, *, whole: bool
     ) -> FetchDataInfo:
-        """`whole`: the first batch comes whole even if it is larger than `max_bytes`."""
+        """Reads a partition. `whole`: the first batch is read completely even if it is larger than `max_bytes`."""
         return self.led(topic, index, epoch).log.read(offset, max_bytes, isolation, min_one_batch=whole)

@@ -7,15 +7,20 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS
-from spark_kafka_sink.broker.cluster.config_def import Check, ConfigError, ConfigKey, ConfigType, at_least, between, each_of
-from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults
-from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
+from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS, check_topic_defaults
+from spark_kafka_sink.broker.cluster.topic_config import (
+    TOPIC_CONFIGS,
+    Check,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    at_least,
+    between,
+    each_of,
+)
 from spark_kafka_sink.broker.kafka_release import NEWEST_TRANSACTION_VERSION
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
-
-MINUTE_MS: Final = 60_000
 
 
 def _same(value: Any) -> Any:
@@ -29,8 +34,8 @@ def _overrides(text: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How a setting of Kafka's becomes a field of BrokerConfig: `key` reads the text, `of` makes the field's value of it, and
-    `shown` makes it again what Kafka's setting would be."""
+    """How a setting of Kafka's becomes a field of BrokerConfig: `key` parses the text, `of` converts the value to the field's,
+    and `shown` converts it back."""
 
     key: ConfigKey
     field: str
@@ -39,36 +44,21 @@ class Setting:
 
     @property
     def default(self) -> str:
-        """As a user writes it."""
+        """The default, as a user writes it."""
         return self.key.text(self.shown(getattr(BrokerConfig(), self.field))) or ""
 
 
-_AT_LEAST_1: Final = at_least(1)
+_AT_LEAST_1: Final = (
+    "default.replication.factor group.max.size log.cleaner.backoff.ms log.retention.check.interval.ms "
+    "max.connections max.connections.per.ip num.io.threads num.network.threads num.partitions "
+    "offsets.retention.minutes offsets.topic.num.partitions producer.id.expiration.ms queued.max.requests "
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms "
+    "transaction.remove.expired.transaction.cleanup.interval.ms transaction.state.log.num.partitions "
+    "transactional.id.expiration.ms"
+)
 # Those whose values have no other limit than their type's are not here.
 _CHECKS: Final[Mapping[str, Check]] = {
-    **dict.fromkeys(
-        (
-            "default.replication.factor",
-            "group.max.size",
-            "log.cleaner.backoff.ms",
-            "log.retention.check.interval.ms",
-            "max.connections",
-            "max.connections.per.ip",
-            "num.io.threads",
-            "num.network.threads",
-            "num.partitions",
-            "offsets.retention.minutes",
-            "offsets.topic.num.partitions",
-            "producer.id.expiration.ms",
-            "queued.max.requests",
-            "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-            "transaction.max.timeout.ms",
-            "transaction.remove.expired.transaction.cleanup.interval.ms",
-            "transaction.state.log.num.partitions",
-            "transactional.id.expiration.ms",
-        ),
-        _AT_LEAST_1,
-    ),
+    **dict.fromkeys(_AT_LEAST_1.split(), at_least(1)),
     "fetch.max.bytes": at_least(1024),
     "group.initial.rebalance.delay.ms": at_least(0),
     "socket.request.max.bytes": at_least(1024),
@@ -90,10 +80,10 @@ _OTHERS: Final = (
         "For releases before 4.0: the version of the protocol between brokers in ZooKeeper mode. Below 2.8, topics have no ids.",
     ),
 )
-"""What Kafka 4 has under no setting's name: levels of features are given where its folder is formatted, and ZooKeeper is gone."""
+"""Not settings in Kafka 4: feature levels are given when a folder is formatted, and ZooKeeper is gone."""
 
 _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
-    "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * MINUTE_MS, lambda ms: ms // MINUTE_MS),
+    "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * 60_000, lambda ms: ms // 60_000),
     "max.connections.per.ip.overrides": (
         "max_connections_per_ip_overrides",
         _overrides,
@@ -116,19 +106,18 @@ def _settings() -> Iterator[Setting]:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {setting.key.name: setting for setting in _settings()}
-"""By Kafka's name. A folder, an address and users are no settings of a text."""
+"""The settings by Kafka's name. Folder, address and users are not given as text."""
 
 TOPIC_SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     **{name: (key.name, unit) for key in TOPIC_CONFIGS.values() for name, unit in reversed(key.synonyms)},
     **{name: (name, 1) for name in TOPIC_CONFIGS},
 }
-"""What topics have that do not say otherwise: `log.*` names, and those of topics; with the topic config that each is and what
-its number has to be multiplied by."""
+"""Defaults of topics, by `log.*` name and by the topic config's own: (the topic config, the factor of its unit)."""
 
 
 def config_from(settings: Mapping[str, str], **others: Any) -> BrokerConfig:
-    """`settings`: text by Kafka's names; `others`: fields of BrokerConfig that are no text. Where several settings mean one thing
-    in several units, the finest wins, as in Kafka.
+    """Makes a config from `settings`, text by Kafka's names, and `others`, fields of BrokerConfig. Among settings of one thing in
+    several units the finest unit wins, as in Kafka.
 
     Raises OptionError for an unknown name, with the nearest known one, for a value out of range, and for an unknown release in
     `like`.

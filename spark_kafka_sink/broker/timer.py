@@ -1,4 +1,4 @@
-"""Everything of a broker that happens later: long polls, sessions, rebalances, transaction timeouts."""
+"""Everything of a broker that happens later: tasks with a due time, and requests that wait for something (purgatory)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60.0
 
 
 class TimerTask:
-    """Something that is to be run once. `cancel()` may come from any thread and at any time; it does not wait for a run."""
+    """A task that runs once. Any thread may call `cancel()` at any time; it does not wait for a run."""
 
     __slots__ = ("_run", "due_ms")
 
@@ -44,23 +44,19 @@ class TimerTask:
 
 
 class Timer(Protocol):
-    """Kafka's Timer, for who needs one."""
-
-    def now_ms(self) -> float:
-        """Monotonic."""
-        ...
-
-    def after(self, delay_ms: float, run: Callable[[], None]) -> TimerTask:
-        """Run it in `delay_ms`, on the timer's thread: it must not wait for anything. From any thread."""
-        ...
-
-
-class RunnableTimer(Timer, Protocol):
-    """One that its owner starts and stops."""
+    """Kafka's Timer. Whoever makes it starts and stops it."""
 
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def now_ms(self) -> float:
+        """Returns monotonic time."""
+        ...
+
+    def after(self, delay_ms: float, run: Callable[[], None]) -> TimerTask:
+        """Runs a task in `delay_ms` on the timer's thread, where it must not wait for anything. Any thread may call this."""
+        ...
 
 
 class SystemTimer:
@@ -95,18 +91,18 @@ class SystemTimer:
         return task
 
     def waiting(self) -> int:
-        """Tasks that are kept, cancelled ones among them."""
+        """Returns the number of tasks it keeps, including cancelled ones."""
         return len(self._tasks)
 
     def _drop_cancelled(self) -> None:
-        """Sessions of minutes that are begun and ended in a moment would fill the heap until they are due."""
+        """Drops cancelled tasks: sessions of minutes that end at once would fill the heap until they are due."""
         self._tasks = [entry for entry in self._tasks if not entry[2].is_cancelled]
         heapq.heapify(self._tasks)
         # Twice what is left, so that a heap without cancelled ones is not looked through again and again.
         self._full_at = max(_FULL_AT, 2 * len(self._tasks))
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Runs nothing more; what is not due yet is dropped."""
+        """Stops; tasks that are not due yet are dropped."""
         with self._changed:
             self._stopped = True
             self._tasks.clear()
@@ -129,3 +125,109 @@ class SystemTimer:
                 # With a deadline even when there is nothing to do: no wait is for ever, whatever a clock once said.
                 self._changed.wait(_LONGEST_WAIT_S if wait_ms is None else min(_LONGEST_WAIT_S, wait_ms / 1000))
         return None
+
+
+class DelayedOperation:
+    """An operation that completes once: when `is_satisfied` returns True, when its time is over, or when somebody ends it.
+
+    Several threads may try at once. The lock admits one at a time, and `_done` lets one complete it. `is_satisfied` is called
+    under that lock; `on_complete` runs without it, in the thread that completed it. Neither waits.
+    """
+
+    def __init__(self, is_satisfied: Callable[[], bool], on_complete: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._is_satisfied = is_satisfied
+        self._on_complete = on_complete
+        self._done = False
+        self._changed = False
+        self.timeout: TimerTask | None = None
+        self.keys: Sequence[Hashable] = ()
+
+    @property
+    def is_done(self) -> bool:
+        return self._done
+
+    def try_complete(self) -> bool:
+        """Returns whether this call completed it. If another thread is trying, that one is told to look again."""
+        self._changed = True
+        while self._changed and not self._done:
+            if not self._lock.acquire(blocking=False):
+                return False
+            try:
+                self._changed = False
+                satisfied = not self.is_done and self._is_satisfied()
+            finally:
+                self._lock.release()
+            if satisfied:
+                return self.force_complete()
+        return False
+
+    def force_complete(self) -> bool:
+        with self._lock:
+            if self._done:
+                return False
+            self._done = True
+        if self.timeout is not None:
+            self.timeout.cancel()
+        self._on_complete()
+        return True
+
+
+class DelayedOperationPurgatory:
+    """Operations by what they wait for. The lock guards the lists; no operation runs under it."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self._lock = threading.Lock()
+        self._watched: dict[Hashable, list[DelayedOperation]] = {}
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Sequence[Hashable], timeout_ms: float) -> None:
+        if operation.try_complete():
+            return
+        operation.keys = keys
+        with self._lock:
+            for key in keys:
+                self._watched.setdefault(key, []).append(operation)
+        # Again: what it waits for may have happened before it was watched, and nobody would tell it.
+        if operation.try_complete():
+            self._forget(operation)
+            return
+        operation.timeout = self._timer.after(timeout_ms, lambda: self._expire(operation))
+        if operation.is_done:
+            operation.timeout.cancel()
+            self._forget(operation)
+
+    def check_and_complete(self, key: Hashable) -> None:
+        """Tries the operations that wait for `key`, because something happened to it."""
+        with self._lock:
+            waiting = list(self._watched.get(key, ()))
+        for operation in waiting:
+            if operation.try_complete() or operation.is_done:
+                self._forget(operation)
+
+    def complete_all(self) -> None:
+        """Completes all operations, because the broker stops."""
+        with self._lock:
+            waiting = [operation for operations in self._watched.values() for operation in operations]
+            self._watched.clear()
+        for operation in waiting:
+            operation.force_complete()
+
+    def watched(self) -> int:
+        """Returns the number of entries, one for each key of each operation."""
+        with self._lock:
+            return sum(map(len, self._watched.values()))
+
+    def _expire(self, operation: DelayedOperation) -> None:
+        operation.force_complete()
+        self._forget(operation)
+
+    def _forget(self, operation: DelayedOperation) -> None:
+        """Removes it from all its keys: waiting for a busy and a quiet partition, it would stay in the quiet one's list."""
+        with self._lock:
+            for key in operation.keys:
+                left = [other for other in self._watched.get(key, ()) if other is not operation]
+                if left:
+                    self._watched[key] = left
+                else:
+                    self._watched.pop(key, None)

@@ -7,12 +7,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.broker_services import BrokerServices, SharedServices, wall_ms
 from spark_kafka_sink.broker.cluster.metadata_image import BrokerState
 from spark_kafka_sink.broker.kafka_apis import KafkaApis
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.network.request import Request, ResponseAction
-from spark_kafka_sink.broker.shared_services import SharedServices, wall_ms
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPart
 from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
+from spark_kafka_sink.broker.cluster.metadata_image import partition_for
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka

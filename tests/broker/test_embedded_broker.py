@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from spark_kafka_sink import broker as public
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_services import LOCK_FILE
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.shared_services import LOCK_FILE
 from spark_kafka_sink.errors import OptionError, UsageError
 from tests.broker.unharmed import no_thread_is_left
 

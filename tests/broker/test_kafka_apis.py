@@ -9,11 +9,12 @@ import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.handlers.handler import Handler
-from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis, Serve
+from spark_kafka_sink.broker.cluster.credentials import Credentials
+from spark_kafka_sink.broker.faults.effects import Serve
+from spark_kafka_sink.broker.handlers.common import Handler
+from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.request import Request, ResponseAction, Session
-from spark_kafka_sink.broker.sasl.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAuthenticator
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
@@ -210,7 +211,7 @@ class Script:
 
 def test_faults_are_asked_before_the_handler_and_told_its_answer() -> None:
     faults, responses = Script(serves=True), Responses()
-    apis(answered, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
+    apis(answered, faults=faults.handle).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
 
     assert faults.answers == [HeartbeatResponse(throttle_time_ms=5)]
     assert responses.actions == [ResponseAction.SEND]
@@ -224,7 +225,7 @@ def test_faults_can_keep_a_request_from_its_handler_until_they_serve_it() -> Non
         served.append(asked)
         raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    apis(handler, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
+    apis(handler, faults=faults.handle).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
     assert (served, responses.sent) == ([], [])
     ((asked, serve),) = faults.asked
     serve(asked)
@@ -234,7 +235,7 @@ def test_faults_can_keep_a_request_from_its_handler_until_they_serve_it() -> Non
 
 def test_faults_can_hold_an_answer_and_give_it_another_correlation_id() -> None:
     faults, responses = Script(serves=True, takes_answers=True), Responses()
-    apis(answered, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
+    apis(answered, faults=faults.handle).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
     assert responses.sent == []
     faults.asked[0][0].deliver(faults.answers[0], correlation_id=8)
 
@@ -243,7 +244,7 @@ def test_faults_can_hold_an_answer_and_give_it_another_correlation_id() -> None:
 
 def test_faults_can_cut_an_answer() -> None:
     faults, responses = Script(serves=True, takes_answers=True), Responses()
-    apis(answered, faults=faults).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
+    apis(answered, faults=faults.handle).handle(request(HEARTBEAT, ApiKey.HEARTBEAT, responses=responses))
     (body,) = faults.answers
     assert body is not None
     faults.asked[0][0].deliver_part(body, 3)

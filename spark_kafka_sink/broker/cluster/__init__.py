@@ -1,1 +1,1 @@
-"""What a controller knows, once for all brokers of this process: topics, leaders, configs, producer ids."""
+"""The controller of all brokers of this process: topics, leaders, configs, users, producer ids."""

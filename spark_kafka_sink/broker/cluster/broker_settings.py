@@ -1,24 +1,33 @@
-"""Every broker config that this broker has, under Kafka's name, and where each value comes from (DynamicBrokerConfig)."""
+"""Every broker config under Kafka's name, where each value comes from (DynamicBrokerConfig), and what applies to a topic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain, dropwhile
 from typing import Any, Final
 
+from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.config_def import ConfigError, ConfigKey, ConfigType
-from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
-from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, TopicConfigKey, check_together
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, address_text
+from spark_kafka_sink.broker.cluster.topic_config import (
+    TOPIC_CONFIGS,
+    ConfigError,
+    ConfigKey,
+    ConfigType,
+    TopicConfigKey,
+    check_together,
+    parsed,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 EVERY_BROKER: Final = -1
-"""In `MetadataImage.configs`: set for all brokers."""
+"""The key in `MetadataImage.configs` of what is set for all brokers."""
 
 
 class ConfigSource(IntEnum):
-    """As DescribeConfigs has them on the wire; the first that has a value wins."""
+    """The numbers that DescribeConfigs has on the wire; the first source that has a value wins."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -28,20 +37,12 @@ class ConfigSource(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One of the places that a config's value could come from. `name`: what the config is called there."""
+class ConfigLocation:
+    """A place that a config's value could come from. `name`: what the config is called there."""
 
     name: str
     value: str
     source: ConfigSource
-
-
-def _ms_to_minutes(config: BrokerConfig) -> int:
-    return config.offsets_retention_ms // 60_000
-
-
-def _overrides(config: BrokerConfig) -> str:
-    return ",".join(f"{host}:{count}" for host, count in config.max_connections_per_ip_overrides.items())
 
 
 _STRING, _INT, _LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
@@ -83,7 +84,8 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "The most connections at a time."),
     ("max.connections.per.ip", _INT, 2**31 - 1, lambda c: c.max_connections_per_ip,
      "The most connections at a time from one address."),
-    ("max.connections.per.ip.overrides", _STRING, "", _overrides,
+    ("max.connections.per.ip.overrides", _STRING, "",
+     lambda c: ",".join(f"{host}:{count}" for host, count in c.max_connections_per_ip_overrides.items()),
      "max.connections.per.ip for single addresses: address:count."),
     ("num.io.threads", _INT, 8, lambda c: c.num_io_threads,
      "Threads that serve requests."),
@@ -93,7 +95,7 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "Partitions of topics that are made without a number of them."),
     ("offset.metadata.max.bytes", _INT, 4096, lambda c: c.offset_metadata_max_bytes,
      "The most text that goes with a committed offset."),
-    ("offsets.retention.minutes", _INT, 10_080, _ms_to_minutes,
+    ("offsets.retention.minutes", _INT, 10_080, lambda c: c.offsets_retention_ms // 60_000,
      "How long the offsets of a group without members are kept."),
     ("offsets.topic.num.partitions", _INT, 50, lambda c: c.offsets_topic_num_partitions,
      "Partitions of the topic of committed offsets."),
@@ -130,7 +132,7 @@ _NODE: Final = (
 
 
 def _behind(topic_key: TopicConfigKey) -> list[ConfigKey]:
-    """The broker configs behind a topic config; Kafka has no value for the first where a coarser unit has one."""
+    """Returns the broker configs behind a topic config. Kafka has no default for the first if a coarser unit has one."""
     first, *coarser = topic_key.synonyms
     # A negative log.retention.ms is taken for -1 (KafkaConfig.logRetentionTimeMillis), so it is not refused.
     check = None if first[0] == "log.retention.ms" else topic_key.check
@@ -153,16 +155,16 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = {
 """By name."""
 
 DYNAMIC_CONFIGS: Final = frozenset(key.broker_name for key in TOPIC_CONFIGS.values() if key.synonyms)
-"""Those that can be altered while the broker runs."""
+"""The configs that can be altered while the broker runs."""
 
 SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: names for key in TOPIC_CONFIGS.values() for names in [tuple(name for name, _ in key.synonyms)] for name in names
 }
-"""Names of one thing in several units, the one that wins first (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
+"""The names of one setting in several units; the first one wins (`DynamicBrokerConfig.brokerConfigSynonyms`)."""
 
 
 class BrokerSettings:
-    """All that is set for one broker, at one moment."""
+    """All settings of one broker at one moment."""
 
     def __init__(self, config: BrokerConfig, image: MetadataImage, node_id: int) -> None:
         own, everyone = image.configs.get(node_id, {}), image.configs.get(EVERY_BROKER, {})
@@ -174,48 +176,44 @@ class BrokerSettings:
         )
 
     def names(self) -> set[str]:
-        """Those of the table, and what else was set: a broker takes any name, for its plugins."""
+        """Returns the names in the table and all others that were set: a broker accepts any name, for its plugins."""
         return set(BROKER_CONFIGS).union(*(values for values, source in self._layers if source is not ConfigSource.DEFAULT))
 
-    def places(self, name: str) -> list[Place]:
-        """Where its value comes from, and what would be there if that were not (`ConfigHelper.configSynonyms`)."""
+    def locations(self, name: str) -> list[ConfigLocation]:
+        """Returns where its value comes from, then where it would come from instead (`ConfigHelper.configSynonyms`)."""
         every = [
-            Place(synonym, values[synonym], source)
+            ConfigLocation(synonym, values[synonym], source)
             for values, source in self._layers
             for synonym in SYNONYMS.get(name, (name,))
             if synonym in values
         ]
-        return list(dropwhile(lambda place: place.name != name, every))
+        return list(dropwhile(lambda location: location.name != name, every))
+
+    def topic_locations(self, key: TopicConfigKey, configs: Mapping[str, str]) -> list[ConfigLocation]:
+        """Returns where the value of a topic's config comes from; `configs` were set for the topic."""
+        below = self.locations(key.broker_name)
+        if key.name not in configs:
+            return below
+        text = key.text(key.parse(configs[key.name]))
+        return [ConfigLocation(key.name, text or "", ConfigSource.TOPIC), *below]
 
     def text(self, name: str) -> str | None:
-        """The value of one; None where it has none."""
+        """Returns the value of one config; None if it has none."""
         return next((values[name] for values, _ in self._layers if name in values), None)
 
 
 def _static(config: BrokerConfig, image: MetadataImage, node_id: int) -> dict[str, str]:
-    """As a server.properties would have them: what differs from Kafka's defaults."""
+    """Returns what a server.properties would have: the values that differ from Kafka's defaults."""
     values = {name: of(config) for name, _, default, of, _ in _STATIC if of(config) != default}
     texts = {name: BROKER_CONFIGS[name].text(value) for name, value in values.items()}
     for name, value in config.topic_defaults.items():
         texts[TOPIC_CONFIGS[name].broker_name] = value
-    texts |= _of_node(image, node_id)
-    return {name: text for name, text in texts.items() if text is not None}
-
-
-def _of_node(image: MetadataImage, node_id: int) -> dict[str, str | None]:
     broker = image.brokers.get(node_id)
-    if broker is None:
-        return {}
-    return {
-        "broker.id": str(node_id),
-        "node.id": str(node_id),
-        "broker.rack": broker.rack,
-        "advertised.listeners": ",".join(f"{name}://{_text(*address)}" for name, address in broker.advertised.items()),
-    }
-
-
-def _text(host: str, port: int) -> str:
-    return f"{'[' + host + ']' if ':' in host else host}:{port}"
+    if broker is not None:
+        listeners = ",".join(f"{name}://{address_text(*address)}" for name, address in broker.advertised.items())
+        node = str(node_id)
+        texts |= {"broker.id": node, "node.id": node, "broker.rack": broker.rack, "advertised.listeners": listeners}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 _DEFAULTS: Final[Mapping[str, str]] = {
@@ -224,14 +222,14 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def topic_values(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, Any]) -> dict[str, Any]:
-    """Every topic config's value on a broker: of `configs`, which are parsed, else the broker's."""
+    """Returns every topic config's value on a broker: that of the parsed `configs`, otherwise the broker's."""
     return {
         name: configs[name] if name in configs else inherited(config, image, node_id, key) for name, key in TOPIC_CONFIGS.items()
     }
 
 
 def inherited(config: BrokerConfig, image: MetadataImage, node_id: int, key: TopicConfigKey) -> Any:
-    """The value where the topic does not set it."""
+    """Returns the value for a topic that does not set it."""
     name = key.broker_name
     for configs in (image.configs.get(node_id, {}), image.configs.get(EVERY_BROKER, {})):
         if name in configs:
@@ -241,20 +239,12 @@ def inherited(config: BrokerConfig, image: MetadataImage, node_id: int, key: Top
     return key.default if static is None else key.parse(static)
 
 
-def topic_places(settings: BrokerSettings, key: TopicConfigKey, configs: Mapping[str, str]) -> list[Place]:
-    """Where the value of a topic's config comes from, where `configs` were set for it."""
-    below = settings.places(key.broker_name)
-    if key.name not in configs:
-        return below
-    text = key.text(key.parse(configs[key.name]))
-    return [Place(key.name, text or "", ConfigSource.TOPIC), *below]
-
-
 def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, configs: Mapping[str, str]) -> None:
-    """Raises ConfigError where a broker cannot take `configs` while it runs (`DynamicBrokerConfig.validate`)."""
+    """Raises ConfigError if a broker cannot take `configs` while it runs (`DynamicBrokerConfig.validate`)."""
     fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
     if fixed:
-        raise ConfigError(f"Cannot update these configs dynamically: {_scala_set(fixed)}")
+        kind = "Set" if len(fixed) < 5 else "HashSet"  # as Scala writes them
+        raise ConfigError(f"Cannot update these configs dynamically: {kind}({', '.join(fixed)})")
     for name, text in configs.items():
         if name in BROKER_CONFIGS:
             BROKER_CONFIGS[name].parse(text)
@@ -262,6 +252,35 @@ def check_dynamic(config: BrokerConfig, image: MetadataImage, node_id: int, conf
     check_together(topic_values(config, changed, node_id, {}))
 
 
-def _scala_set(names: Iterable[str]) -> str:
-    every = list(names)
-    return f"{'Set' if len(every) < 5 else 'HashSet'}({', '.join(every)})"
+def effective_configs(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str]) -> dict[str, Any]:
+    """Returns every config's value of a topic for which `configs` were set. Raises INVALID_CONFIG."""
+    return topic_values(config, image, _deciding_broker(image), parsed(configs))
+
+
+def effective_config(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str], name: str) -> Any:
+    """Returns one of the effective configs; it is asked for with every batch."""
+    key = TOPIC_CONFIGS[name]
+    return key.parse(configs[name]) if name in configs else inherited(config, image, _deciding_broker(image), key)
+
+
+def checked_topic_configs(config: BrokerConfig, image: MetadataImage, configs: Mapping[str, str | None]) -> dict[str, str]:
+    """Returns the configs to keep, as they were written. Raises INVALID_CONFIG (`LogConfig.validate`)."""
+    values = parsed(configs)
+    try:
+        check_together(topic_values(config, image, _deciding_broker(image), values))
+    except ConfigError as error:
+        raise ApiException(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return {name: text for name, text in configs.items() if text is not None}
+
+
+def check_topic_defaults(config: BrokerConfig) -> None:
+    """Raises ValueError if topics would be created with invalid configs."""
+    try:
+        checked_topic_configs(config, MetadataImage(), config.topic_defaults)
+    except ApiException as error:
+        raise ValueError(f"topic_defaults: {error.message}") from None
+
+
+def _deciding_broker(image: MetadataImage) -> int:
+    """Returns the first broker with configs of its own: a log exists once, whichever broker leads it."""
+    return min((node for node, configs in image.configs.items() if configs and node != EVERY_BROKER), default=EVERY_BROKER)

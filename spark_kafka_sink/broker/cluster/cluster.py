@@ -3,70 +3,77 @@
 from __future__ import annotations
 
 import base64
+import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster import cluster_store
-from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic
+from spark_kafka_sink.broker.cluster.broker_settings import check_dynamic, check_topic_defaults, checked_topic_configs
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
-from spark_kafka_sink.broker.cluster.config_def import ConfigError
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
-from spark_kafka_sink.broker.cluster.effective_config import check_topic_defaults, checked_topic_configs
-from spark_kafka_sink.broker.cluster.leadership import elected_everywhere, new_partition, with_leader
+from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import (
     GROUP_METADATA_TOPIC,
-    NO_LEADER,
     TRANSACTION_STATE_TOPIC,
     BrokerState,
     MetadataImage,
     TopicState,
+    elected_everywhere,
+    new_partition,
+    partition_for,
+    with_leader,
 )
 from spark_kafka_sink.broker.cluster.new_topics import (
     DEFAULT,
     Assignments,
     Replicas,
     assigned_replicas,
+    check_collision,
     check_counts,
     check_growth,
+    check_name,
     check_no_counts,
+    check_topic_resource,
     checked,
     placed_replicas,
 )
-from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
-from spark_kafka_sink.broker.cluster.topic_names import check_collision, check_name, check_topic_resource
+from spark_kafka_sink.broker.cluster.topic_config import ConfigError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
+logger = logging.getLogger(__name__)
+
 PRODUCER_ID_BLOCK = 1000
-"""Ids that are reserved at once (KIP-730): a killed broker never gives out one twice, and the file is not written for each."""
+"""Producer ids reserved at once (KIP-730): a killed broker gives out none twice, and the file is not written for each."""
 
 
 _INTERNAL_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     GROUP_METADATA_TOPIC: {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     TRANSACTION_STATE_TOPIC: {"cleanup.policy": "compact", "compression.type": "uncompressed", "segment.bytes": "104857600"},
 }
-"""As Kafka makes them (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted."""
+"""Kafka's (GroupCoordinatorConfig, TransactionLogConfig): small segments, because only closed ones are compacted."""
 
 ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class CoordinatorType(Enum):
-    """What a FindCoordinator asks for; the value is the internal topic whose leaders they are."""
+    """What a FindCoordinator asks for. The value is the internal topic whose leaders are the coordinators."""
 
     GROUP = GROUP_METADATA_TOPIC
     TRANSACTION = TRANSACTION_STATE_TOPIC
 
 
 class Cluster:
-    """`image` is replaced whole under the lock and may be read by any thread without it. Who listens to changes is called
-    under the lock, in order, and must not wait."""
+    """Kafka's controller. Any thread may read `image`, which is replaced as a whole under the lock.
+
+    Listeners to changes are called under the lock, in order, and must not wait.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         check_topic_defaults(config)
@@ -77,15 +84,12 @@ class Cluster:
         stored = stored or StoredCluster(_new_cluster_id())
         self.cluster_id = stored.cluster_id
         self._next_producer_id = self._reserved = stored.next_producer_id
-        topics = (self._with_id(topic) for topic in stored.topics)
+        # Topics that were made before there were ids get them now.
+        topics = (each if each.topic_id != ZERO_UUID else replace(each, topic_id=self._new_topic_id()) for each in stored.topics)
         self.image = MetadataImage(configs=stored.configs, scram=stored.scram).with_topics(*topics)
 
-    def _with_id(self, topic: TopicState) -> TopicState:
-        """Topics that were made before there were ids get them now."""
-        return topic if topic.topic_id != ZERO_UUID else replace(topic, topic_id=self._new_topic_id())
-
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
-        """It is given the image before and the one after."""
+        """Registers a listener, which is given the image before and the one after."""
         with self._lock:
             self._listeners.append(listener)
 
@@ -101,7 +105,7 @@ class Cluster:
         configs: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> TopicState:
-        """-1: the broker's default, which both must be where replicas are assigned. Raises ApiException."""
+        """Creates a topic. -1 is the broker's default; both must be -1 if replicas are assigned. Raises ApiException."""
         with self._lock:
             topic = self._new_topic(name, partitions, replication_factor, assignments, configs or {})
             if not validate_only:
@@ -135,7 +139,7 @@ class Cluster:
         return placed_replicas(self.image, partitions, replication, failure=failure)
 
     def delete_topic(self, name: str, topic_id: uuid.UUID | None = None) -> None:
-        """`topic_id`: which one of that name; another that took its place meanwhile stays. Raises ApiException."""
+        """Deletes a topic. With `topic_id`, a topic that has taken the name meanwhile stays. Raises ApiException."""
         with self._lock:
             topic = self._known(name)
             if topic_id not in (None, topic.topic_id):
@@ -145,7 +149,7 @@ class Cluster:
     def create_partitions(
         self, name: str, count: int, *, assignments: Sequence[Replicas] | None = None, validate_only: bool = False
     ) -> None:
-        """Up to `count` in all. `assignments`: of each new one, in their order."""
+        """Extends a topic to `count` partitions. `assignments`: the replicas of each new one, in order. Raises ApiException."""
         with self._lock:
             topic = self._known(name)
             check_growth(topic, count, assignments)
@@ -162,7 +166,7 @@ class Cluster:
     # Configs
 
     def alter_topic_configs(self, name: str, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """`change` is given what was set for the topic and says what is to be set from now on, or raises. Raises ApiException."""
+        """Replaces what is set for a topic by what `change` returns for it. Raises ApiException."""
         with self._lock:
             check_topic_resource(name)
             topic = self.image.topics.get(name)
@@ -174,7 +178,7 @@ class Cluster:
                 self._become(self.image.with_topics(replace(topic, configs=texts)))
 
     def alter_broker_configs(self, node_id: int, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """As alter_topic_configs, of a broker or of all (EVERY_BROKER). Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
+        """Does so for a broker or for all (EVERY_BROKER). Raises INVALID_REQUEST, as Kafka does (KAFKA-13609)."""
         with self._lock:
             changed = change(self.image.configs.get(node_id, {}))
             try:
@@ -193,15 +197,17 @@ class Cluster:
     # Users
 
     def alter_scram(self, changes: Mapping[ScramKey, ScramCredential | None]) -> None:
-        """From now on users log in with these; None: not any more."""
+        """Changes the credentials that users log in with; None deletes one."""
         with self._lock:
             self._become(replace(self.image, scram={**self.image.scram, **changes}))
 
     # Brokers and leaders
 
     def brokers_up(self, *brokers: BrokerState) -> None:
-        """They were started, or came back: partitions without a leader have one again. Those of a whole cluster come at once, or
-        the first would lead everything."""
+        """Adds brokers that were started or came back, and elects leaders for partitions without one.
+
+        The brokers of a whole cluster are added at once, or the first would lead everything.
+        """
         with self._lock:
             image = self.image
             for broker in brokers:
@@ -209,14 +215,14 @@ class Cluster:
             self._become(elected_everywhere(image))
 
     def broker_down(self, node_id: int) -> None:
-        """What it led goes to replicas that are up. It is down even where that cannot be noted, on a full disk say."""
+        """Hands what it led to replicas that are up. It is down even if that cannot be stored, on a full disk for example."""
         with self._lock:
             known = self.image.brokers.get(node_id)
             if known is not None:  # else it ended before it was up
                 self._become(elected_everywhere(self.image.with_broker(replace(known, is_up=False))), must_be_noted=False)
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
-        """To a broker that runs; it becomes a replica if it was none."""
+        """Moves a partition to a broker that runs, which becomes a replica if it is none."""
         with self._lock:
             state = self._known(topic)
             there = state.partition(partition)
@@ -227,16 +233,16 @@ class Cluster:
             self._become(self.image.with_topics(state.with_partition(with_leader(there, leader))))
 
     def controller_id(self) -> int:
-        """Any broker can do a controller's work; clients are told the first that runs."""
+        """Returns the first broker that runs. Any broker can do a controller's work."""
         return next(iter(self.image.up()), -1)
 
     def coordinator(self, kind: CoordinatorType, key: str) -> int:
-        """The broker that coordinates a group or a transactional id; -1 where there is none now. Makes the internal topic."""
+        """Returns the broker that coordinates a group or a transactional id; -1: none now. Creates the internal topic."""
         topic = self.internal_topic(kind.value)
         return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
     def internal_topic(self, name: str) -> TopicState:
-        """Made when it is first asked for, on every broker, so that a coordinator survives all but the last of them."""
+        """Returns an internal topic, creating it on up to three brokers when it is first asked for."""
         with self._lock:
             topic = self.image.topics.get(name)
             if topic is not None:
@@ -254,22 +260,19 @@ class Cluster:
     # Producer ids
 
     def next_producer_id(self) -> int:
-        """Never the same twice, over restarts and SIGKILL too. Raises COORDINATOR_NOT_AVAILABLE where the disk is full."""
+        """Returns an id that was never given out, even across SIGKILL. Raises COORDINATOR_NOT_AVAILABLE if the disk is full."""
         with self._lock:
             given = self._next_producer_id
             if given == self._reserved:
-                self._reserve_producer_ids()
+                self._reserved += PRODUCER_ID_BLOCK
+                try:
+                    self._store()
+                except OSError as error:
+                    self._reserved = given  # or the next one would be given ids that nobody has noted
+                    text = f"No producer ids can be reserved: {error}"
+                    raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from error
             self._next_producer_id += 1
             return given
-
-    def _reserve_producer_ids(self) -> None:
-        before = self._reserved
-        self._reserved += PRODUCER_ID_BLOCK
-        try:
-            self._store()
-        except OSError as error:
-            self._reserved = before  # or the next one would be given ids that nobody has noted
-            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"No producer ids can be reserved: {error}") from error
 
     def _become(self, image: MetadataImage, *, must_be_noted: bool = True) -> None:
         before, self.image = self.image, image
@@ -293,10 +296,72 @@ class Cluster:
 
 
 def _new_cluster_id() -> str:
-    """As Kafka's: 22 characters of URL-safe base64, never with a dash in front, which tools would take for an option."""
+    """Returns an id like Kafka's: 22 characters of URL-safe base64. A leading dash would look like an option to tools."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
-__all__ = ["NO_LEADER", "Cluster", "CoordinatorType"]
+class Event(NamedTuple):
+    """A change as text, and as `facts` for programs."""
+
+    text: str
+    facts: dict[str, Any]
+
+
+def log_changes(before: MetadataImage, after: MetadataImage) -> None:
+    """Logs what changed; a listener of `Cluster.on_change`."""
+    if logger.isEnabledFor(logging.INFO):
+        for event in changes(before, after):
+            logger.info(event.text, extra=event.facts)
+
+
+def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
+    """Yields what happened to topics, brokers and settings. Leaders that move because a broker came or went are left out."""
+    for node, broker in after.brokers.items():
+        if node not in before.brokers or before.brokers[node].is_up != broker.is_up:
+            yield _broker_event(broker)
+    moves = before.up() == after.up()
+    for name, topic in after.topics.items():
+        known = before.topics.get(name)
+        if known is None or known.topic_id != topic.topic_id:
+            count = len(topic.partitions)
+            yield Event(f"Created topic {name} with {_counted(count)}", {"topic": name, "partitions": count})
+        elif known is not topic:
+            yield from _topic_events(known, topic, moves=moves)
+    for name in before.topics:
+        if name not in after.topics:
+            yield Event(f"Deleted topic {name}", {"topic": name})
+    for node, configs in after.configs.items():
+        if before.configs.get(node, {}) != configs:
+            whose = "every broker" if node < 0 else f"broker {node}"
+            yield Event(f"Changed settings of {whose}: {', '.join(configs) or 'none'}", {"broker": node})
+    for key, credential in after.scram.items():
+        if key not in before.scram or before.scram[key] is not credential:
+            mechanism, user = key
+            what = "Deleted" if credential is None else "Changed"
+            yield Event(f"{what} the credentials of user {user} for {mechanism}", {"user": user, "mechanism": mechanism})
+
+
+def _broker_event(broker: BrokerState) -> Event:
+    host, port = next(iter(broker.advertised.values()))
+    address = f"{host}:{port}"
+    text = f"Broker {broker.node_id} is up at {address}" if broker.is_up else f"Broker {broker.node_id} is down"
+    return Event(text, {"broker": broker.node_id, "address": address})
+
+
+def _topic_events(before: TopicState, after: TopicState, *, moves: bool) -> Iterator[Event]:
+    name = after.name
+    if len(before.partitions) != len(after.partitions):
+        count = len(after.partitions)
+        yield Event(f"Topic {name} has {_counted(count)} now", {"topic": name, "partitions": count})
+    if before.configs != after.configs:
+        yield Event(f"Changed configs of topic {name}: {', '.join(after.configs) or 'none'}", {"topic": name})
+    for old, new in zip(before.partitions, after.partitions, strict=False):
+        if moves and old.leader != new.leader:
+            facts = {"topic": name, "partition": new.index, "leader": new.leader, "leader_epoch": new.leader_epoch}
+            yield Event(f"Broker {new.leader} leads {name}-{new.index} now, after broker {old.leader}", facts)
+
+
+def _counted(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"

@@ -1,4 +1,4 @@
-"""The cluster's state in a file, as Kafka's controllers keep theirs in a log: small, and written anew with every change."""
+"""The cluster's state in a small file that is rewritten with every change. Kafka's controllers keep theirs in a log."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, PartitionState, TopicState
-from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
 
 FILE = "cluster.json"
 FORMAT = 1
@@ -19,7 +19,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """What outlives a restart. `next_producer_id`: every id below may have been given out."""
+    """What survives a restart. `next_producer_id`: every smaller id may have been given out."""
 
     cluster_id: str
     topics: tuple[TopicState, ...] = ()
@@ -29,7 +29,7 @@ class StoredCluster:
 
 
 def write(folder: Path, stored: StoredCluster) -> None:
-    """Whole or not at all, whenever the process dies."""
+    """Writes the file as a whole or not at all, whenever the process dies."""
     draft = folder / f"{FILE}.tmp"
     with draft.open("w") as file:
         file.write(json.dumps(_plain(stored)))  # not dump, and not indented: of 1,000 partitions both take ten times as long
@@ -39,7 +39,7 @@ def write(folder: Path, stored: StoredCluster) -> None:
 
 
 def read(folder: Path) -> StoredCluster | None:
-    """None where there is none yet. Raises ValueError for a file that is not one of ours."""
+    """Returns None if there is no file yet. Raises ValueError for an unknown format."""
     try:
         plain = json.loads((folder / FILE).read_text())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The cluster at one moment: immutable, so that every request sees one state however long it takes."""
+"""The cluster at one moment: immutable, so that a request sees one state however long it takes; and elections, which are pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from spark_kafka_sink.broker.cluster.scram_credential import ScramCredential, ScramKey
+from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 NO_LEADER = -1
@@ -51,8 +51,8 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """A broker that was started once. `advertised`: listener -> where who came to that listener finds it (host, port); the
-    first is the clients'."""
+    """A broker that was started once. `advertised`: the (host, port) that clients of each listener are told; the first listener
+    is the one for clients."""
 
     node_id: int
     advertised: Mapping[str, tuple[str, int]]
@@ -60,8 +60,13 @@ class BrokerState:
     rack: str | None = None
 
     def endpoint(self, listener: str) -> tuple[str, int]:
-        """Who came through a listener is sent to the same one of the others (Kafka's `getNode(listenerName)`)."""
+        """Returns its address for clients of a listener (Kafka's `getNode(listenerName)`)."""
         return self.advertised[listener]
+
+
+def address_text(host: str, port: int) -> str:
+    """Returns host:port, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class MetadataImage:
         return None if state is None else state.partition(index)
 
     def up(self) -> tuple[int, ...]:
-        """Brokers that can be reached, by their ids."""
+        """Returns the ids of brokers that can be reached, in order."""
         return tuple(sorted(broker.node_id for broker in self.brokers.values() if broker.is_up))
 
     def with_topics(self, *changed: TopicState) -> MetadataImage:
@@ -102,5 +107,51 @@ class MetadataImage:
 
 
 def _names(topics: Mapping[str, TopicState]) -> dict[uuid.UUID, str]:
-    """Without topics of a cluster that has no topic ids."""
+    """Returns names by id, without topics of a cluster that has no topic ids."""
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != ZERO_UUID}
+
+
+def java_hash(text: str) -> int:
+    """Returns Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number."""
+    code = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Returns the partition of an internal topic that a group or a transactional id belongs to; its leader coordinates it.
+
+    As `GroupMetadataManager.partitionFor`, with Kafka's `Utils.abs`: the sign bit masked out, so -2^31 is 0.
+    """
+    code = java_hash(key)
+    return (0 if code == -(1 << 31) else abs(code)) % partitions
+
+
+def new_partition(index: int, replicas: tuple[int, ...], up: tuple[int, ...]) -> PartitionState:
+    isr = tuple(node for node in replicas if node in up)
+    return PartitionState(index, replicas, isr, isr[0] if isr else NO_LEADER)
+
+
+def with_leader(partition: PartitionState, leader: int) -> PartitionState:
+    """Returns the partition with a leader and a new epoch, even if the leader stays: clients must see a change."""
+    return replace(partition, leader=leader, leader_epoch=partition.leader_epoch + 1)
+
+
+def elected(partition: PartitionState, up: tuple[int, ...]) -> PartitionState:
+    """Returns the partition as it is when `up` are the brokers that run. A leader that runs keeps it."""
+    isr = tuple(node for node in partition.replicas if node in up)
+    changed = replace(partition, isr=isr)
+    if partition.leader in isr:
+        return changed
+    leader = isr[0] if isr else NO_LEADER
+    return changed if leader == partition.leader else with_leader(changed, leader)
+
+
+def elected_everywhere(image: MetadataImage) -> MetadataImage:
+    """Returns the image after brokers came or went."""
+    up = image.up()
+    return image.with_topics(
+        *(replace(topic, partitions=tuple(elected(each, up) for each in topic.partitions)) for topic in image.topics.values())
+    )

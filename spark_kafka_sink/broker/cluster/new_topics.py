@@ -1,14 +1,49 @@
-"""Checks of what is to be created, before anything is (Kafka's ReplicationControlManager). Pure."""
+"""Checks of topics before they are created: names, counts, replicas (Kafka's ReplicationControlManager). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import NoReturn, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.cluster.leadership import placed
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+MAX_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION in Kafka's words (`Topic.validate`)."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAX_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAX_LENGTH}"
+    elif not _LEGAL.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def check_topic_resource(name: str) -> None:
+    """Checks the name of a topic whose configs are to be altered (`ControllerConfigurationValidator.validateTopicName`)."""
+    if not name:
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_name(name)
+
+
+def check_collision(name: str, others: Iterable[str]) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION for names such as `a.b` and `a_b`, which have the same metric names."""
+    metric_name = name.replace(".", "_")
+    for other in others:
+        if other != name and other.replace(".", "_") == metric_name:
+            text = f"Topic '{name}' collides with existing topic: {other}"
+            raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
 
 MAX_PARTITIONS = 10_000  # in one request; Kafka's limit as well (MAX_PARTITIONS_PER_BATCH)
 DEFAULT = -1
@@ -20,13 +55,13 @@ Assignments: TypeAlias = Sequence[tuple[int, Replicas]]
 
 
 def check_amount(partitions: int) -> None:
-    """Of all that one request would make. Raises POLICY_VIOLATION."""
+    """Checks the partitions that one request would create. Raises POLICY_VIOLATION."""
     if partitions > MAX_PARTITIONS:
         raise ApiException(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def check_counts(partitions: int, replication_factor: int) -> None:
-    """-1 is the default, which is good."""
+    """Checks counts of a new topic, where -1 is the default."""
     if replication_factor == 0 or replication_factor < DEFAULT:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, text)
@@ -35,7 +70,7 @@ def check_counts(partitions: int, replication_factor: int) -> None:
 
 
 def check_no_counts(partitions: int, replication_factor: int) -> None:
-    """Where replicas are assigned, which says it all."""
+    """Checks that no counts are given together with assigned replicas."""
     for name, value in (("replication factor", replication_factor), ("numPartitions", partitions)):
         if value != DEFAULT:
             text = f"A manual partition assignment was specified, but {name} was not set to -1."
@@ -43,7 +78,7 @@ def check_no_counts(partitions: int, replication_factor: int) -> None:
 
 
 def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] | None) -> None:
-    """`count`: the partitions that there are to be; `assignments`: of each new one."""
+    """Checks that a topic can have `count` partitions; `assignments`: the replicas of each new one."""
     there = len(topic.partitions)
     if count == there:
         raise ApiException(ErrorCode.INVALID_PARTITIONS, f"Topic already has {there} partition(s).")
@@ -55,10 +90,16 @@ def check_growth(topic: TopicState, count: int, assignments: Sequence[Replicas] 
         _refuse(f"Attempted to add {count - there} additional partition(s), but {given}")
 
 
+def placed(brokers: tuple[int, ...], partitions: int, replicas: int, *, first: int = 0, begin: int = 0) -> list[tuple[int, ...]]:
+    """Returns replicas for partitions `begin` to `partitions` - 1, with leaders in turn over the brokers."""
+    count = len(brokers)
+    return [tuple(brokers[(first + index + step) % count] for step in range(replicas)) for index in range(begin, partitions)]
+
+
 def placed_replicas(
     image: MetadataImage, partitions: int, replicas: int, *, begin: int = 0, failure: str = ""
 ) -> list[tuple[int, ...]]:
-    """Of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
+    """Returns the replicas of partitions `begin` to `partitions` - 1. `failure`: what the error's text begins with."""
     check_amount(partitions - begin)
     up, registered = image.up(), len(image.brokers)
     if replicas > registered or not up:
@@ -74,7 +115,7 @@ def placed_replicas(
 
 
 def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tuple[int, ...]]:
-    """Of all partitions of a new topic, in their order."""
+    """Returns the replicas of all partitions of a new topic, in order."""
     found: dict[int, tuple[int, ...]] = {}
     factor = None
     for partition, replicas in assignments:
@@ -88,7 +129,7 @@ def assigned_replicas(image: MetadataImage, assignments: Assignments) -> list[tu
 
 
 def checked(image: MetadataImage, partition: int, replicas: Replicas, factor: int | None) -> tuple[int, ...]:
-    """`factor`: how many the partitions before it have (`validateManualPartitionAssignment`)."""
+    """Checks the replicas of one partition; `factor`: the replicas of those before it (`validateManualPartitionAssignment`)."""
     if not replicas:
         _refuse("The manual partition assignment includes an empty replica list.")
     for before, node in zip([None, *sorted(replicas)], sorted(replicas), strict=False):

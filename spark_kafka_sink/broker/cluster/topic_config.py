@@ -1,26 +1,185 @@
-"""Every topic config of Kafka 4.1: what it is, what it may be, and which broker configs stand behind it (LogConfig)."""
+"""What a config is (ConfigDef), and every topic config of Kafka 4.1 (LogConfig)."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from enum import IntEnum
 from typing import Any, Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.cluster.config_def import (
-    INT64_MAX,
-    Check,
-    ConfigError,
-    ConfigKey,
-    ConfigType,
-    at_least,
-    between,
-    each_of,
-    invalid,
-    one_of,
-)
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+INT64_MAX: Final = 2**63 - 1
+
+# `String.trim` of Java takes these off; Python's strip would take others as well.
+_BLANK: Final = "".join(map(chr, range(33)))
+_INTEGER: Final = re.compile(r"[+-]?\d+")
+_DECIMAL: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?")
+_HEXADECIMAL: Final = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+[fFdD]?")
+_COMMA: Final = re.compile(r"\s*,\s*")
+
+
+class ConfigType(IntEnum):
+    """The numbers that DescribeConfigs has on the wire."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigError(ValueError):
+    """Kafka's ConfigException. The caller knows which error code it becomes."""
+
+
+Check = Callable[[str, Any], None]
+"""Checks a config's name and a value of its type. Raises ConfigError."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A config. `default`: of its type, or None. `is_internal`: described only where it is set."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    check: Check | None = None
+    is_internal: bool = False
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Any:
+        """Parses text. Raises ConfigError in the words of `ConfigDef.parseType` and of its validators."""
+        trimmed = text.strip(_BLANK)
+        try:
+            value = _READERS[self.type](trimmed)
+        except ValueError as error:
+            raise invalid(self.name, text, str(error) or f"Not a number of type {self.type.name}") from None
+        if self.check is not None:
+            self.check(self.name, value)
+        return value
+
+    def text(self, value: Any) -> str | None:
+        """Returns a value as Kafka writes it (`ConfigDef.convertToString`)."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, float):
+            return _java_double(value)
+        return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def invalid(name: str, value: object, reason: str) -> ConfigError:
+    return ConfigError(f"Invalid value {_shown(value)} for configuration {name}: {reason}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    return _java_double(value) if isinstance(value, float) else str(value)
+
+
+def _java_double(value: float) -> str:
+    """Returns what `Double.toString` returns."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *others = map(str, digits)
+    return f"{'-' if sign else ''}{first}.{''.join(others) or '0'}E{int(exponent) + len(others)}"
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("Expected value to be either true or false")
+    return text.lower() == "true"
+
+
+def _whole(bits: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        # The length first: Python refuses to read digits without end, and so does Java's range.
+        if not _INTEGER.fullmatch(text) or len(text.lstrip("+-0")) > 20:
+            raise ValueError
+        value = int(text)
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _double(text: str) -> float:
+    if text.lstrip("+-") in ("NaN", "Infinity") and len(text) - len(text.lstrip("+-")) <= 1:
+        return float(text)
+    if _HEXADECIMAL.fullmatch(text):
+        return float.fromhex(text.rstrip("fFdD"))
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError
+    return float(text.rstrip("fFdD"))
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(_COMMA.split(text)) if text else ()
+
+
+_READERS: Final[dict[ConfigType, Callable[[str], Any]]] = {
+    ConfigType.BOOLEAN: _boolean,
+    ConfigType.STRING: str,
+    ConfigType.INT: _whole(32),
+    ConfigType.SHORT: _whole(16),
+    ConfigType.LONG: _whole(64),
+    ConfigType.DOUBLE: _double,
+    ConfigType.LIST: _list,
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+}
+
+
+def at_least(low: int) -> Check:
+    return between(low, None)
+
+
+def between(low: int | None, high: int | None) -> Check:
+    def check(name: str, value: float) -> None:
+        if low is not None and value < low:
+            raise invalid(name, value, f"Value must be at least {low}")
+        if high is not None and value > high:
+            raise invalid(name, value, f"Value must be no more than {high}")
+
+    return check
+
+
+def one_of(*words: str) -> Check:
+    def check(name: str, value: str) -> None:
+        if value not in words:
+            raise invalid(name, value, f"String must be one of: {', '.join(words)}")
+
+    return check
+
+
+def each_of(*words: str) -> Check:
+    check_one = one_of(*words)
+
+    def check(name: str, values: Iterable[str]) -> None:
+        for value in values:
+            check_one(name, value)
+
+    return check
+
 
 _HOUR_MS: Final = 60 * 60 * 1000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -30,14 +189,14 @@ _THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigKey(ConfigKey):
-    """`synonyms`: the broker configs that it comes from where the topic does not set it, the first wins; with what one of them
-    has to be multiplied by (`ServerTopicConfigSynonyms`)."""
+    """`synonyms`: the broker configs that provide the value if the topic does not set it, each with the factor to multiply it by;
+    the first wins (`ServerTopicConfigSynonyms`)."""
 
     synonyms: tuple[tuple[str, int], ...] = ()
 
     @property
     def broker_name(self) -> str:
-        """What it is called among the broker configs."""
+        """Its name among the broker configs."""
         return self.synonyms[0][0] if self.synonyms else self.name
 
 
@@ -49,12 +208,12 @@ def _gzip_level(name: str, value: int) -> None:
 def _throttled_replicas(name: str, values: tuple[str, ...]) -> None:
     if "".join(values).strip() != "*" and not all(_THROTTLED.fullmatch(value.strip()) for value in values):
         form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        why = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
-        raise invalid(name, values, why)
+        reason = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"
+        raise invalid(name, values, reason)
 
 
 def _key(name: str, type: ConfigType, default: object, check: Check | None, synonyms: str, doc: str) -> TopicConfigKey:
-    """`synonyms`: names with blanks between, each with `*n` behind it where it counts in n ms."""
+    """Makes a key. `synonyms`: names separated by blanks, each followed by `*n` if its unit is n ms."""
     pairs = (word.partition("*") for word in synonyms.split())
     return TopicConfigKey(name, type, default, doc, check, synonyms=tuple((word, int(by or 1)) for word, _, by in pairs))
 
@@ -143,7 +302,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {key.name: key for key in (
 
 
 def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """Values of the types of their configs. Raises INVALID_CONFIG as `LogConfig.validate` does: unknown names first."""
+    """Parses configs. Raises INVALID_CONFIG as `LogConfig.validate` does: unknown names first."""
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         raise ApiException(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
@@ -157,7 +316,7 @@ def parsed(configs: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def check_together(values: Mapping[str, Any]) -> None:
-    """`values` of all configs, the broker's among them. Raises ConfigError for what does not go together."""
+    """Checks the values of all configs, including the broker's. Raises ConfigError for a conflict."""
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise ConfigError(f"conflict topic config setting min.compaction.lag.ms ({low}) > max.compaction.lag.ms ({high})")

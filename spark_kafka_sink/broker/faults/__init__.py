@@ -1,1 +1,1 @@
-"""What a test lets go wrong: errors, delays and cuts of chosen requests, brokers out of reach, full disks, late markers."""
+"""Faults for tests: errors, delays and cuts of chosen requests, unreachable brokers, full disks, late markers."""

@@ -1,35 +1,46 @@
-"""A fault as its maker holds it: how often it was hit, and its end."""
+"""Faults in force: the handle that a test holds, and where requests, appends and ends of transactions meet them."""
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
-
-def _nothing() -> None:
-    pass
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, MetadataImage
+from spark_kafka_sink.broker.faults.effects import Effect, Fail, Hold, Serve
+from spark_kafka_sink.broker.faults.scope import SHAPES, IsAffected, Scope, asks_for, name_or_id
+from spark_kafka_sink.broker.log.batch import EndTransactionMarker
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import WriteMarkers
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 
 class Fault:
-    """What a method of `FaultInjection` gives back, and a context manager whose end removes the fault.
+    """A fault in force, as the methods of `FaultInjection` return it. As a context manager it is removed at the end.
 
-    All methods may be called from any thread; `_changed` guards the counts.
+    Any thread may call its methods; `_changed` guards the counts.
     """
 
     def __init__(
         self, what: str, changed: threading.Condition, *, times: int | None = None, on_remove: Callable[[Fault], None]
     ) -> None:
-        """`times`: None is without end. on_remove: called once, without a lock."""
+        """`times`: None is unlimited. `on_remove` is called once, without a lock."""
         self._what = what
         self._changed = changed
         self._times = times
         self._on_remove = on_remove
         self._hits = 0
         self._removed = False
-        self.undo: Callable[[], None] = _nothing
+        self.undo: Callable[[], object] = bool  # nothing
 
     def __str__(self) -> str:
         return f"{self._what}, hit {self._hits} times"
@@ -42,16 +53,16 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often something was hit by it, or seen where it only watches."""
+        """How often it hit something, or saw something if it only watches."""
         return self._hits
 
     @property
     def is_over(self) -> bool:
-        """It will hit nothing more: it was removed, or was hit as often as it was to be."""
+        """Whether it will hit nothing more: it was removed, or has hit `times` times."""
         return self._removed or self._hits == self._times
 
     def wait(self, times: int = 1, timeout_s: float = 10.0) -> None:
-        """Until it was hit so many `times` in all. Raises TimeoutError if that takes longer than `timeout_s`."""
+        """Waits until it has hit `times` times in all. Raises TimeoutError after `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while self._hits < times:
@@ -61,13 +72,13 @@ class Fault:
                 self._changed.wait(left_s)
 
     def remove(self) -> None:
-        """It is over, and what it holds goes on. May be called again."""
+        """Ends it; what it holds continues. May be called again."""
         if self._end():
             self._on_remove(self)
             self.undo()
 
     def forget(self) -> None:
-        """It is over, and what it holds is lost: the broker stops."""
+        """Ends it because the broker stops; what it holds is lost."""
         if self._end():
             self._on_remove(self)
 
@@ -77,10 +88,132 @@ class Fault:
             return not was
 
     def hit(self) -> bool:
-        """Count one, if it is not over."""
+        """Counts a hit; returns False if the fault is over."""
         with self._changed:
             if self.is_over:
                 return False
             self._hits += 1
             self._changed.notify_all()
             return True
+
+
+class RequestFaults:
+    """The faults that requests meet. Asked by the handlers' threads of all brokers; any thread adds and removes faults.
+
+    `_changed` guards the counts, and the replacement of `_faults` and `_silent`, which are replaced whole and read without it.
+    A fault without an effect only counts.
+    """
+
+    def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
+        self._changed = changed
+        self._image = image
+        self._faults: tuple[tuple[Scope, Effect | None, Fault], ...] = ()
+        self._silent: dict[int, Hold] = {}
+        self._seen: Counter[tuple[int, ApiKey]] = Counter()
+
+    def add(self, scope: Scope, effect: Effect | None, fault: Fault) -> None:
+        with self._changed:
+            self._faults = (*(kept for kept in self._faults if not kept[2].is_over), (scope, effect, fault))
+
+    def remove(self, fault: Fault) -> None:
+        with self._changed:
+            self._faults = tuple(kept for kept in self._faults if kept[2] is not fault)
+
+    def silence(self, broker: int, hold: Hold) -> None:
+        """Holds a broker's requests, and the answers to those that it serves already."""
+        with self._changed:
+            self._silent = {**self._silent, broker: hold}
+
+    def end_silence(self, hold: Hold) -> None:
+        with self._changed:
+            self._silent = {broker: kept for broker, kept in self._silent.items() if kept is not hold}
+
+    def seen(self, api: ApiKey, broker: int | None) -> int:
+        with self._changed:
+            return sum(count for (at, key), count in self._seen.items() if key is api and broker in (None, at))
+
+    def handle(self, broker: int, request: Request, serve: Serve) -> None:
+        """Serves a request at a broker, or applies the fault that it meets there."""
+        met = self._met(broker, request)
+        if met is None:
+            request.on_answer = partial(self._silenced, broker)
+            serve(request)
+        else:
+            effect, is_affected = met
+            effect(request, serve, is_affected)
+
+    def _silenced(self, broker: int, request: Request, answer: Message | None) -> bool:
+        """Keeps an answer that is given while its broker is silent."""
+        silence = self._silent.get(broker)
+        return silence is not None and silence.keep_answer(request, answer)
+
+    def _met(self, broker: int, request: Request) -> tuple[Effect, IsAffected] | None:
+        """Returns the effect of the oldest fault that is about the request and not over. Those that only watch count it, too."""
+        with self._changed:
+            self._seen[broker, request.api.key] += 1
+        silence = self._silent.get(broker)
+        if silence is not None:
+            return silence, lambda topic, partition: True
+        met = None
+        for scope, effect, fault in self._faults:
+            counts = effect is None or met is None
+            if counts and self._is_about(scope, effect, broker, request) and fault.hit() and effect is not None:
+                met = effect, scope.is_affected(self._topic_of)
+        return met
+
+    def _is_about(self, scope: Scope, effect: Effect | None, broker: int, request: Request) -> bool:
+        if not scope.matches(broker, request, self._topic_of):
+            return False
+        if not isinstance(effect, Fail) or request.api.key not in SHAPES:
+            return True
+        # One that asks for no partition, as a Metadata request for brokers alone, has nothing that could fail.
+        return asks_for(request.api.key, request.body, scope.is_affected(self._topic_of))
+
+    def _topic_of(self, topic: object) -> str | None:
+        known = name_or_id(topic)
+        return known if isinstance(known, str) else self._image().names.get(known)
+
+
+class StorageFaults:
+    """Full disks and held markers. Asked by whoever appends or ends transactions.
+
+    `_changed` guards the replacement of the tuples, which are replaced whole and read without it.
+    """
+
+    def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
+        self._changed = changed
+        self._image = image
+        self._full: tuple[tuple[Scope, Fault], ...] = ()
+        self._held: tuple[Fault, ...] = ()
+
+    def fill(self, scope: Scope, fault: Fault) -> None:
+        with self._changed:
+            self._full = (*self._full, (scope, fault))
+
+    def hold_markers(self, fault: Fault) -> None:
+        with self._changed:
+            self._held = (*self._held, fault)
+
+    def remove(self, fault: Fault) -> None:
+        with self._changed:
+            self._full = tuple(kept for kept in self._full if kept[1] is not fault)
+            self._held = tuple(kept for kept in self._held if kept is not fault)
+
+    def check_disk(self, topic: str, index: int, size: int) -> None:
+        """Raises OSError before an append to a full disk. The log turns it into KAFKA_STORAGE_ERROR."""
+        if not self._full:
+            return
+        state = self._image().partition(topic, index)
+        leader = NO_LEADER if state is None else state.leader
+        if any(scope.is_about(leader, topic) and fault.hit() for scope, fault in self._full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{topic}-{index}")
+
+    def holding(self, write: WriteMarkers) -> WriteMarkers:
+        """Returns `write`, but failing while markers are held: the coordinator tries again."""
+
+        def write_or_hold(marker: EndTransactionMarker, partitions: Sequence[tuple[str, int]]) -> None:
+            if any(fault.hit() for fault in self._held):
+                raise ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "transaction markers are held by a test")
+            write(marker, partitions)
+
+        return write_or_hold

@@ -1,19 +1,19 @@
-"""`broker.faults`: what goes wrong, where and how often."""
+"""The methods of `broker.faults`: what goes wrong, where and how often."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypedDict, Unpack
 
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.faults import effects
-from spark_kafka_sink.broker.faults.effects import Change, Effect
-from spark_kafka_sink.broker.faults.fault import Fault
-from spark_kafka_sink.broker.faults.request_faults import BrokerFaults, RequestFaults
+from spark_kafka_sink.broker.faults.effects import Change, Effect, Serve
+from spark_kafka_sink.broker.faults.fault import Fault, RequestFaults, StorageFaults
 from spark_kafka_sink.broker.faults.scope import Scope
-from spark_kafka_sink.broker.faults.storage_faults import StorageFaults
+from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
@@ -25,8 +25,9 @@ INT16: Final = range(-(2**15), 2**15)
 class Where(TypedDict, total=False):
     """Which requests are hit, and how many of them.
 
-    times: so many, 1 where nothing is said; None: all, until the fault is removed. broker: at this one only, by its id.
-    topic: those that ask for it, among others or alone. partition: those that ask for this one of it. client_id: of this client.
+    times: how many, by default 1; None: all, until the fault is removed. broker: only at the broker with this id. topic: only
+    requests that ask for it, alone or among others. partition: only those that ask for this partition of the topic. client_id:
+    only those of this client.
     """
 
     times: int | None
@@ -37,8 +38,8 @@ class Where(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """A broker that runs, as faults need it. `disconnect` and `reconnect` take a broker's id."""
+class RunningBroker:
+    """What faults use of a broker that runs. `disconnect` and `reconnect` take a broker's id."""
 
     timer: Timer
     image: Callable[[], MetadataImage]
@@ -49,18 +50,18 @@ class Surroundings:
 
 
 class FaultInjection:
-    """Lets things go wrong, for tests of clients. All methods may be called from any thread, but `unreachable` and the removal of
-    what it gave by that which starts and stops brokers.
+    """Injects faults for tests of clients. Any thread may call its methods, except that only the thread that starts and stops
+    brokers may call `unreachable` and remove its fault.
 
-    api: whose requests are hit; where: which of them, and how many, by the names of `Where`. A request is hit by one fault, by
-    the oldest that is about it, when a handler takes it up. Each method gives back a `Fault`: its `hits`, `wait()` for them, and
-    its `remove()`, which the end of a `with` calls. What cannot be raises OptionError.
+    api: the API whose requests are hit. where: which of them, and how many; its keys are those of `Where`. A request is hit by
+    one fault, the oldest that is about it, when a handler takes it. Each method returns a `Fault` with `hits`, `wait()` and
+    `remove()`, which the end of a `with` calls too. Impossible faults raise OptionError.
     """
 
     def __init__(self, brokers: Collection[int]) -> None:
-        """`brokers`: the ids of all there are."""
+        """`brokers`: the ids of all brokers."""
         self._brokers = brokers
-        self._around: Surroundings | None = None
+        self._running: RunningBroker | None = None
         self._changed = threading.Condition()
         self._faults: list[Fault] = []
         self._marker_delays_ms: dict[Fault, float] = {}
@@ -71,19 +72,13 @@ class FaultInjection:
     # Answers
 
     def fail(
-        self,
-        api: ApiKey,
-        error: ErrorCode | int,
-        *,
-        message: str | None = None,
-        applied: bool = False,
-        **where: Unpack[Where],
+        self, api: ApiKey, error: ErrorCode | int, *, message: str | None = None, applied: bool = False, **where: Unpack[Where]
     ) -> Fault:
-        """The answer has the `error`, any number that is not 0, and the `message` where it has a field for one.
+        """Answers with `error`, any number except 0, and with `message` if the response has a field for one.
 
-        Where an API has partitions each of them has it, and of those in one request only the ones that `topic` and `partition`
-        name: the others are served. applied: what was asked is done all the same, as if the broker had failed after that;
-        otherwise it is not. A Metadata answer has it beside the topics and tells of the brokers as ever.
+        If the API has partitions, each partition has the error; with `topic` and `partition` only those have it, and the others
+        are served. applied: the request is served all the same, as if the broker had failed afterwards; by default it is not. A
+        Metadata response has the error beside its topics and lists the brokers as usual.
         """
         if not error or error not in INT16:
             raise OptionError(f"{error} is no code of an error", option="error")
@@ -91,103 +86,62 @@ class FaultInjection:
         named = ErrorCode(error).name if error in {int(code) for code in ErrorCode} else str(int(error))
         return self._on_requests(f"{named} for", effect, api, where)
 
-    def alter(
-        self,
-        api: ApiKey,
-        change: Change,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """The answer is what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
+    def alter(self, api: ApiKey, change: Change, **where: Unpack[Where]) -> Fault:
+        """Answers with what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
 
-    def delay(
-        self,
-        api: ApiKey,
-        ms: float,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """What was asked is done at once, and answered `ms` milliseconds later than it would be."""
+    def delay(self, api: ApiKey, ms: float, **where: Unpack[Where]) -> Fault:
+        """Serves the request at once, and answers `ms` milliseconds late."""
         effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
 
-    def hold(
-        self,
-        api: ApiKey,
-        *,
-        applied: bool = False,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """The request waits until the fault is removed, and is served then. `applied`: it is served now, and its answer waits."""
+    def hold(self, api: ApiKey, *, applied: bool = False, **where: Unpack[Where]) -> Fault:
+        """Holds the request until the fault is removed. `applied`: it is served now, and its answer is held."""
         hold = effects.Hold(applied=applied)
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
-    def watch(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """Nothing goes wrong: requests are counted, so that a test can wait for them."""
+    def watch(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
+        """Counts requests, so that a test can wait for them. Nothing goes wrong."""
         return self._on_requests("a watch of", None, api, where)
 
     def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
-        """How many requests of the API there were in all, over all brokers or at one `broker`."""
+        """Returns the number of requests of the API so far, at all brokers or at one `broker`."""
         return self._requests.seen(api, broker)
 
     # Connections
 
-    def cut_before(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """The connection is closed, and what was asked is not done."""
+    def cut_before(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
+        """Closes the connection without serving the request."""
         return self._on_requests("a cut before", effects.cut_before, api, where)
 
-    def cut_after(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """What was asked is done, and the connection closed instead of an answer."""
+    def cut_after(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
+        """Serves the request, and closes the connection instead of answering."""
         return self._on_requests("a cut after", effects.cut_after, api, where)
 
-    def truncate(
-        self,
-        api: ApiKey,
-        *,
-        keep: int = 6,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """The answer's frame ends too early, after its size and `keep` bytes, and with it the connection."""
+    def truncate(self, api: ApiKey, *, keep: int = 6, **where: Unpack[Where]) -> Fault:
+        """Ends the answer's frame, and the connection, after the frame's size and `keep` bytes."""
         effect = effects.Truncate(int(_not_negative("keep", keep)))
         return self._on_requests("a truncated answer to", effect, api, where)
 
-    def wrong_correlation_id(
-        self,
-        api: ApiKey,
-        **where: Unpack[Where],
-    ) -> Fault:
-        """The answer has a correlation id that no request had."""
+    def wrong_correlation_id(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
+        """Answers with a correlation id that no request had."""
         effect = effects.wrong_correlation_id
         return self._on_requests("a wrong correlation id for", effect, api, where)
 
     def unreachable(self, broker: int, *, black_hole: bool = False) -> Fault:
-        """Until it is removed nobody reaches the `broker`, and the cluster does not notice: it goes on to lead what it leads.
+        """Makes the `broker` unreachable until the fault is removed. The cluster does not notice: it remains the leader.
 
-        Its connections are closed and new ones refused. black_hole: they are accepted, and nothing is answered; what was asked
-        meanwhile is served when it is over.
+        Its connections are closed and new ones refused. black_hole: connections are accepted, and nothing is answered; what was
+        asked meanwhile is served when the fault is removed.
         """
         scope = Scope(broker=broker)
         scope.check(self._brokers.__contains__)
-        around = self._started()
-        if black_hole:
-            return self._black_hole(broker)
-        fault = self._new(f"broker {broker} is unreachable")
-        around.disconnect(broker)
-        fault.undo = lambda: around.reconnect(broker)
-        return fault
-
-    def _black_hole(self, broker: int) -> Fault:
+        running = self._started()
+        if not black_hole:
+            fault = self._new(f"broker {broker} is unreachable")
+            running.disconnect(broker)
+            fault.undo = lambda: running.reconnect(broker)
+            return fault
         fault = self._new(f"broker {broker} answers nothing")
         hold = effects.Hold(on_keep=fault.hit)
         self._requests.silence(broker, hold)
@@ -202,8 +156,7 @@ class FaultInjection:
     # Storage
 
     def disk_full(self, *, broker: int | None = None, topic: str | None = None) -> Fault:
-        """Appends end with KAFKA_STORAGE_ERROR until it is removed: all, those to what a `broker` leads, those to a `topic`.
-        Internal topics are topics as well."""
+        """Fails appends with KAFKA_STORAGE_ERROR: all, those to what a `broker` leads, or those to a `topic`, internal or not."""
         scope = Scope(broker=broker, topic=topic)
         scope.check(self._brokers.__contains__)
         fault = self._new(f"a full disk of {scope}")
@@ -211,14 +164,16 @@ class FaultInjection:
         return fault
 
     def hold_markers(self) -> Fault:
-        """The outcome of a transaction is decided, but does not reach the partitions until it is removed (and up to 0.1 s
-        longer): its producer is answered CONCURRENT_TRANSACTIONS, and readers of committed records wait."""
+        """Decides the outcome of transactions, but keeps it from the partitions until it is removed (and up to 0.1 s longer).
+
+        Meanwhile the producer is answered CONCURRENT_TRANSACTIONS, and readers of committed records wait.
+        """
         fault = self._new("transaction markers are held")
         self.storage.hold_markers(fault)
         return fault
 
     def delay_markers(self, ms: float) -> Fault:
-        """As `hold_markers`, for `ms` milliseconds after each outcome. It counts no hits."""
+        """Does as `hold_markers`, for `ms` milliseconds after each outcome. Counts no hits."""
         fault = self._new(f"transaction markers come {ms} ms later")
         self._marker_delays_ms[fault] = _not_negative("ms", ms)
         fault.undo = self._apply_delays
@@ -235,37 +190,38 @@ class FaultInjection:
         return fault
 
     def clear(self) -> None:
-        """Everything is as it should be again."""
+        """Removes all faults."""
         for fault in self._active():
             fault.remove()
 
     # The broker's own
 
-    def attach(self, around: Surroundings) -> None:
-        """The broker starts."""
-        self._around = around
+    def attach(self, running: RunningBroker) -> None:
+        """Called when the broker starts."""
+        self._running = running
         self._apply_delays()
 
     def detach(self) -> None:
-        """The broker stops, and faults with it."""
+        """Called when the broker stops; ends all faults."""
         for fault in self._active():
             fault.forget()
-        self._around = None
+        self._running = None
 
-    def of_broker(self, broker: int) -> BrokerFaults:
-        return BrokerFaults(self._requests, broker)
+    def of_broker(self, broker: int) -> Callable[[Request, Serve], None]:
+        """Returns the `Faults` of one broker's KafkaApis."""
+        return partial(self._requests.handle, broker)
 
     def _image(self) -> MetadataImage:
-        return MetadataImage() if self._around is None else self._around.image()
+        return MetadataImage() if self._running is None else self._running.image()
 
     def _timer(self) -> Timer | None:
-        around = self._around
-        return None if around is None else around.timer
+        running = self._running  # it may stop meanwhile
+        return None if running is None else running.timer
 
-    def _started(self) -> Surroundings:
-        if self._around is None:
+    def _started(self) -> RunningBroker:
+        if self._running is None:
             raise UsageError("the broker is not started: call start(), or use it in a `with`")
-        return self._around
+        return self._running
 
     def _active(self) -> list[Fault]:
         with self._changed:
@@ -303,9 +259,9 @@ class FaultInjection:
         with self._changed:
             markers = max(self._marker_delays_ms.values(), default=0.0)
             verification = max(self._verification_delays_ms.values(), default=0.0)
-        if self._around is not None:
-            self._around.delay_markers(markers)
-            self._around.delay_verification(verification)
+        if self._running is not None:
+            self._running.delay_markers(markers)
+            self._running.delay_verification(verification)
 
 
 def _not_negative(name: str, value: float) -> float:

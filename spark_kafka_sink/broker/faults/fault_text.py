@@ -45,7 +45,7 @@ _WHERE: Final[Mapping[str, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`method`: of FaultInjection. `takes`: what else it takes beside where, by name; of these the first has to be given."""
+    """`method`: of FaultInjection. `takes`: its parameters besides those of `Where`; the first of them is required."""
 
     method: str
     takes: Mapping[str, Callable[[str], Any]]
@@ -71,8 +71,8 @@ EXAMPLE: Final = "produce error=NOT_LEADER_OR_FOLLOWER times=3"
 
 
 def add_fault(faults: FaultInjection, text: str) -> Fault:
-    """`API error=CODE|delay=MS|cut-before|cut-after|truncate|wrong-correlation-id`, then where and how often: `times=` (all:
-    without end), `broker=`, `topic=`, `partition=`, `client_id=`; or `disk-full`, `delay-markers ms=`,
+    """Adds a fault: `API error=CODE|delay=MS|cut-before|cut-after|truncate|wrong-correlation-id`, then where and how often:
+    `times=` (all: unlimited), `broker=`, `topic=`, `partition=`, `client_id=`; or `disk-full`, `delay-markers ms=`,
     `delay-verification ms=`, `hold-markers`.
 
     Raises OptionError that says what is wrong with it.

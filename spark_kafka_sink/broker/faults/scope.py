@@ -1,19 +1,125 @@
-"""Which requests a fault is about."""
+"""Which requests, and which topics and partitions in them and in their answers, a fault is about: one table for all APIs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from spark_kafka_sink.broker.faults.asked_parts import SHAPES, TopicOf, Wanted, asks_for
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.fields import Message
+
+TopicOf = Callable[[object], str | None]
+"""Returns the name of a topic in a message, which may only have its id; None for an unknown id."""
+
+IsAffected = Callable[[object, int | None], bool]
+"""Tells whether a fault is about a topic in a request and a partition's number (None: the API has no partitions)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Names of fields in a request: its topics, a topic's partitions (None: there are none), a partition's number (None: the
+    partition is the number). Then the same in the response."""
+
+    topics: str
+    partitions: str | None
+    index: str | None
+    answered_topics: str
+    answered_partitions: str | None
+    answered_index: str
+
+
+SHAPES: Final[Mapping[ApiKey, Shape]] = {
+    ApiKey.PRODUCE: Shape("topic_data", "partition_data", "index", "responses", "partition_responses", "index"),
+    ApiKey.FETCH: Shape("topics", "partitions", "partition", "responses", "partitions", "partition_index"),
+    ApiKey.LIST_OFFSETS: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Shape("topics", "partitions", "partition", "topics", "partitions", "partition"),
+    ApiKey.DELETE_RECORDS: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
+    ApiKey.OFFSET_COMMIT: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
+    ApiKey.TXN_OFFSET_COMMIT: Shape("topics", "partitions", "partition_index", "topics", "partitions", "partition_index"),
+    # Up to v3, which is what producers send.
+    ApiKey.ADD_PARTITIONS_TO_TXN: Shape(
+        "v3_and_below_topics", "partitions", None, "results_by_topic_v3_and_below", "results_by_partition", "partition_index"
+    ),
+    ApiKey.METADATA: Shape("topics", None, None, "topics", None, ""),
+    ApiKey.CREATE_TOPICS: Shape("topics", None, None, "topics", None, ""),
+    ApiKey.CREATE_PARTITIONS: Shape("topics", None, None, "results", None, ""),
+}
+"""The APIs whose requests can be narrowed to a topic."""
+
+
+def asks_for(key: ApiKey, body: Message, is_affected: IsAffected) -> bool:
+    """Returns whether a request asks for an affected part. A Metadata request for all topics asks for each."""
+    shape = SHAPES.get(key)
+    if shape is None:
+        return False
+    if getattr(body, shape.topics) is None:
+        return True
+    return any(is_affected(topic, index) for topic, index in _parts(shape, body))
+
+
+def split(key: ApiKey, body: Message, is_affected: IsAffected) -> tuple[Message, Message | None]:
+    """Returns the request with the affected parts alone, and that with the others; None if there are no others."""
+    shape = SHAPES[key]
+    rest = _narrowed(shape, body, lambda topic, index: not is_affected(topic, index))
+    return _narrowed(shape, body, is_affected), rest if getattr(rest, shape.topics) else None
+
+
+def merged(key: ApiKey, answer: Message, failed: Message) -> Message:
+    """Returns the answer, with the topics or partitions of `failed` in place of the same ones."""
+    shape = SHAPES[key]
+    changed = {name_or_id(topic): topic for topic in getattr(failed, shape.answered_topics)}
+    kept = [_merged_topic(shape, topic, changed.pop(name_or_id(topic), None)) for topic in getattr(answer, shape.answered_topics)]
+    return replace(answer, **{shape.answered_topics: (*kept, *changed.values())})
+
+
+def name_or_id(topic: object) -> str | uuid.UUID:
+    """Returns what a message has of a topic: its name, or its id."""
+    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+    found: str | uuid.UUID = name or topic.topic_id  # type: ignore[attr-defined]
+    return found
+
+
+def _parts(shape: Shape, body: Message) -> Iterator[tuple[object, int | None]]:
+    for topic in getattr(body, shape.topics):
+        for index in (None,) if shape.partitions is None else _indexes(shape, getattr(topic, shape.partitions)):
+            yield topic, index
+
+
+def _indexes(shape: Shape, partitions: Sequence[Any]) -> Iterator[int]:
+    return (partition if shape.index is None else getattr(partition, shape.index) for partition in partitions)
+
+
+def _narrowed(shape: Shape, body: Message, is_affected: IsAffected) -> Message:
+    topics = (_narrowed_topic(shape, topic, is_affected) for topic in getattr(body, shape.topics))
+    return replace(body, **{shape.topics: tuple(topic for topic in topics if topic is not None)})
+
+
+def _narrowed_topic(shape: Shape, topic: Any, is_affected: IsAffected) -> Any:
+    if shape.partitions is None:
+        return topic if is_affected(topic, None) else None
+    every = getattr(topic, shape.partitions)
+    kept = tuple(part for part, index in zip(every, _indexes(shape, every), strict=True) if is_affected(topic, index))
+    return replace(topic, **{shape.partitions: kept}) if kept else None
+
+
+def _merged_topic(shape: Shape, topic: Any, failed: Any) -> Any:
+    if failed is None:
+        return topic
+    if shape.answered_partitions is None:
+        return failed
+    new = getattr(failed, shape.answered_partitions)
+    gone = {getattr(part, shape.answered_index) for part in new}
+    kept = (part for part in getattr(topic, shape.answered_partitions) if getattr(part, shape.answered_index) not in gone)
+    return replace(topic, **{shape.answered_partitions: (*kept, *new)})
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """None: any. With a topic, and perhaps a partition of it, only requests that ask for it, among others or alone."""
+    """Which requests a fault is about. None: any. A topic or partition: requests that ask for it, alone or among others."""
 
     api: ApiKey | None = None
     broker: int | None = None
@@ -22,7 +128,7 @@ class Scope:
     client_id: str | None = None
 
     def check(self, is_broker: Callable[[int], bool]) -> None:
-        """Raises OptionError for what can match nothing."""
+        """Raises OptionError for a scope that can match nothing."""
         if self.broker is not None and not is_broker(self.broker):
             raise OptionError(f"there is no broker {self.broker}", option="broker")
         if self.partition is not None and (self.topic is None or self.partition < 0):
@@ -41,19 +147,19 @@ class Scope:
             self.api in (None, request.api.key)
             and self.broker in (None, broker)
             and self.client_id in (None, request.header.client_id)
-            and (self.topic is None or asks_for(request.api.key, request.body, self.wanted(topic_of)))
+            and (self.topic is None or asks_for(request.api.key, request.body, self.is_affected(topic_of)))
         )
 
-    def wanted(self, topic_of: TopicOf) -> Wanted:
-        """Of the topics and partitions in a request, those that it is about."""
+    def is_affected(self, topic_of: TopicOf) -> IsAffected:
+        """Returns a function that tells whether a topic and partition in a request are in this scope."""
 
-        def is_wanted(topic: object, partition: int | None) -> bool:
+        def affects(topic: object, partition: int | None) -> bool:
             return (self.topic is None or topic_of(topic) == self.topic) and self.partition in (None, partition)
 
-        return is_wanted
+        return affects
 
     def is_about(self, broker: int, topic: str) -> bool:
-        """For what happens in a log and not in a request."""
+        """Returns whether an append to a topic is in this scope."""
         return self.broker in (None, broker) and self.topic in (None, topic)
 
     def __str__(self) -> str:

@@ -1,19 +1,21 @@
-"""Fetch: what is there at once if it is enough, else what is there when it is, or when the time is over."""
+"""Reading: records (Fetch), where a partition begins and ends (ListOffsets), where an epoch ended (OffsetForLeaderEpoch)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
-from spark_kafka_sink.broker.handlers.isolation import isolation_level
-from spark_kafka_sink.broker.handlers.later import answering
-from spark_kafka_sink.broker.handlers.topics_asked import current_leader, node_endpoints, topic_name
-from spark_kafka_sink.broker.log.log_types import FetchDataInfo
+from spark_kafka_sink.broker.handlers.common import current_leader, deferred_response, node_endpoints, topic_name
+from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel, TimestampAndOffset
+from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
 from spark_kafka_sink.broker.network.request import Request
-from spark_kafka_sink.broker.purgatory import DelayedOperation
+from spark_kafka_sink.broker.replica_manager import LedPartition
+from spark_kafka_sink.broker.timer import DelayedOperation
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import (
     AbortedTransaction,
@@ -24,32 +26,48 @@ from spark_kafka_sink.protocol.fetch import (
     FetchTopic,
     PartitionData,
 )
+from spark_kafka_sink.protocol.partition_offsets import (
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def isolation_level(level: int) -> IsolationLevel:
+    """Raises UNKNOWN_SERVER_ERROR for an unknown level, as a result of Kafka's `IsolationLevel.forId`."""
+    try:
+        return IsolationLevel(level)
+    except ValueError:
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
 
 NO_SESSION = 0
 _FIRST_BY_ID = 13
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_UNKNOWN_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _FINAL_EPOCH, _INITIAL_EPOCH = -1, 0
 
 
 def handle_fetch(services: BrokerServices, request: Request) -> FetchResponse | None:
+    """Answers at once if there is enough; otherwise when there is, or when the client's wait time is over."""
     body: FetchRequest = request.body
-    refused = _session_error(body)
-    if refused is not None:
-        return FetchResponse(error_code=refused)
+    # This broker gives out no sessions (KIP-227): a client that asks for one is told 0 and goes on without, as it does with a
+    # Kafka whose session cache is full.
+    if body.session_epoch not in (_FINAL_EPOCH, _INITIAL_EPOCH):
+        unknown = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if body.session_id != NO_SESSION else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return FetchResponse(error_code=unknown)
     fetch = _Fetch(services, request)
     if fetch.is_enough() or body.max_wait_ms <= 0:
         return fetch.response()
     operation = DelayedOperation(fetch.is_enough, fetch.answer)
     services.fetch_purgatory.try_complete_else_watch(operation, fetch.keys, body.max_wait_ms)
     return None
-
-
-def _session_error(body: FetchRequest) -> ErrorCode | None:
-    """This broker gives out no sessions (KIP-227): a client that asks for one is told 0 and goes on without, as it does with a
-    Kafka whose session cache is full."""
-    if body.session_epoch in (_FINAL_EPOCH, _INITIAL_EPOCH):
-        return None
-    return ErrorCode.FETCH_SESSION_ID_NOT_FOUND if body.session_id != NO_SESSION else ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +84,9 @@ class _Read:
 
 
 class _Fetch:
-    """A Fetch that is read, perhaps several times, until it has enough. Reads come one at a time (DelayedOperation's lock).
+    """A Fetch that reads, perhaps several times, until it has enough. One thread reads at a time (DelayedOperation's lock).
 
-    While it waits it holds nothing of what it read, or 500 clients that wait for more would hold 55 MB each.
+    While it waits it keeps nothing of what it read: 500 waiting clients would hold 55 MB each.
     """
 
     def __init__(self, services: BrokerServices, request: Request) -> None:
@@ -80,8 +98,8 @@ class _Fetch:
         self.keys: list[tuple[str, int]] = []
 
     def is_enough(self) -> bool:
-        """Reads what is there now. A partition that fails is news as well, and one where more comes only with another Fetch is
-        not to be waited for (DelayedFetch, case F)."""
+        """Reads what is there now. It is enough if a partition fails, or if only another Fetch can return more (DelayedFetch,
+        case F)."""
         by_topic = self._read_all()
         reads = [read for topic in by_topic for read in topic]
         self.keys = [(read.topic, read.index) for read in reads]
@@ -94,7 +112,7 @@ class _Fetch:
         return enough
 
     def answer(self) -> None:
-        with answering(self._request):
+        with deferred_response(self._request):
             self._reads = self._read_all()  # the time may be over with a part of what was wanted
             self._request.answer(self.response())
 
@@ -116,10 +134,20 @@ class _Fetch:
         )
 
     def _read_all(self) -> list[list[_Read]]:
-        budget = _Budget(min(self._body.max_bytes, self._services.config.fetch_max_bytes))
-        return [[self._read(topic, partition, budget) for partition in topic.partitions] for topic in self._body.topics]
+        left = min(self._body.max_bytes, self._services.config.fetch_max_bytes)
+        whole = True  # the first batch comes whole, or a consumer would never get past a large one (KIP-74)
+        by_topic = []
+        for topic in self._body.topics:
+            reads = []
+            for asked in topic.partitions:
+                read = self._read(topic, asked, left, whole=whole)
+                left -= read.size
+                whole = whole and not read.size
+                reads.append(read)
+            by_topic.append(reads)
+        return by_topic
 
-    def _read(self, topic: FetchTopic, asked: FetchPartition, budget: _Budget) -> _Read:
+    def _read(self, topic: FetchTopic, asked: FetchPartition, left: int, *, whole: bool) -> _Read:
         image = self._services.cluster.image
         name = ""
         try:
@@ -128,27 +156,14 @@ class _Fetch:
                 name,
                 asked.partition,
                 asked.fetch_offset,
-                max(0, min(asked.partition_max_bytes, budget.left)),
+                max(0, min(asked.partition_max_bytes, left)),
                 self._isolation,
                 asked.current_leader_epoch,
-                whole=budget.is_whole,
+                whole=whole,
             )
         except ApiException as error:
             return _Read(asked.partition, name, error)
-        budget.take(found.size)
         return _Read(asked.partition, name, found)
-
-
-class _Budget:
-    """Bytes of the whole answer. Its first batch comes whole, or a consumer would never get past a large one (KIP-74)."""
-
-    def __init__(self, size: int) -> None:
-        self.left = size
-        self.is_whole = True
-
-    def take(self, size: int) -> None:
-        self.left -= size
-        self.is_whole = self.is_whole and not size
 
 
 def _partition(image: MetadataImage, read: _Read) -> PartitionData:
@@ -157,20 +172,99 @@ def _partition(image: MetadataImage, read: _Read) -> PartitionData:
         moved = result.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
         leader = current_leader(image, read.topic, read.index) if moved else None
         # Kafka has an empty array where its metadata know of no such partition, and null where its log does not answer.
-        aborted = () if result.code in _UNKNOWN else None
-        return PartitionData(read.index, result.code, -1, aborted_transactions=aborted, records=(), current_leader=leader)
+        none = () if result.code in _UNKNOWN_CODES else None
+        return PartitionData(read.index, result.code, -1, aborted_transactions=none, records=(), current_leader=leader)
+    aborted = result.aborted_transactions
     return PartitionData(
         read.index,
         ErrorCode.NONE,
         result.high_watermark,
         result.last_stable_offset,
         result.log_start_offset,
-        _aborted(result),
+        None if aborted is None else tuple(AbortedTransaction(*each) for each in aborted),
         records=result.records,
     )
 
 
-def _aborted(result: FetchDataInfo) -> Sequence[AbortedTransaction] | None:
-    if result.aborted_transactions is None:
-        return None
-    return tuple(AbortedTransaction(*aborted) for aborted in result.aborted_transactions)
+# The version that has each of them (ListOffsetsRequest.Builder); who asks earlier is refused as for an unknown time.
+_FIRST_WITH_TIMESTAMP: Final[Mapping[int, int]] = {
+    ListOffsetsTimestamp.MAX_TIMESTAMP: 7,
+    ListOffsetsTimestamp.EARLIEST_LOCAL: 8,
+    ListOffsetsTimestamp.LATEST_TIERED: 9,
+}
+_FIRST_WITH_LEADER_EPOCH: Final = 4
+"""Older versions have no field for it (`ReplicaManager.fetchOffset`)."""
+_EARLIEST = (ListOffsetsTimestamp.EARLIEST, ListOffsetsTimestamp.EARLIEST_LOCAL)
+_UNKNOWN_OFFSET = TimestampAndOffset(-1, -1, -1)
+
+
+def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffsetsResponse:
+    body: ListOffsetsRequest = request.body
+    isolation = isolation_level(body.isolation_level)
+    counts = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
+
+    def answered(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            if counts[topic, partition.partition_index] > 1:
+                raise ApiException(ErrorCode.INVALID_REQUEST)
+            found = _listed_offset(services, request, topic, partition, isolation)
+        except ApiException as error:
+            return ListOffsetsPartitionResponse(partition.partition_index, error.code)
+        epoch = found.leader_epoch if request.version >= _FIRST_WITH_LEADER_EPOCH else -1
+        return ListOffsetsPartitionResponse(partition.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
+
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(topic.name, tuple(answered(topic.name, partition) for partition in topic.partitions))
+            for topic in body.topics
+        )
+    )
+
+
+def _listed_offset(
+    services: BrokerServices, request: Request, topic: str, partition: ListOffsetsPartition, isolation: IsolationLevel
+) -> TimestampAndOffset:
+    timestamp = partition.timestamp
+    if request.version < _FIRST_WITH_TIMESTAMP.get(timestamp, 0) or timestamp < min(ListOffsetsTimestamp):
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
+    led = services.replica_manager.led(topic, partition.partition_index, partition.current_leader_epoch)
+    log = led.log
+    found = log.fetch_offset_by_timestamp(timestamp) or _UNKNOWN_OFFSET
+    end = log.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else log.high_watermark
+    if timestamp == ListOffsetsTimestamp.LATEST:
+        return found._replace(offset=end, leader_epoch=led.state.leader_epoch)
+    if timestamp in _EARLIEST and log.latest_epoch < 0:
+        # Kafka's log knows of an epoch when its leader takes over, ours when it first writes.
+        return found._replace(leader_epoch=led.state.leader_epoch)
+    # A consumer is told of no record that it could not fetch yet (`Partition.fetchOffsetForTimestamp`).
+    return found if timestamp < 0 or found.offset < end else _UNKNOWN_OFFSET
+
+
+def handle_offset_for_leader_epoch(services: BrokerServices, request: Request) -> OffsetForLeaderEpochResponse:
+    """Tells where an epoch ended, so that a consumer sees whether its position was cut off (KIP-320)."""
+    body: OffsetForLeaderEpochRequest = request.body
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(topic.topic, tuple(_epoch_end(services, topic.topic, asked) for asked in topic.partitions))
+            for topic in body.topics
+        )
+    )
+
+
+def _epoch_end(services: BrokerServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        led = services.replica_manager.led(topic, asked.partition, asked.current_leader_epoch)
+        end = _epoch_and_offset(led, asked.leader_epoch)
+    except ApiException as error:
+        return EpochEndOffset(error.code, asked.partition)
+    return EpochEndOffset(ErrorCode.NONE, asked.partition, *end)
+
+
+def _epoch_and_offset(led: LedPartition, epoch: int) -> tuple[int, int]:
+    log, latest, current = led.log, led.log.latest_epoch, led.state.leader_epoch
+    if latest < epoch <= current and epoch >= 0:
+        # Kafka's log knows of an epoch when its leader takes over, ours when it first writes.
+        known = epoch if epoch == current or latest < 0 else latest
+        return known, log.log_end_offset
+    found = log.end_offset_for_epoch(epoch)
+    return (-1, -1) if found is None else (found.epoch, found.start_offset)

@@ -1,18 +1,29 @@
-"""Metadata: brokers, topics and leaders; makes topics that are asked for, where that is allowed."""
+"""How clients find their way: API versions, brokers, topics and their leaders, coordinators."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.cluster import Cluster
-from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, MetadataImage, PartitionState, TopicState
-from spark_kafka_sink.broker.cluster.topic_names import check_name
-from spark_kafka_sink.broker.handlers import authorized_operations
-from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.metadata_image import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    PartitionState,
+    TopicState,
+)
+from spark_kafka_sink.broker.cluster.new_topics import check_name
+from spark_kafka_sink.broker.handlers.common import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, Handler
+from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from spark_kafka_sink.protocol.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -23,50 +34,66 @@ from spark_kafka_sink.protocol.metadata import (
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""Java's `ApiVersionsRequest.SOFTWARE_NAME_VERSION_PATTERN`."""
+
+
+def api_versions_handler(versions: ApiVersionManager) -> Handler:
+    """Returns the handler of ApiVersions, which anyone may send, also before a login."""
+
+    def handle_api_versions(_services: BrokerServices, request: Request) -> Message:
+        if request.has_unsupported_version:
+            return versions.unsupported()
+        if request.version >= 3:  # KIP-511: who connects, for logs and metrics; what would not fit into their names is refused
+            body: ApiVersionsRequest = request.body
+            if not (_SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)):
+                raise ApiException(ErrorCode.INVALID_REQUEST)
+            request.session.client_software_name = body.client_software_name
+            request.session.client_software_version = body.client_software_version
+        return versions.response(request.version)
+
+    return handle_api_versions
+
 
 def handle_metadata(services: BrokerServices, request: Request) -> MetadataResponse:
+    """Creates topics that are asked for, where that is allowed."""
     body: MetadataRequest = request.body
-    check_ids(body, request.version)
-    topics = _topics(services.cluster, body)
+    if request.version < 12:  # v10 and v11 have the field and must not use it (KAFKA-12701)
+        for topic in body.topics or ():
+            if topic.topic_id != ZERO_UUID:
+                raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in version {request.version}")
+            if topic.name is None:
+                raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic name can not be null in version {request.version}")
+    topics = _metadata_topics(services.cluster, body)
     image = services.cluster.image  # after topics were made
-    cluster_bits = (
-        authorized_operations.CLUSTER if body.include_cluster_authorized_operations else authorized_operations.NOT_ASKED
-    )
+    running = (image.brokers[node] for node in image.up())
+    listener, with_bits = request.listener.name, body.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=tuple(_broker(image, node, request.listener) for node in image.up()),
+        brokers=tuple(MetadataResponseBroker(each.node_id, *each.endpoint(listener), each.rack) for each in running),
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         topics=topics,
-        cluster_authorized_operations=cluster_bits,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
     )
 
 
-def check_ids(body: MetadataRequest, version: int) -> None:
-    """v10 and v11 have the field and must not use it (KAFKA-12701)."""
-    for topic in body.topics or ():
-        if version < 12 and topic.topic_id != ZERO_UUID:
-            raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in version {version}")
-        if topic.name is None and version < 12:
-            raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic name can not be null in version {version}")
-
-
-def _topics(cluster: Cluster, body: MetadataRequest) -> tuple[MetadataResponseTopic, ...]:
+def _metadata_topics(cluster: Cluster, body: MetadataRequest) -> tuple[MetadataResponseTopic, ...]:
     with_bits = body.include_topic_authorized_operations
     if body.topics is None:
-        return tuple(described(topic, with_bits) for topic in cluster.image.topics.values())
+        return tuple(_described_topic(topic, with_bits) for topic in cluster.image.topics.values())
     asked: Iterable[MetadataRequestTopic] = {(topic.name, topic.topic_id): topic for topic in body.topics}.values()
     may_create = body.allow_auto_topic_creation and cluster.config.auto_create_topics_enable
-    return tuple(_asked(cluster, topic, may_create, with_bits) for topic in asked)
+    return tuple(_metadata_topic(cluster, topic, may_create, with_bits) for topic in asked)
 
 
-def _asked(cluster: Cluster, asked: MetadataRequestTopic, may_create: bool, with_bits: bool) -> MetadataResponseTopic:
+def _metadata_topic(cluster: Cluster, asked: MetadataRequestTopic, may_create: bool, with_bits: bool) -> MetadataResponseTopic:
     if asked.name is None:
         known = cluster.image.topic_of_id(asked.topic_id)
-        return described(known, with_bits) if known else _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, asked)
+        return _described_topic(known, with_bits) if known else _failed_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked)
     try:
-        return described(_found_or_made(cluster, asked.name, may_create), with_bits)
+        return _described_topic(_found_or_made(cluster, asked.name, may_create), with_bits)
     except ApiException as error:
-        return _refused(error.code, asked.name, asked)
+        return _failed_topic(error.code, asked.name, asked)
 
 
 def _found_or_made(cluster: Cluster, name: str, may_create: bool) -> TopicState:
@@ -85,22 +112,22 @@ def _found_or_made(cluster: Cluster, name: str, may_create: bool) -> TopicState:
         raise
 
 
-def _refused(code: ErrorCode, name: str | None, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _failed_topic(code: ErrorCode, name: str | None, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id, is_internal=name in INTERNAL_TOPICS)
 
 
-def described(topic: TopicState, with_bits: bool) -> MetadataResponseTopic:
+def _described_topic(topic: TopicState, with_bits: bool) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=tuple(map(_partition, topic.partitions)),
-        topic_authorized_operations=authorized_operations.TOPIC if with_bits else authorized_operations.NOT_ASKED,
+        partitions=tuple(map(_metadata_partition, topic.partitions)),
+        topic_authorized_operations=TOPIC_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
     )
 
 
-def _partition(partition: PartitionState) -> MetadataResponsePartition:
+def _metadata_partition(partition: PartitionState) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
@@ -112,6 +139,62 @@ def _partition(partition: PartitionState) -> MetadataResponsePartition:
     )
 
 
-def _broker(image: MetadataImage, node: int, listener: Listener) -> MetadataResponseBroker:
-    broker = image.brokers[node]
-    return MetadataResponseBroker(node, *broker.endpoint(listener.name), broker.rack)
+_BROKER_ENDPOINT: Final = 1
+_CONTROLLER_ENDPOINT: Final = 2
+
+
+def handle_describe_cluster(services: BrokerServices, request: Request) -> DescribeClusterResponse:
+    """Lists the brokers (KIP-700). A controller is asked at its own address (KIP-919), which this broker does not have."""
+    body: DescribeClusterRequest = request.body
+    if body.endpoint_type == _CONTROLLER_ENDPOINT:
+        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        raise ApiException(ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
+    if body.endpoint_type != _BROKER_ENDPOINT:
+        raise ApiException(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {body.endpoint_type}")
+    brokers, listener = services.cluster.image.brokers, request.listener.name
+    listed = [brokers[node] for node in sorted(brokers) if brokers[node].is_up or body.include_fenced_brokers]
+    with_bits = body.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=services.cluster.cluster_id,
+        controller_id=services.cluster.controller_id(),
+        brokers=tuple(
+            DescribeClusterBroker(each.node_id, *each.endpoint(listener), each.rack, not each.is_up) for each in listed
+        ),
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
+    )
+
+
+_COORDINATOR_TYPES = {0: CoordinatorType.GROUP, 1: CoordinatorType.TRANSACTION}
+_FIRST_WITH_MANY_KEYS = 4
+
+
+def handle_find_coordinator(services: BrokerServices, request: Request) -> FindCoordinatorResponse:
+    """Names the broker that leads a key's partition of the internal topic."""
+    body: FindCoordinatorRequest = request.body
+    if request.version >= _FIRST_WITH_MANY_KEYS:
+        return FindCoordinatorResponse(coordinators=tuple(_coordinator(services, request, key) for key in body.coordinator_keys))
+    found = _coordinator(services, request, body.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordinator:
+    key_type = request.body.key_type
+    try:
+        kind = _COORDINATOR_TYPES.get(key_type)
+        if kind is None:
+            raise ApiException(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")
+        node = services.cluster.coordinator(kind, key)
+        broker = services.cluster.image.brokers.get(node)
+        if broker is None:
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
+    except ApiException as error:
+        return Coordinator(key, -1, "", -1, error.code, error.message or error.code.name)
+    host, port = broker.endpoint(request.listener.name)
+    # Kafka says "NONE" here in v1 to v3; Java's own clients read the code only.
+    return Coordinator(key, node, host, port, ErrorCode.NONE, None)

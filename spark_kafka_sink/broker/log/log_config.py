@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.effective_config import effective_config, effective_configs
+from spark_kafka_sink.broker.cluster.broker_settings import effective_config, effective_configs
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage, TopicState
 from spark_kafka_sink.records.compression import Codec
 

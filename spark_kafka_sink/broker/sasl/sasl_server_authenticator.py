@@ -1,24 +1,24 @@
-"""How far the login of a connection has come, and what may be asked meanwhile (Kafka's SaslServerAuthenticator)."""
+"""The login of a connection: how far it has come, and what may be asked meanwhile (Kafka's SaslServerAuthenticator)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.sasl.credentials import SCRAM_HASHES, Credentials
-from spark_kafka_sink.broker.sasl.plain_sasl_server import PLAIN, PlainSaslServer
-from spark_kafka_sink.broker.sasl.sasl_server import SaslAuthenticationError, SaslError, SaslServer
-from spark_kafka_sink.broker.sasl.scram_sasl_server import ScramSaslServer
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.credentials import Credentials
+from spark_kafka_sink.broker.error_responses import error_response
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.sasl.sasl_server import PLAIN, PlainSaslServer, SaslAuthenticationError, SaslError, ScramSaslServer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 logger = logging.getLogger(__name__)
-
-MECHANISMS: Final = (PLAIN, *SCRAM_HASHES)
-"""All that there are."""
 
 MIN_REAUTH_INTERVAL_MS: Final = 1000
 """`KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
@@ -35,12 +35,12 @@ class SaslState(Enum):
 
 
 class Admission(Enum):
-    """What is to be done with a request, before anybody looks into it."""
+    """What to do with a request, before it is looked at."""
 
     SERVE = auto()
     CLOSE = auto()
     ILLEGAL_STATE = auto()
-    """It is answered with ILLEGAL_SASL_STATE, and the connection closed."""
+    """Answer with ILLEGAL_SASL_STATE and close the connection."""
 
 
 _ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
@@ -49,29 +49,29 @@ _ADMITTED: Final[Mapping[SaslState, frozenset[ApiKey]]] = {
     SaslState.BAD_MECHANISM: frozenset(),
     SaslState.FAILED: frozenset(),
 }
-"""Until the login is complete."""
+"""The APIs that are served before the login is complete."""
 
 
 class SaslServerAuthenticator:
-    """One for each connection, asked by one thread at a time, as its requests come. Times are monotonic, in ms.
+    """The login of one connection, used by one thread at a time. Times are monotonic, in ms.
 
-    Every method that raises ApiException has ended the login: its error is the last answer on the connection.
+    A method that raises ApiException has ended the login: the error is the last answer on the connection.
     """
 
     def __init__(self, credentials: Credentials, mechanisms: Sequence[str], max_reauth_ms: int = 0) -> None:
-        """`max_reauth_ms`: for how long a login counts (KIP-368); 0: as long as the connection."""
+        """`max_reauth_ms`: how long a login is valid (KIP-368); 0: as long as the connection."""
         self._credentials = credentials
         self.mechanisms = tuple(mechanisms)
         self._max_reauth_ms = max_reauth_ms
         self.state = SaslState.HANDSHAKE
         self.user: str | None = None
         self._mechanism = ""
-        self._server: SaslServer | None = None
+        self._server: PlainSaslServer | ScramSaslServer | None = None
         self._expires_ms: float | None = None
         self._reauthentication_began_ms: float | None = None
 
     def is_complete(self) -> bool:
-        """Whether the client is logged in; no longer so while it logs in again."""
+        """Returns whether the client is logged in. It is not while it logs in again."""
         return self.state is SaslState.COMPLETE
 
     def admission(self, key: ApiKey, now_ms: float) -> Admission:
@@ -84,14 +84,14 @@ class SaslServerAuthenticator:
         return Admission.ILLEGAL_STATE if self.state is SaslState.AUTHENTICATE else Admission.CLOSE
 
     def may_reauthenticate(self, now_ms: float) -> bool:
-        """Whether a handshake begins a login, after one that is complete (`KafkaChannel.maybeBeginServerReauthentication`)."""
+        """Returns whether a handshake may begin another login (`KafkaChannel.maybeBeginServerReauthentication`)."""
         if self._expires_ms is None:
             return False
         began = self._reauthentication_began_ms
         return began is None or now_ms - began >= MIN_REAUTH_INTERVAL_MS
 
     def handshake(self, mechanism: str, now_ms: float) -> None:
-        """Raises UNSUPPORTED_SASL_MECHANISM."""
+        """Begins a login by a mechanism. Raises UNSUPPORTED_SASL_MECHANISM."""
         if self.state is SaslState.COMPLETE:
             self._reauthentication_began_ms = now_ms
         if mechanism not in self.mechanisms:
@@ -105,7 +105,7 @@ class SaslServerAuthenticator:
         self.state = SaslState.AUTHENTICATE
 
     def authenticate(self, response: bytes, now_ms: float) -> bytes:
-        """One step. Raises SASL_AUTHENTICATION_FAILED, in words that do not tell a wrong user from a wrong password."""
+        """Takes one step. Raises SASL_AUTHENTICATION_FAILED with the same text for a wrong user and a wrong password."""
         server = self._server
         assert server is not None
         try:
@@ -120,7 +120,7 @@ class SaslServerAuthenticator:
         return answer
 
     def session_lifetime_ms(self) -> int:
-        """For the answer to the last step; 0: no end."""
+        """Returns how long the login is valid, for the answer to the last step; 0: no limit."""
         return self._max_reauth_ms if self.state is SaslState.COMPLETE else 0
 
     def _complete(self, user: str, now_ms: float) -> None:
@@ -140,3 +140,35 @@ class SaslServerAuthenticator:
 
     def _what(self) -> str:
         return "authentication" if self.user is None else "re-authentication"
+
+
+def authenticator_of(services: BrokerServices, request: Request) -> SaslServerAuthenticator:
+    """Returns the connection's authenticator, which its first request creates."""
+    session, config = request.session, services.config
+    if session.sasl_state is None:
+        credentials, mechanisms = services.credentials, config.sasl_mechanisms
+        session.sasl_state = SaslServerAuthenticator(credentials, mechanisms, config.connections_max_reauth_ms)
+    authenticator: SaslServerAuthenticator = session.sasl_state
+    return authenticator
+
+
+def is_admitted(services: BrokerServices, request: Request) -> bool:
+    """Returns whether to serve the request. Otherwise it answers, or closes the connection."""
+    if not request.listener.is_sasl:
+        return True
+    admission = authenticator_of(services, request).admission(request.api.key, services.timer.now_ms())
+    if admission is Admission.SERVE:
+        return True
+    logger.warning("%s is not served in this state of its connection's authentication", request)
+    if admission is Admission.CLOSE:
+        request.close_connection()
+    else:
+        text = f"Unexpected Kafka request of type {request.api.name} during SASL authentication."
+        refuse(services, request, error_response(request.api, request.version, request.body, ErrorCode.ILLEGAL_SASL_STATE, text))
+    return False
+
+
+def refuse(services: BrokerServices, request: Request, body: Message | None) -> None:
+    """Sends a last answer after a delay that slows down guessing passwords. None: only closes the connection."""
+    end = request.close_connection if body is None else partial(request.answer_last, body)
+    services.timer.after(services.config.connection_failed_authentication_delay_ms, end)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS, BrokerSettings, ConfigSource, Place, topic_places
+from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS, BrokerSettings, ConfigLocation, ConfigSource
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS
 from tests.broker.cluster.clusters import broker
@@ -23,25 +23,25 @@ def test_the_first_place_wins() -> None:
     image = MetadataImage(configs={1: {"log.roll.ms": "1"}, -1: {"log.roll.ms": "2"}})
     found = settings(image, topic_defaults={"segment.ms": "3"})
 
-    assert found.places("log.roll.ms") == [
-        Place("log.roll.ms", "1", ConfigSource.DYNAMIC_BROKER),
-        Place("log.roll.ms", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        Place("log.roll.ms", "3", ConfigSource.STATIC_BROKER),
-        Place("log.roll.hours", "168", ConfigSource.DEFAULT),
+    assert found.locations("log.roll.ms") == [
+        ConfigLocation("log.roll.ms", "1", ConfigSource.DYNAMIC_BROKER),
+        ConfigLocation("log.roll.ms", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ConfigLocation("log.roll.ms", "3", ConfigSource.STATIC_BROKER),
+        ConfigLocation("log.roll.hours", "168", ConfigSource.DEFAULT),
     ]
     assert found.text("log.roll.ms") == "1"
 
 
 def test_a_default_in_another_unit_is_no_place_of_its_own() -> None:
-    assert settings().places("log.roll.ms") == []
+    assert settings().locations("log.roll.ms") == []
     assert settings().text("log.roll.ms") is None
-    assert settings().places("log.roll.hours") == [Place("log.roll.hours", "168", ConfigSource.DEFAULT)]
+    assert settings().locations("log.roll.hours") == [ConfigLocation("log.roll.hours", "168", ConfigSource.DEFAULT)]
 
 
 def test_what_was_set_when_the_broker_was_made_is_static() -> None:
     found = settings(num_partitions=7)
 
-    assert [place.source for place in found.places("num.partitions")] == [ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT]
+    assert [place.source for place in found.locations("num.partitions")] == [ConfigSource.STATIC_BROKER, ConfigSource.DEFAULT]
     assert found.text("num.partitions") == "7"
 
 
@@ -81,16 +81,16 @@ def test_every_default_is_of_its_type(key: Any) -> None:
 def test_a_topics_own_value_is_above_its_brokers() -> None:
     found = settings(topic_defaults={"segment.ms": "3"})
 
-    assert topic_places(found, TOPIC_CONFIGS["segment.ms"], {"segment.ms": " 4 "})[:2] == [
-        Place("segment.ms", "4", ConfigSource.TOPIC),
-        Place("log.roll.ms", "3", ConfigSource.STATIC_BROKER),
+    assert found.topic_locations(TOPIC_CONFIGS["segment.ms"], {"segment.ms": " 4 "})[:2] == [
+        ConfigLocation("segment.ms", "4", ConfigSource.TOPIC),
+        ConfigLocation("log.roll.ms", "3", ConfigSource.STATIC_BROKER),
     ]
 
 
 def test_a_topic_config_that_brokers_do_not_have() -> None:
     key = TOPIC_CONFIGS["remote.storage.enable"]
 
-    assert topic_places(settings(), key, {}) == []
-    assert topic_places(settings(topic_defaults={"remote.storage.enable": "false"}), key, {}) == [
-        Place("remote.storage.enable", "false", ConfigSource.STATIC_BROKER)
+    assert settings().topic_locations(key, {}) == []
+    assert settings(topic_defaults={"remote.storage.enable": "false"}).topic_locations(key, {}) == [
+        ConfigLocation("remote.storage.enable", "false", ConfigSource.STATIC_BROKER)
     ]

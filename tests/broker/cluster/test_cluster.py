@@ -12,8 +12,12 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster import cluster_store
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.cluster_store import StoredCluster
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
-from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, MetadataImage
+from spark_kafka_sink.broker.cluster.metadata_image import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    MetadataImage,
+    partition_for,
+)
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.cluster.clusters import broker, cluster
 

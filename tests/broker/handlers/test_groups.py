@@ -8,17 +8,21 @@ import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
-from spark_kafka_sink.broker.handlers.delete_groups import handle_delete_groups
-from spark_kafka_sink.broker.handlers.describe_groups import handle_describe_groups
-from spark_kafka_sink.broker.handlers.heartbeat import handle_heartbeat
-from spark_kafka_sink.broker.handlers.join_group import handle_join_group
-from spark_kafka_sink.broker.handlers.leave_group import handle_leave_group
-from spark_kafka_sink.broker.handlers.list_groups import handle_list_groups
-from spark_kafka_sink.broker.handlers.offset_commit import handle_offset_commit
-from spark_kafka_sink.broker.handlers.offset_delete import handle_offset_delete
-from spark_kafka_sink.broker.handlers.offset_fetch import handle_offset_fetch
-from spark_kafka_sink.broker.handlers.sync_group import handle_sync_group
-from spark_kafka_sink.broker.handlers.txn_offset_commit import handle_txn_offset_commit
+from spark_kafka_sink.broker.handlers.groups import (
+    handle_delete_groups,
+    handle_describe_groups,
+    handle_heartbeat,
+    handle_join_group,
+    handle_leave_group,
+    handle_list_groups,
+    handle_sync_group,
+)
+from spark_kafka_sink.broker.handlers.offsets import (
+    handle_offset_commit,
+    handle_offset_delete,
+    handle_offset_fetch,
+    handle_txn_offset_commit,
+)
 from spark_kafka_sink.protocol import group_offsets, transactions
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

@@ -1,20 +1,115 @@
-"""Brokers, topics and leaders as a client sees them."""
+"""How clients find their way: API versions, brokers, topics and leaders, coordinators."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.handlers.find_coordinator import handle_find_coordinator
-from spark_kafka_sink.broker.handlers.metadata import handle_metadata
+from spark_kafka_sink.broker.handlers.common import CLUSTER_OPERATIONS, Handler
+from spark_kafka_sink.broker.handlers.metadata import handle_find_coordinator, handle_metadata
+from spark_kafka_sink.broker.kafka_apis import KafkaApis
+from spark_kafka_sink.broker.network.request import Session
+from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.cluster import DescribeClusterRequest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.network.servers import services
+from tests.broker.requests import Responses, request
 from tests.broker.rig import Rig
+
+HANDLERS: Mapping[ApiKey, Handler] = {
+    ApiKey.HEARTBEAT: lambda _services, _request: None,
+    ApiKey.PRODUCE: lambda _services, _request: None,
+}
+
+
+# ApiVersions
+
+
+def ask(
+    version: int,
+    name: str = "test",
+    software_version: str = "1.0",
+    *,
+    header_version: int | None = None,
+    session: Session | None = None,
+    **config: Any,
+) -> ApiVersionsResponse:
+    responses = Responses()
+    body = ApiVersionsRequest(name, software_version)
+    asked = request(body, ApiKey.API_VERSIONS, version, responses=responses, header_version=header_version, session=session)
+    KafkaApis(services(**config), handlers=HANDLERS).handle(asked)
+    answer = responses.answer()
+    assert isinstance(answer, ApiVersionsResponse)
+    return answer
+
+
+def ranges(answer: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_apis_are_those_that_have_a_handler(version: int) -> None:
+    heartbeat, produce = ALL_APIS[ApiKey.HEARTBEAT], ALL_APIS[ApiKey.PRODUCE]
+
+    assert ranges(ask(version)) == {
+        # Said, as Kafka says it, for the sake of old clients; v3 is the first that is served.
+        ApiKey.PRODUCE: (0, produce.max_version),
+        ApiKey.HEARTBEAT: (heartbeat.min_version, heartbeat.max_version),
+        ApiKey.API_VERSIONS: (0, 4),
+    }
+
+
+@pytest.mark.parametrize(("level", "listed"), [(0, False), (1, True), (2, True)])
+def test_transactions_are_finalized_at_the_configured_version(level: int, listed: bool) -> None:
+    answer = ask(4, transaction_version=level)
+    finalized = {feature.name: (feature.min_version_level, feature.max_version_level) for feature in answer.finalized_features}
+
+    assert answer.finalized_features_epoch >= 0
+    assert finalized.get("transaction.version") == ((level, level) if listed else None)
+    assert finalized["metadata.version"] == (27, 27)
+
+
+@pytest.mark.parametrize(("version", "names"), [(3, {"metadata.version"}), (4, {"metadata.version", "transaction.version"})])
+def test_features_from_0_on_are_kept_from_clients_that_cannot_read_them(version: int, names: set[str]) -> None:
+    assert {feature.name for feature in ask(version).supported_features} == names
+
+
+@pytest.mark.parametrize(
+    ("name", "software_version"),
+    [("", "1"), ("test", ""), ("-test", "1"), ("test", "1."), ("te st", "1"), ("t\n", "1"), ("é", "1")],
+)
+def test_a_software_name_that_fits_no_metric_is_an_invalid_request(name: str, software_version: str) -> None:
+    answer = ask(3, name, software_version)
+
+    assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, ())
+
+
+def test_older_versions_have_no_software_name() -> None:
+    assert ask(2, "", "").error_code == 0
+
+
+def test_the_session_knows_the_clients_software() -> None:
+    session = Session("127.0.0.1", 1)
+    ask(3, "librdkafka", "2.8.0", session=session)
+
+    assert (session.client_software_name, session.client_software_version) == ("librdkafka", "2.8.0")
+
+
+def test_an_unknown_version_is_answered_in_v0_with_the_versions_of_api_versions() -> None:
+    answer = ask(0, header_version=99)
+
+    assert (answer.error_code, ranges(answer)) == (ErrorCode.UNSUPPORTED_VERSION, {ApiKey.API_VERSIONS: (0, 4)})
+
+
+# Metadata and FindCoordinator
 
 
 def metadata(rig: Rig, *topics: MetadataRequestTopic, version: int | None = None, every: bool = False, **fields: Any) -> Any:
@@ -121,3 +216,47 @@ def test_an_unknown_kind_of_coordinator_is_refused_by_its_key() -> None:
         body = FindCoordinatorRequest(key_type=2, coordinator_keys=["g"])
         (found,) = rig.ask(handle_find_coordinator, body, ApiKey.FIND_COORDINATOR).answer.coordinators
         assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+
+
+# DescribeCluster
+
+
+def described(rig: Rig, version: int = 2, operations: bool = False, **fields: Any) -> Any:
+    return rig.ask_api(DescribeClusterRequest(operations, **fields), ApiKey.DESCRIBE_CLUSTER, version)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_those_that_run(version: int) -> None:
+    with Rig(brokers=3) as rig:
+        rig.cluster.broker_down(1)
+        answer = described(rig, version)
+
+        assert [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers] == [
+            (2, "127.0.0.1", 9002),
+            (3, "127.0.0.1", 9003),
+        ]
+        assert (answer.cluster_id, answer.controller_id) == (rig.cluster.cluster_id, 2)
+
+
+def test_those_that_do_not_where_they_are_asked_for() -> None:
+    with Rig(brokers=2) as rig:
+        rig.cluster.broker_down(1)
+        answer = described(rig, include_fenced_brokers=True)
+
+        assert [(broker.broker_id, broker.is_fenced) for broker in answer.brokers] == [(1, True), (2, False)]
+
+
+def test_what_a_client_may_do_where_it_asks() -> None:
+    with Rig() as rig:
+        assert described(rig, operations=True).cluster_authorized_operations == CLUSTER_OPERATIONS == 8096
+        assert described(rig).cluster_authorized_operations == -(2**31)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+def test_controllers_have_addresses_of_their_own(endpoint: int, code: ErrorCode) -> None:
+    with Rig() as rig:
+        answer = described(rig, endpoint_type=endpoint)
+
+        assert (answer.error_code, answer.brokers, answer.cluster_id) == (code, (), "")

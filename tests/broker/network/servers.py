@@ -8,13 +8,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.handlers.handler import Handler
+from spark_kafka_sink.broker.broker_services import BrokerServices, SharedServices
+from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
 from spark_kafka_sink.broker.network.kafka_request_handler_pool import KafkaRequestHandlerPool
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.socket_server import SocketServer
-from spark_kafka_sink.broker.shared_services import SharedServices
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.network.client import TIMEOUT_S, Client
 from tests.broker.virtual_timer import VirtualTimer

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.coordinator_partition import partition_for
+from spark_kafka_sink.broker.cluster.metadata_image import partition_for
 from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedRecord
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard

@@ -13,7 +13,7 @@ from types import NoneType
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.handlers import add_partitions_to_txn
+from spark_kafka_sink.broker.handlers import transactions
 from spark_kafka_sink.errors import (
     KafkaSinkError,
     ProducerFencedError,
@@ -215,7 +215,7 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
         for topic in (innocent, blamed):
             producer.partitions_for(topic)
         left = [{(blamed, 0): code}]  # once the coordinator refuses that, and so tries nothing of the request
-        monkeypatch.setattr(add_partitions_to_txn, "_refused", lambda *_: left.pop() if left else {})
+        monkeypatch.setattr(transactions, "_refused", lambda *_: left.pop() if left else {})
         producer.begin()
         for topic in (innocent, blamed):
             producer.send(topic, b"1")

@@ -1,0 +1,230 @@
+"""Offsets of consumer groups: committed, within a transaction or outside, fetched and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.group.group_log import client_code
+from spark_kafka_sink.broker.group.offset_metadata_manager import Codes, Committer, Offsets, TransactionalProducer
+from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
+from spark_kafka_sink.broker.handlers.common import deferred_response
+from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group, offsets_partition
+from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE
+from spark_kafka_sink.broker.log.producer_state import VerificationGuard
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (
+    Failures,
+    Guards,
+    TransactionSupportedOperation,
+    operation_of_txn_offset_commit,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from spark_kafka_sink.protocol.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+T = TypeVar("T")
+
+_CommittedTopics: TypeAlias = Sequence[OffsetCommitRequestTopic] | Sequence[TxnOffsetCommitRequestTopic]
+
+
+def _offsets_of(topics: _CommittedTopics, now_ms: int, expire_timestamp_ms: int = NO_EXPIRY) -> Offsets:
+    return {
+        TopicPartition(topic.name, partition.partition_index): OffsetAndMetadata(
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+            now_ms,
+            expire_timestamp_ms,
+        )
+        for topic in topics
+        for partition in topic.partitions
+    }
+
+
+def _existing(image: MetadataImage, offsets: Offsets) -> Offsets:
+    return {one: offset for one, offset in offsets.items() if image.partition(*one) is not None}
+
+
+def _committed(services: BrokerServices, offsets: Offsets, commit: Callable[[Offsets], Codes]) -> Codes:
+    """Commits the offsets of partitions that exist; returns a code for each of them."""
+    known = _existing(services.cluster.image, offsets)
+    try:
+        return commit(known) if known else {}
+    except ApiException as error:
+        return dict.fromkeys(known, error.code)
+
+
+def _by_topic(
+    topics: Any, codes: Codes, topic_class: Callable[[str, Any], T], partition_class: Callable[[int, ErrorCode], Any]
+) -> tuple[T, ...]:
+    """Returns a response's topics, in the order of the request's. A partition without a code does not exist."""
+
+    def of_partition(topic: str, index: int) -> Any:
+        return partition_class(index, codes.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    return tuple(
+        topic_class(topic.name, tuple(of_partition(topic.name, each.partition_index) for each in topic.partitions))
+        for topic in topics
+    )
+
+
+_DEFAULT_RETENTION: Final = -1
+
+
+def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCommitResponse:
+    body: OffsetCommitRequest = request.body
+    by = Committer(body.group_id, body.generation_id_or_member_epoch, body.member_id, body.group_instance_id)
+
+    def commit(offsets: Offsets) -> Codes:
+        check_coordinator(services, body.group_id)
+        return services.group_coordinator.commit_offsets(by, offsets, request.version)
+
+    now_ms = services.wall_ms()
+    keep_ms = body.retention_time_ms
+    offsets = _offsets_of(body.topics, now_ms, NO_EXPIRY if keep_ms == _DEFAULT_RETENTION else now_ms + keep_ms)
+    codes = _committed(services, offsets, commit)
+    topics = _by_topic(body.topics, codes, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
+    return OffsetCommitResponse(topics=topics)
+
+
+def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnOffsetCommitResponse | None:
+    """These offsets count when the producer's transaction commits.
+
+    The transaction's coordinator must know of the group's partition first; from v5 on it adds it itself (KIP-890).
+    """
+    body: TxnOffsetCommitRequest = request.body
+    offsets = _offsets_of(body.topics, services.wall_ms())
+    if not _existing(services.cluster.image, offsets):
+        return _txn_response(body, {})
+    operation = operation_of_txn_offset_commit(request.version)
+    guards: dict[tuple[str, int], VerificationGuard] = {}
+
+    def begin() -> Guards:
+        guards.clear()
+        partition = offsets_partition(services, body.group_id)
+        guard = services.replica_manager.led(*partition).log.maybe_start_transaction_verification(
+            body.producer_id,
+            NO_SEQUENCE,
+            body.producer_epoch,
+            supports_epoch_bump=operation is TransactionSupportedOperation.ADD_PARTITION,
+        )
+        if guard is not None:  # else the transaction has offsets of this partition already
+            guards[partition] = guard
+        return dict(guards)
+
+    def commit(known: Offsets) -> Codes:
+        by = Committer(body.group_id, body.generation_id, body.member_id, body.group_instance_id)
+        producer = TransactionalProducer(body.producer_id, body.producer_epoch, next(iter(guards.values()), None))
+        return services.group_coordinator.commit_transactional_offsets(by, producer, known)
+
+    def refused(code: ErrorCode) -> TxnOffsetCommitResponse:
+        return _txn_response(body, dict.fromkeys(_existing(services.cluster.image, offsets), client_code(code)))
+
+    def go_on(failures: Failures) -> None:
+        with deferred_response(request):
+            if failures:
+                request.answer(refused(next(iter(failures.values()))))
+            else:
+                request.answer(_txn_response(body, _committed(services, offsets, commit)))
+
+    try:
+        check_group(services, body.group_id)
+        services.add_partitions_to_txn_manager.add_or_verify_with_patience(
+            body.transactional_id, body.producer_id, body.producer_epoch, begin, operation, go_on
+        )
+    except ApiException as error:
+        return refused(error.code)
+    return None
+
+
+def _txn_response(body: TxnOffsetCommitRequest, codes: Codes) -> TxnOffsetCommitResponse:
+    topics = _by_topic(body.topics, codes, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition)
+    return TxnOffsetCommitResponse(topics=topics)
+
+
+_FIRST_WITH_SEVERAL_GROUPS: Final = 8
+
+_FetchedTopics: TypeAlias = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None
+"""None: all that the group has an offset of."""
+
+_Fetched: TypeAlias = Mapping[str, list[tuple[int, int, int, str, ErrorCode]]]
+"""By topic: partition, offset, leader epoch, metadata, error code."""
+
+
+def handle_offset_fetch(services: BrokerServices, request: Request) -> OffsetFetchResponse:
+    """From v8 on of several groups at once (KIP-709)."""
+    body: OffsetFetchRequest = request.body
+    if request.version >= _FIRST_WITH_SEVERAL_GROUPS:
+        return OffsetFetchResponse(groups=tuple(_group(services, group, body.require_stable) for group in body.groups))
+    fetched = _fetched(services, body.group_id, body.topics, body.require_stable)
+    return OffsetFetchResponse(
+        topics=tuple(
+            OffsetFetchResponseTopic(topic, tuple(OffsetFetchResponsePartition(*fields) for fields in partitions))
+            for topic, partitions in fetched.items()
+        )
+    )
+
+
+def _group(services: BrokerServices, group: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+    try:
+        fetched = _fetched(services, group.group_id, group.topics, require_stable)
+    except ApiException as error:
+        return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
+    topics = tuple(
+        OffsetFetchResponseTopics(topic, tuple(OffsetFetchResponsePartitions(*fields) for fields in partitions))
+        for topic, partitions in fetched.items()
+    )
+    return OffsetFetchResponseGroup(group.group_id, topics)
+
+
+def _fetched(services: BrokerServices, group_id: str, topics: _FetchedTopics, require_stable: bool) -> _Fetched:
+    check_coordinator(services, group_id)
+    asked = None if topics is None else [TopicPartition(topic.name, one) for topic in topics for one in topic.partition_indexes]
+    fetched = services.group_coordinator.fetch_offsets(group_id, asked, require_stable=require_stable)
+    by_topic: dict[str, list[tuple[int, int, int, str, ErrorCode]]] = {topic.name: [] for topic in topics or ()}
+    for one, found in fetched.items():
+        offset = found.offset
+        fields = one.partition, offset.offset, offset.leader_epoch, offset.metadata, found.error_code
+        by_topic.setdefault(one.topic, []).append(fields)
+    return by_topic
+
+
+def handle_offset_delete(services: BrokerServices, request: Request) -> OffsetDeleteResponse:
+    """Lets a group forget how far it has read some partitions (KIP-496)."""
+    body: OffsetDeleteRequest = request.body
+    check_group(services, body.group_id)
+    asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    existing = [one for one in asked if services.cluster.image.partition(*one) is not None]
+    codes = services.group_coordinator.delete_offsets(body.group_id, existing)
+    topics = _by_topic(body.topics, codes, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
+    return OffsetDeleteResponse(topics=topics)

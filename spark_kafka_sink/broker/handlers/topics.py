@@ -1,0 +1,249 @@
+"""Topics and their partitions: created, deleted, extended, cut at the front, measured."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from spark_kafka_sink.broker.api_exception import ApiException
+from spark_kafka_sink.broker.broker_services import BrokerServices
+from spark_kafka_sink.broker.cluster.broker_settings import BrokerSettings, ConfigSource, topic_values
+from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, MetadataImage, TopicState
+from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount
+from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
+from spark_kafka_sink.broker.handlers.common import check_is_controller, repeated
+from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.protocol.cluster import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+"""Kafka's controllers keep their log under this name, so no topic can have it."""
+
+
+def handle_create_topics(services: BrokerServices, request: Request) -> CreateTopicsResponse:
+    """Topics exist when the response is sent, so the request's timeout has nothing to wait for."""
+    body: CreateTopicsRequest = request.body
+    check_is_controller(services)
+    names = [topic.name for topic in body.topics]
+    refused = dict.fromkeys(repeated(names), "Duplicate topic name.")
+    if names.count(CLUSTER_METADATA_TOPIC) == 1:
+        refused[CLUSTER_METADATA_TOPIC] = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+    topics = [topic for topic in body.topics if topic.name not in refused]
+    check_amount(sum(_partition_count(topic, services.config.num_partitions) for topic in topics))
+    created = [_created(services, topic, validate_only=body.validate_only) for topic in topics]
+    invalid = ErrorCode.INVALID_REQUEST
+    failed = (CreatableTopicResult(name, error_code=invalid, error_message=text) for name, text in refused.items())
+    return CreateTopicsResponse(topics=(*created, *failed))
+
+
+def _partition_count(topic: CreatableTopic, default: int) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return default if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
+
+
+def _created(services: BrokerServices, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    try:
+        created = services.cluster.create_topic(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            assignments=[(assigned.partition_index, assigned.broker_ids) for assigned in topic.assignments],
+            configs={config.name: config.value for config in topic.configs},
+            validate_only=validate_only,
+        )
+    except ApiException as error:
+        return CreatableTopicResult(topic.name, error_code=error.code, error_message=error.message)
+    return CreatableTopicResult(
+        created.name,
+        created.topic_id,
+        num_partitions=len(created.partitions),
+        replication_factor=len(created.partitions[0].replicas),
+        configs=_created_configs(services, created.configs),
+    )
+
+
+def _created_configs(services: BrokerServices, configs: Mapping[str, str]) -> tuple[CreatableTopicConfigs, ...]:
+    settings = BrokerSettings(services.config, services.cluster.image, services.node_id)
+    values = topic_values(services.config, services.cluster.image, services.node_id, parsed(configs))
+
+    def described(name: str) -> CreatableTopicConfigs:
+        key = TOPIC_CONFIGS[name]
+        locations = settings.topic_locations(key, configs)
+        source = locations[0].source if locations else ConfigSource.DEFAULT
+        # What the client wrote comes back as it was written.
+        return CreatableTopicConfigs(name, configs.get(name, key.text(values[name])), False, source)
+
+    names = (name for name, key in TOPIC_CONFIGS.items() if name in configs or not key.is_internal)
+    return tuple(described(name) for name in sorted(names))
+
+
+# Kafka's own words for a code that comes without any.
+_UNKNOWN_NAME = "This server does not host this topic-partition."
+_UNKNOWN_ID = "This server does not host this topic ID."
+
+
+def handle_delete_topics(services: BrokerServices, request: Request) -> DeleteTopicsResponse:
+    """Deletes topics by name or by id. As in Kafka this includes internal topics (`ControllerApis.deleteTopics`)."""
+    body: DeleteTopicsRequest = request.body
+    check_is_controller(services)
+    asked = body.topics if request.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]
+    return DeleteTopicsResponse(responses=tuple(_deletions(services, asked)))
+
+
+def _deletions(services: BrokerServices, asked: Sequence[DeleteTopicState]) -> Iterator[DeletableTopicResult]:
+    for state in asked:
+        if state.name is None and state.topic_id == ZERO_UUID:
+            yield _refused_deletion(None, ZERO_UUID, "Neither topic name nor id were specified.")
+        elif state.name is not None and state.topic_id != ZERO_UUID:
+            yield _refused_deletion(state.name, state.topic_id, "You may not specify both topic name and topic id.")
+    names = [state.name for state in asked if state.name is not None and state.topic_id == ZERO_UUID]
+    ids = [state.topic_id for state in asked if state.name is None and state.topic_id != ZERO_UUID]
+    repeated_names, repeated_ids = repeated(names), repeated(ids)
+    for name in repeated_names:
+        yield _refused_deletion(name, ZERO_UUID, "Duplicate topic name.")
+    for topic_id in repeated_ids:
+        yield _refused_deletion(None, topic_id, "Duplicate topic id.")
+    image = services.cluster.image
+    for name in [name for name in names if name not in repeated_names]:
+        yield _deleted_by_name(services, image, name, ids)
+    by_both = {image.topics[name].topic_id for name in names if name in image.topics and name not in repeated_names}
+    for topic_id in [topic_id for topic_id in ids if topic_id not in repeated_ids and topic_id not in by_both]:
+        yield _deleted_by_id(services, image, topic_id)
+
+
+def _refused_deletion(name: str | None, topic_id: uuid.UUID, text: str) -> DeletableTopicResult:
+    return DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, text)
+
+
+def _deleted_by_name(services: BrokerServices, image: MetadataImage, name: str, ids: Sequence[uuid.UUID]) -> DeletableTopicResult:
+    topic = image.topics.get(name)
+    if topic is None:
+        return DeletableTopicResult(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_NAME)
+    if topic.topic_id in ids:
+        return _refused_deletion(name, topic.topic_id, "The provided topic name maps to an ID that was already supplied.")
+    return _deleted(services, name, topic.topic_id)
+
+
+def _deleted_by_id(services: BrokerServices, image: MetadataImage, topic_id: uuid.UUID) -> DeletableTopicResult:
+    name = image.names.get(topic_id)
+    if name is None:
+        return DeletableTopicResult(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
+    return _deleted(services, name, topic_id)
+
+
+def _deleted(services: BrokerServices, name: str, topic_id: uuid.UUID) -> DeletableTopicResult:
+    try:
+        services.cluster.delete_topic(name, topic_id)
+    except ApiException:  # it went between the two looks
+        return DeletableTopicResult(name, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
+    return DeletableTopicResult(name, topic_id)
+
+
+def handle_create_partitions(services: BrokerServices, request: Request) -> CreatePartitionsResponse:
+    body: CreatePartitionsRequest = request.body
+    check_is_controller(services)
+    twice = repeated(topic.name for topic in body.topics)
+    refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
+    extended = [_extended(services, topic, body.validate_only) for topic in body.topics if topic.name not in twice]
+    return CreatePartitionsResponse(results=(*refused, *extended))
+
+
+def _extended(services: BrokerServices, topic: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
+    assignments = None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
+    try:
+        services.cluster.create_partitions(topic.name, topic.count, assignments=assignments, validate_only=validate_only)
+    except ApiException as error:
+        return CreatePartitionsTopicResult(topic.name, error.code, error.message)
+    return CreatePartitionsTopicResult(topic.name, ErrorCode.NONE)
+
+
+def handle_delete_records(services: BrokerServices, request: Request) -> DeleteRecordsResponse:
+    body: DeleteRecordsRequest = request.body
+    asked: dict[str, dict[int, int]] = {}
+    for topic in body.topics:
+        # The last of those that name a partition twice, and each topic once in the answer.
+        asked.setdefault(topic.name, {}).update({part.partition_index: part.offset for part in topic.partitions})
+    return DeleteRecordsResponse(
+        topics=tuple(
+            DeleteRecordsTopicResult(
+                name, tuple(_records_deleted(services, name, index, offset) for index, offset in parts.items())
+            )
+            for name, parts in asked.items()
+        )
+    )
+
+
+def _records_deleted(services: BrokerServices, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+    try:
+        return DeleteRecordsPartitionResult(index, _deleted_before(services, topic, index, offset), ErrorCode.NONE)
+    except ApiException as error:
+        return DeleteRecordsPartitionResult(index, -1, error.code)
+
+
+def _deleted_before(services: BrokerServices, topic: str, index: int, offset: int) -> int:
+    """Where the partition begins then. `ReplicaManager.deleteRecordsOnLocalLog` and `Partition.deleteRecordsOnLeader`."""
+    if services.cluster.image.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
+        raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
+    log = services.replica_manager.led(topic, index).log
+    if not log.config.delete:
+        text = f"Records of partition {topic}-{index} can not be deleted due to the configured policy"
+        raise ApiException(ErrorCode.POLICY_VIOLATION, text)
+    return log.delete_records_before(offset)
+
+
+IN_MEMORY: Final = ":memory:"
+"""The path of a broker without a folder, whose volume has the size -1."""
+
+
+def handle_describe_log_dirs(services: BrokerServices, request: Request) -> DescribeLogDirsResponse:
+    """Tells the sizes of the partitions of which this broker has a replica (`ReplicaManager.describeLogDirs`)."""
+    body: DescribeLogDirsRequest = request.body
+    asked = None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
+    topics = services.cluster.image.topics.values()
+    described = (DescribeLogDirsTopic(topic.name, tuple(_log_dir_partitions(services, topic, asked))) for topic in topics)
+    folder = services.config.data_dir
+    path, total, usable = IN_MEMORY, -1, -1
+    if folder is not None:
+        usage = shutil.disk_usage(folder)
+        path, total, usable = str(folder.absolute()), usage.total, usage.free
+    sized = tuple(topic for topic in described if topic.partitions)
+    return DescribeLogDirsResponse(results=(DescribeLogDirsResult(ErrorCode.NONE, path, sized, total, usable),))
+
+
+def _log_dir_partitions(
+    services: BrokerServices, topic: TopicState, asked: set[tuple[str, int]] | None
+) -> Iterator[DescribeLogDirsPartition]:
+    for partition in topic.partitions:
+        if services.node_id in partition.replicas and (asked is None or (topic.name, partition.index) in asked):
+            size = services.replica_manager.log_size(topic.name, partition.index)
+            if size is not None:
+                yield DescribeLogDirsPartition(partition.index, size, offset_lag=0)
