@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.records.arrow_arrays import array_of_numbers
-from spark_kafka_sink.records.views import ByteLengths, byte_lengths
+from spark_kafka_sink.records.arrow_arrays import ByteLengths, array_of_numbers, byte_lengths
 
 NO_TIMESTAMP = -1  # the time of append is used; Kafka's RecordBatch.NO_TIMESTAMP
 NO_PARTITION = -1  # the partitioner decides
@@ -66,20 +65,20 @@ class RecordColumns:
             partition=None if self.partition is None else self.partition[offset:end],
         )
 
-    def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
-        """The rows where `wanted`, shape (num_records,), is true; copied."""
-        mask = array_of_numbers(wanted)
+    def filter(self, chosen: NDArray[np.bool_]) -> RecordColumns:
+        """The rows where `chosen`, shape (num_records,), is true; copied."""
+        mask = array_of_numbers(chosen)
 
         def some(column: pa.Array | None) -> pa.Array | None:
             return None if column is None else column.filter(mask)
 
         return RecordColumns(
-            num_records=int(np.count_nonzero(wanted)),
+            num_records=int(np.count_nonzero(chosen)),
             value=some(self.value),
             key=some(self.key),
             headers=some(self.headers),
-            timestamp=None if self.timestamp is None else self.timestamp[wanted],
-            partition=None if self.partition is None else self.partition[wanted],
+            timestamp=None if self.timestamp is None else self.timestamp[chosen],
+            partition=None if self.partition is None else self.partition[chosen],
         )
 
     @property

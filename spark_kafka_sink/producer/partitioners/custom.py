@@ -14,8 +14,8 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.records.arrow_arrays import byte_column
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.views import byte_column
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from spark_kafka_sink.producer.serializers.binary_arrays import binary_array, joined, text_array
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, scalar_of_bytes
-from spark_kafka_sink.records.views import byte_lengths, offsets_of, valid_mask
+from spark_kafka_sink.records.arrow_arrays import (
+    array_of_bytes,
+    array_of_numbers,
+    byte_lengths,
+    offsets_of,
+    scalar_of_bytes,
+    valid_mask,
+)
 
 
 def base64_text(column: pa.Array) -> pa.Array:

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
-from spark_kafka_sink.records.views import INT32_MAX, byte_column, offsets_of, valid_mask
+from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.records.arrow_arrays import byte_column, offsets_of, scalar_of_bytes, valid_mask
 
 Valid = NDArray[np.bool_] | None  # None: no row is null
 

@@ -19,8 +19,14 @@ from spark_kafka_sink.producer.serializers.binary_arrays import as_binary, check
 from spark_kafka_sink.producer.serializers.json_strings import quoted
 from spark_kafka_sink.producer.serializers.list_columns import joined_lists, list_parts, place_in_list
 from spark_kafka_sink.producer.serializers.text import uuid_text
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, filled_numbers, scalar_of_bytes, text_scalar
-from spark_kafka_sink.records.views import offsets_of
+from spark_kafka_sink.records.arrow_arrays import (
+    array_of_bytes,
+    array_of_numbers,
+    filled_numbers,
+    offsets_of,
+    scalar_of_bytes,
+    text_scalar,
+)
 
 
 class BadRowError(Exception):

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.producer.serializers.binary_arrays import joined
-from spark_kafka_sink.records.arrow_arrays import text_scalar
-from spark_kafka_sink.records.views import offsets_of
+from spark_kafka_sink.records.arrow_arrays import offsets_of, text_scalar
 
 # What a JSON string must not hold as it is, the backslash first: the escapes of the others have one.
 _ESCAPED = [ord("\\"), ord('"'), *range(0x20)]

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_kafka_sink.records.arrow_arrays import filled_numbers
-from spark_kafka_sink.records.views import offsets_of
+from spark_kafka_sink.records.arrow_arrays import filled_numbers, offsets_of
 
 
 def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:

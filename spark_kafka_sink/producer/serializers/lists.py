@@ -27,8 +27,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.producer.serializers.text import UUIDSerializer
-from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
-from spark_kafka_sink.records.views import byte_lengths, valid_mask
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, scalar_of_bytes, valid_mask
 
 # ListSerializer.FIXED_LENGTH_SERIALIZERS: of these very classes, and not of BooleanSerializer.
 _CONSTANT_SIZE = (ShortSerializer, IntegerSerializer, FloatSerializer, LongSerializer, DoubleSerializer, UUIDSerializer)

@@ -14,8 +14,7 @@ from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.binary_arrays import fixed_width_array, null_column
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
-from spark_kafka_sink.records.arrow_arrays import numbers
-from spark_kafka_sink.records.views import valid_mask
+from spark_kafka_sink.records.arrow_arrays import numbers, valid_mask
 
 _NAN = bytes.fromhex("7ff8000000000000")
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.views import holds_bytes
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes
-from spark_kafka_sink.records.views import holds_bytes
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, holds_bytes
 
 
 class Serializer:

@@ -25,8 +25,7 @@ from spark_kafka_sink.producer.serializers.binary_arrays import (
 from spark_kafka_sink.producer.serializers.encodings import encoder
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.producer.serializers.text_encoders import TextEncoder, Utf8
-from spark_kafka_sink.records.arrow_arrays import numbers, validity
-from spark_kafka_sink.records.views import valid_mask
+from spark_kafka_sink.records.arrow_arrays import numbers, valid_mask, validity
 
 UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _IS_UUID = re.compile(UUID_TEXT)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.binary_arrays import binary_array, checked_text
-from spark_kafka_sink.records.views import offsets_of, valid_mask
+from spark_kafka_sink.records.arrow_arrays import offsets_of, valid_mask
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 REPLACEMENT = "\ufffd"  # of the encoders of UTF-16 and UTF-32; the others have '?'
