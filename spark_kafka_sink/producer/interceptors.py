@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMeta
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OPTION = "interceptor.classes"
 T = TypeVar("T")
@@ -206,7 +206,7 @@ def _checked(result: object, kind: type[T]) -> T:
 
 
 def _passed_over(interceptor: object, method: str) -> None:
-    log.warning("interceptor %s: %s failed; it is passed over", _name(interceptor), method, exc_info=True)
+    logger.warning("interceptor %s: %s failed; it is passed over", _name(interceptor), method, exc_info=True)
 
 
 def _name(interceptor: object) -> str:

@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.plugins import plugin
 from spark_kafka_sink.records.arrow_arrays import byte_column
 from spark_kafka_sink.records.columns import RecordColumns
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OPTION = "partitioner.class"
 
@@ -73,7 +73,7 @@ class CustomPartitioner:
             try:
                 close()
             except Exception:
-                log.warning("partitioner %s: close failed", self.name, exc_info=True)
+                logger.warning("partitioner %s: close failed", self.name, exc_info=True)
 
     def _each(self, topic: str, columns: RecordColumns, cluster: Cluster, count: int) -> Partitions:
         assert self._by_record is not None

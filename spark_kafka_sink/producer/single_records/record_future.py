@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
     from spark_kafka_sink.producer.single_records.record_scope import RecordScope
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
 
@@ -122,7 +122,7 @@ class RecordFuture:
         except KeyboardInterrupt:  # of the program that sends: it fails here what gets into no batch
             raise
         except BaseException:  # also sys.exit(): in the sender's thread it would end the producer
-            log.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
+            logger.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
 
 
 class RecordThunk:
