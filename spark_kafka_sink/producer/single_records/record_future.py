@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.callbacks import callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.producer.producer_record import RecordMetadata, nowhere
+from spark_kafka_sink.producer.producer_record import RecordMetadata, not_stored
 from spark_kafka_sink.records.columns import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class RecordFuture:
     def _metadata(self) -> RecordMetadata:
         result = self._result
         if result is None:
-            return nowhere(self._scope.topic, key_size=self._key_size, value_size=self._value_size)
+            return not_stored(self._scope.topic, key_size=self._key_size, value_size=self._value_size)
         if result.error is not None:
-            return nowhere(self._scope.topic, result.partition, self._key_size, self._value_size)
+            return not_stored(self._scope.topic, result.partition, self._key_size, self._value_size)
         offset = NO_OFFSET if result.base_offset == NO_OFFSET else result.base_offset + self._index
         timestamp = self._timestamp if result.log_append_time == NO_TIMESTAMP else result.log_append_time
         return RecordMetadata(self._scope.topic, result.partition, offset, timestamp, self._key_size, self._value_size)

@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.column_checks import is_text
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, nowhere
+from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, not_stored
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
@@ -188,7 +188,7 @@ class InterceptedSender:
                 record.topic, record.value, record.key, record.partition, record.timestamp, record.headers, told
             )
         except Exception as error:
-            self._interceptors.on_acknowledgement(nowhere(record.topic), as_ours(error, record.topic))
+            self._interceptors.on_acknowledgement(not_stored(record.topic), as_ours(error, record.topic))
             raise
 
 
