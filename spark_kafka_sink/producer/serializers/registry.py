@@ -11,16 +11,19 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.plugins import plugin
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.blobs import ByteArraySerializer, ByteBufferSerializer, BytesSerializer, VoidSerializer
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.lists import ListSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
     BooleanSerializer,
+    ByteArraySerializer,
+    ByteBufferSerializer,
+    BytesSerializer,
     DoubleSerializer,
     FloatSerializer,
     IntegerSerializer,
     LongSerializer,
     ShortSerializer,
+    VoidSerializer,
 )
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
