@@ -29,7 +29,7 @@ from spark_kafka_sink.producer.producer_record import PartitionInfo
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
 from spark_kafka_sink.producer.single_records.record_sender import AnyHeaders, AnyRecordSender, InterceptedSender, RecordSender
 from spark_kafka_sink.records.columns import NO_PARTITION
@@ -95,7 +95,7 @@ class Producer(ProducerInside):
             self.wake_sender,
             self.check_usable,
         )
-        self._gathered = GatheredRecords(self, self.config, self._accumulator, self.wake_sender, self._metrics)
+        self._gathered = RecordBuffer(self, self.config, self._accumulator, self.wake_sender, self._metrics)
         records = RecordSender(
             self.config, serializers, self._gathered, self._metadata, self._metrics, self.wake_sender, self.check_usable
         )
