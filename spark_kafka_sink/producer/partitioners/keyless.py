@@ -60,22 +60,25 @@ def _choices(topic: str, cluster: Cluster) -> NDArray[np.int32]:
     return available if len(available) else cluster.partitions(topic)
 
 
-class StickyPartitionCache:
-    """A topic's current partition. Any thread may call; `_lock` guards the dictionary."""
+class UniformStickyPartitioner:
+    """One partition for every row of a topic, whatever its key, until a new batch begins (Java's StickyPartitionCache).
+
+    Any thread may call; `_lock` guards the dictionary.
+    """
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.Random()
         self._lock = threading.Lock()
         self._partitions: dict[str, int] = {}
 
-    def partition(self, topic: str, cluster: Cluster) -> int:
+    def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
         with self._lock:
             partition = self._partitions.get(topic)
             if partition is None or partition >= partition_count(topic, cluster):  # the topic was made anew, with fewer
                 partition = self._partitions[topic] = self._next(topic, cluster, None)
-            return partition
+        return np.full(columns.num_records, partition, np.int32)
 
-    def next_partition(self, topic: str, cluster: Cluster, prev_partition: int) -> bool:
+    def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> bool:
         """Leave `prev_partition`, if it is still the current one. Whether there is another one now."""
         with self._lock:
             current = self._partitions.get(topic)
@@ -92,16 +95,3 @@ class StickyPartitionCache:
         if len(available) == 1:
             return int(available[0])
         return int(self._rng.choice([partition for partition in available if partition != current]))
-
-
-class UniformStickyPartitioner:
-    """The sticky partition for every row, whatever its key."""
-
-    def __init__(self, rng: random.Random | None = None) -> None:
-        self._cache = StickyPartitionCache(rng)
-
-    def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
-        return np.full(columns.num_records, self._cache.partition(topic, cluster), np.int32)
-
-    def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> bool:
-        return self._cache.next_partition(topic, cluster, prev_partition)

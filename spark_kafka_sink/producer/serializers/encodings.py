@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,76 @@ from spark_kafka_sink.producer.serializers.arrays import binary_array, checked_t
 from spark_kafka_sink.records.arrow_arrays import offsets_of, valid_mask
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-REPLACEMENT = "\ufffd"  # of the encoders of UTF-16 and UTF-32; the others have '?'
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """One encoding.
+
+    Attributes:
+        name: Java's.
+        codec: Python's, which writes the same bytes.
+        unit: bytes that a character takes; in UTF-16 one above U+FFFF takes two units, and columns of UTF-8 are not looked at.
+        bom: text that is not empty begins with U+FEFF.
+    """
+
+    name: str
+    codec: str
+    unit: int
+    bom: bool = False
+
+    def encode(self, text: str) -> bytes:
+        if self.bom and text:
+            text = "\ufeff" + text
+        try:
+            return text.encode(self.codec)
+        except UnicodeEncodeError:
+            return whole_pairs(text, "\ufffd" if self.unit > 1 else "?").encode(self.codec, "replace")
+
+    def encode_column(self, column: pa.Array) -> pa.Array:
+        """column: string or large_string. SerializationError names a row."""
+        if self.codec == "utf-8":
+            return column
+        points, starts = _code_points(column)
+        if self.bom:
+            has_text = np.diff(starts) > 0
+            points = np.insert(points, starts[:-1][has_text], 0xFEFF)
+            starts = starts + _running_count(has_text)
+        data = points.tobytes().decode("utf-32-le").encode(self.codec, "replace")
+        units = starts + _running_count(points > 0xFFFF)[starts] if self.unit == 2 else starts
+        return binary_array(data, units * self.unit, valid_mask(column))
+
+
+UTF_8 = TextEncoder("UTF-8", "utf-8", 1)
+
+# Each with Java's other names of it, as _plain makes them.
+_ENCODERS: Sequence[tuple[TextEncoder, str]] = (
+    (UTF_8, "utf8 unicode-1-1-utf-8"),
+    (TextEncoder("UTF-16", "utf-16-be", 2, bom=True), "utf16 unicode unicodebig"),
+    (TextEncoder("UTF-16BE", "utf-16-be", 2), "x-utf-16be iso-10646-ucs-2 unicodebigunmarked"),
+    (TextEncoder("UTF-16LE", "utf-16-le", 2), "x-utf-16le unicodelittleunmarked"),
+    (TextEncoder("UTF-32", "utf-32-be", 4), "utf32"),
+    (TextEncoder("UTF-32BE", "utf-32-be", 4), "x-utf-32be"),
+    (TextEncoder("UTF-32LE", "utf-32-le", 4), "x-utf-32le"),
+    (
+        TextEncoder("US-ASCII", "ascii", 1),
+        "ascii ascii7 default us 646 cp367 ibm367 csascii iso-ir-6 iso646-us iso-646.irv:1983 iso-646.irv:1991"
+        " ansi-x3.4-1968 ansi-x3.4-1986",
+    ),
+    (
+        TextEncoder("ISO-8859-1", "latin-1", 1),
+        "latin1 latin-1 l1 819 cp819 ibm819 ibm-819 8859-1 iso8859-1 iso-8859-1:1987 iso-ir-100 csisolatin1",
+    ),
+)
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+_BY_NAME: Mapping[str, TextEncoder] = {
+    name: found for found, others in _ENCODERS for name in (_plain(found.name), *others.split())
+}
 
 
 def encoder(name: str, option: str) -> TextEncoder:
@@ -35,118 +103,6 @@ def encoder(name: str, option: str) -> TextEncoder:
         names = ", ".join(one.name for one, _ in _ENCODERS)
         raise OptionError(f"option {option}: encoding {name!r} is not supported: use one of {names}", option=option)
     return found
-
-
-class TextEncoder(Protocol):
-    """One encoding. `name` is Java's."""
-
-    @property
-    def name(self) -> str: ...
-
-    def encode(self, text: str) -> bytes: ...
-
-    def encode_column(self, column: pa.Array) -> pa.Array:
-        """column: string or large_string. SerializationError names a row."""
-        ...
-
-
-@dataclass(frozen=True)
-class Utf8:
-    """Columns are UTF-8 already, and not looked at."""
-
-    name: str = "UTF-8"
-
-    def encode(self, text: str) -> bytes:
-        try:
-            return text.encode()
-        except UnicodeEncodeError:
-            return whole_pairs(text, "?").encode()
-
-    def encode_column(self, column: pa.Array) -> pa.Array:
-        return column
-
-
-@dataclass(frozen=True)
-class Utf16:
-    """order: > big endian, < little. bom: text that is not empty begins with U+FEFF."""
-
-    name: str
-    order: str
-    bom: bool = False
-
-    def encode(self, text: str) -> bytes:
-        marked = "\ufeff" + text if self.bom and text else text
-        return whole_pairs(marked, REPLACEMENT).encode("utf-16-be" if self.order == ">" else "utf-16-le")
-
-    def encode_column(self, column: pa.Array) -> pa.Array:
-        points, starts = _code_points(column)
-        units = np.frombuffer(points.tobytes().decode("utf-32-le").encode("utf-16-le"), "<u2")
-        offsets = starts + _running_count(points > 0xFFFF)[starts]
-        if self.bom:
-            has_text = np.diff(offsets) > 0
-            units = np.insert(units, offsets[:-1][has_text], 0xFEFF)
-            offsets = offsets + _running_count(has_text)
-        return binary_array(units.astype(self.order + "u2"), offsets * 2, valid_mask(column))
-
-
-@dataclass(frozen=True)
-class Utf32:
-    """Never with a byte order mark."""
-
-    name: str
-    order: str
-
-    def encode(self, text: str) -> bytes:
-        return whole_pairs(text, REPLACEMENT).encode("utf-32-be" if self.order == ">" else "utf-32-le")
-
-    def encode_column(self, column: pa.Array) -> pa.Array:
-        points, starts = _code_points(column)
-        return binary_array(points.astype(self.order + "u4"), starts * 4, valid_mask(column))
-
-
-@dataclass(frozen=True)
-class SingleByte:
-    """The first `size` characters of Unicode, each as one byte: Python's codec of the same name writes them too."""
-
-    name: str
-    size: int
-
-    def encode(self, text: str) -> bytes:
-        return whole_pairs(text, "?").encode(self.name, "replace")
-
-    def encode_column(self, column: pa.Array) -> pa.Array:
-        points, starts = _code_points(column)
-        return binary_array(np.where(points < self.size, points, ord("?")).astype(np.uint8), starts, valid_mask(column))
-
-
-# Each with Java's other names of it, as _plain makes them.
-_ENCODERS: Sequence[tuple[TextEncoder, str]] = (
-    (Utf8(), "utf8 unicode-1-1-utf-8"),
-    (Utf16("UTF-16", ">", bom=True), "utf16 unicode unicodebig"),
-    (Utf16("UTF-16BE", ">"), "x-utf-16be iso-10646-ucs-2 unicodebigunmarked"),
-    (Utf16("UTF-16LE", "<"), "x-utf-16le unicodelittleunmarked"),
-    (Utf32("UTF-32", ">"), "utf32"),
-    (Utf32("UTF-32BE", ">"), "x-utf-32be"),
-    (Utf32("UTF-32LE", "<"), "x-utf-32le"),
-    (
-        SingleByte("US-ASCII", 0x80),
-        "ascii ascii7 default us 646 cp367 ibm367 csascii iso-ir-6 iso646-us iso-646.irv:1983 iso-646.irv:1991"
-        " ansi-x3.4-1968 ansi-x3.4-1986",
-    ),
-    (
-        SingleByte("ISO-8859-1", 0x100),
-        "latin1 latin-1 l1 819 cp819 ibm819 ibm-819 8859-1 iso8859-1 iso-8859-1:1987 iso-ir-100 csisolatin1",
-    ),
-)
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", "-")
-
-
-_BY_NAME: Mapping[str, TextEncoder] = {
-    name: found for found, others in _ENCODERS for name in (_plain(found.name), *others.split())
-}
 
 
 def whole_pairs(text: str, replacement: str) -> str:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.serializers.arrays import (
-    as_binary,
     binary_array,
     checked_text,
     first_row,
@@ -97,12 +96,8 @@ def _objects(column: pa.Array) -> pa.Array:
         except BadRowError as bad:
             raise bad.inside(bad.row, f".{field.name}") from None
         pieces.append(joined(text_scalar(f"{json.dumps(field.name, ensure_ascii=False)}:"), text, text_scalar(",")))
-    return _with_nulls_of(column, _closed("{", _joined_or_nothing(pieces), "}"))
-
-
-def _joined_or_nothing(pieces: Sequence[pa.Array]) -> pa.Array:
-    """Each row's pieces that are not null, one after the other."""
-    return pc.binary_join_element_wise(*pieces, text_scalar(""), null_handling="replace", null_replacement="")
+    present = pc.binary_join_element_wise(*pieces, text_scalar(""), null_handling="replace", null_replacement="")
+    return _with_nulls_of(column, _closed("{", present, "}"))
 
 
 def _lists(column: pa.Array) -> pa.Array:
@@ -163,10 +158,6 @@ def _strings(column: pa.Array) -> pa.Array:
     return _quoted(column)
 
 
-def _as_text(column: pa.Array) -> pa.Array:
-    return column.cast(pa.string())
-
-
 def _in_quotes(column: pa.Array) -> pa.Array:
     return joined(text_scalar('"'), column.cast(pa.string()), text_scalar('"'))
 
@@ -192,32 +183,22 @@ def _timestamps(column: pa.Array) -> pa.Array:
     return joined(text_scalar('"'), pc.replace_substring(texts, " ", "T", max_replacements=1), text_scalar(f'{zone}"'))
 
 
-def _blobs(column: pa.Array) -> pa.Array:
-    return _in_quotes(_base64(as_binary(column.cast(pa.binary()))))
-
-
-def _uuids(column: pa.Array) -> pa.Array:
-    return _in_quotes(uuid_text(column.storage))
-
-
-def _nulls(column: pa.Array) -> pa.Array:
-    return pa.nulls(len(column), pa.string())
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    return json_texts(column.dictionary_decode())
-
-
 _WRITERS: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = (
     (is_text, _strings),
-    (lambda kind: pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind), _as_text),
+    (
+        lambda kind: pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind),
+        lambda column: column.cast(pa.string()),
+    ),
     (pa.types.is_floating, _floats),
     (lambda kind: pa.types.is_date(kind) or pa.types.is_time(kind), _in_quotes),
     (pa.types.is_timestamp, _timestamps),
-    (is_binary, _blobs),
-    (pa.types.is_null, _nulls),
-    (lambda kind: pa.types.is_dictionary(kind) and why_not_json(kind.value_type) is None, _decoded),
-    (is_uuid, _uuids),
+    (is_binary, lambda column: _in_quotes(_base64(column.cast(pa.binary())))),
+    (pa.types.is_null, lambda column: pa.nulls(len(column), pa.string())),
+    (
+        lambda kind: pa.types.is_dictionary(kind) and why_not_json(kind.value_type) is None,
+        lambda column: json_texts(column.dictionary_decode()),
+    ),
+    (is_uuid, lambda column: _in_quotes(uuid_text(column.storage))),
 )
 
 

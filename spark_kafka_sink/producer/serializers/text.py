@@ -24,7 +24,7 @@ from spark_kafka_sink.producer.serializers.arrays import (
     null_column,
     text_array,
 )
-from spark_kafka_sink.producer.serializers.encodings import TextEncoder, Utf8, encoder
+from spark_kafka_sink.producer.serializers.encodings import UTF_8, encoder
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.records.arrow_arrays import numbers, valid_mask, validity
 
@@ -38,7 +38,7 @@ class _Encoded(Serializer):
     """Ends in text, which is written in `key.serializer.encoding` or `value.serializer.encoding`, else `serializer.encoding`."""
 
     def __init__(self) -> None:
-        self._encoder: TextEncoder = Utf8()
+        self._encoder = UTF_8
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
         own = f"{'key' if is_key else 'value'}.serializer.encoding"

@@ -139,8 +139,13 @@ class RecordBuffer:
         """What is wrong with a row fails it; returned are those that there was no memory for, or no metadata."""
         if not rows:
             return None
+        scope, futures = buffer.scope, rows.futures
+
+        def thunk_of(indexes: Sequence[int]) -> RecordThunk:
+            return RecordThunk([futures[index] for index in indexes], callbacks=rows.callbacks)
+
         try:
-            self._append_or_raise(buffer, rows, deadline)
+            self._owner.append_gathered(scope, scope.topic, rows.columns(), deadline, thunk_of, rows.choose)
         except DeadlineError as error:
             return rows.pending(), error
         except RecordError as error:
@@ -148,20 +153,11 @@ class RecordBuffer:
         except KafkaSinkError as error:
             self._refuse(buffer, rows.pending(), error)
         except BaseException as error:
-            text = f"topic {buffer.scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
-            self._refuse(buffer, rows.pending(), KafkaSinkError(text, topic=buffer.scope.topic))
+            text = f"topic {scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
+            self._refuse(buffer, rows.pending(), KafkaSinkError(text, topic=scope.topic))
             if not isinstance(error, Exception):
                 raise
         return None
-
-    def _append_or_raise(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float) -> None:
-        futures = rows.futures
-
-        def thunk_of(indexes: Sequence[int]) -> RecordThunk:
-            return RecordThunk([futures[index] for index in indexes], callbacks=rows.callbacks)
-
-        scope = buffer.scope
-        self._owner.append_gathered(scope, scope.topic, rows.columns(), deadline, thunk_of, rows.choose)
 
     def _append_others(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
