@@ -30,14 +30,7 @@ class RecordFuture:
 
     __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_scope", "_timestamp", "_value_size")
 
-    def __init__(
-        self,
-        scope: RecordScope,
-        timestamp: int,
-        key_size: int,
-        value_size: int,
-        callback: OnDelivery | None,
-    ) -> None:
+    def __init__(self, scope: RecordScope, timestamp: int, key_size: int, value_size: int, callback: OnDelivery | None) -> None:
         self._scope = scope
         self._timestamp = timestamp
         self._key_size = key_size
