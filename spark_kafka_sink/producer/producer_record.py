@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -50,9 +48,9 @@ class RecordMetadata(NamedTuple):
         return self.offset >= 0
 
 
-def not_stored(topic: str, partition: int = NO_PARTITION, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
+def not_stored(topic: str, partition: int = -1, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
     """The metadata of a record that was not stored."""
-    return RecordMetadata(topic, partition, NO_OFFSET, NO_TIMESTAMP, key_size, value_size)
+    return RecordMetadata(topic, partition, -1, -1, key_size, value_size)
 
 
 class PartitionInfo(NamedTuple):

@@ -11,8 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.records.arrow_arrays import ByteLengths, array_of_numbers, byte_lengths
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
-NO_TIMESTAMP = -1  # the time of append is used; Kafka's RecordBatch.NO_TIMESTAMP
+__all__ = ["NO_PARTITION", "NO_TIMESTAMP", "RecordColumns", "concatenated", "copied"]
+
 NO_PARTITION = -1  # the partitioner decides
 
 
