@@ -20,8 +20,7 @@ from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_sender import ColumnSender
 from spark_kafka_sink.producer.exit import close_at_exit
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
-from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
+from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.process import process
 from spark_kafka_sink.producer.producer_inside import ProducerInside
@@ -30,7 +29,7 @@ from spark_kafka_sink.producer.producer_record import PartitionInfo
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
 from spark_kafka_sink.producer.single_records.record_sender import AnyHeaders, AnyRecordSender, InterceptedSender, RecordSender
 from spark_kafka_sink.records.columns import NO_PARTITION
@@ -96,7 +95,7 @@ class Producer(ProducerInside):
             self.wake_sender,
             self.check_usable,
         )
-        self._gathered = GatheredRecords(self, self.config, self._accumulator, self.wake_sender, self._metrics)
+        self._gathered = RecordBuffer(self, self.config, self._accumulator, self.wake_sender, self._metrics)
         records = RecordSender(
             self.config, serializers, self._gathered, self._metadata, self._metrics, self.wake_sender, self.check_usable
         )
@@ -146,11 +145,13 @@ class Producer(ProducerInside):
         the same call again goes on: ProducerFencedError when another producer has the id now; TransactionError for what the
         transaction cannot go on after; UsageError where its state does not allow the call, with what to call instead.
         """
-        self._transactional().init(timeout)
+        with self._metrics.timing("txn-init"):
+            self._transactional().init(timeout)
 
     def begin(self) -> None:
         """Open a transaction; what is sent until its end belongs to it. Java's KafkaProducer.beginTransaction."""
-        self._transactional().begin()
+        with self._metrics.timing("txn-begin"):
+            self._transactional().begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
         """Commit a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
@@ -158,21 +159,24 @@ class Producer(ProducerInside):
         offsets: (topic, partition) -> the offset of the next record to be read, or (offset, metadata), or an OffsetAndMetadata.
         group: its id, or a ConsumerGroupMetadata: then a consumer that was put out of its group is refused.
         """
-        self._transactional().send_offsets(offsets, group)
+        with self._metrics.timing("txn-send-offsets"):
+            self._transactional().send_offsets(offsets, group)
 
     def commit(self, timeout: float | None = None) -> None:
         """Send what is waiting, and make the transaction visible once all of it is acked. Java's KafkaProducer.commitTransaction.
 
         timeout: as in init_transactions. TransactionAbortableError when something of it failed: call abort().
         """
-        self._transactional().commit(timeout)
+        with self._metrics.timing("txn-commit"):
+            self._transactional().commit(timeout)
 
     def abort(self, timeout: float | None = None) -> None:
         """Make the transaction void; what was not sent yet fails. Java's KafkaProducer.abortTransaction.
 
         timeout: as in init_transactions.
         """
-        self._transactional().abort(timeout)
+        with self._metrics.timing("txn-abort"):
+            self._transactional().abort(timeout)
 
     def transaction(self, transactional_id: str) -> TransactionScope:
         """A transaction of its own for columns of records, to be used in a `with`; `prepare()` leaves it open for others to end.
@@ -192,7 +196,9 @@ class Producer(ProducerInside):
                 raise UsageError("the producer has an open transaction: leave its `with` before the next begins")
             self._scopes += 1
         try:
-            return TransactionScope(self, self._scope_closed, transactions.open(transactional_id), transactions.abort_quietly)
+            with self._metrics.timing("txn-init"):
+                manager = transactions.open(transactional_id)
+            return TransactionScope(self, self._scope_closed, manager, transactions.abort_quietly)
         except BaseException:
             self._scope_closed()
             raise

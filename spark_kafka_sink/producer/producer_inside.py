@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.column_sender import Chosen, ColumnSender
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.process import process
 from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.records.columns import RecordColumns
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ProducerInside:
     _closed: bool
     _accumulator: RecordAccumulator
     _columns: ColumnSender
-    _gathered: GatheredRecords
+    _gathered: RecordBuffer
     _metrics: SenderMetrics
     _pool: BufferPool
     _sender: Sender

@@ -48,12 +48,9 @@ class RecordMetadata(NamedTuple):
         return self.offset >= 0
 
 
-NOWHERE = -1
-
-
-def nowhere(topic: str, partition: int = NOWHERE, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
-    """Of a record that was not stored."""
-    return RecordMetadata(topic, partition, NOWHERE, NOWHERE, key_size, value_size)
+def not_stored(topic: str, partition: int = -1, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
+    """The metadata of a record that was not stored."""
+    return RecordMetadata(topic, partition, -1, -1, key_size, value_size)
 
 
 class PartitionInfo(NamedTuple):

@@ -9,10 +9,9 @@ from typing import Protocol
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.callbacks import callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 log = logging.getLogger(__name__)
-
-NO_TIMESTAMP = -1
 
 
 class Thunk(Protocol):
