@@ -22,8 +22,8 @@ from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
 from jobs.sources import stream_records
 from spark_kafka_sink.spark.data_source import NAME
+from spark_kafka_sink.spark.display import summary, table
 from spark_kafka_sink.spark.options import sink_options
-from spark_kafka_sink.spark.report_text import summary, table
 
 PROGRESS_EACH_S = 10
 AVAILABLE_NOW = "availableNow"

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError
@@ -22,14 +21,18 @@ MICROSECONDS_PER_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class TopicRecords:
-    """One topic's records of an Arrow batch. rows: where each stood in the batch; None: all of it, in its order."""
+    """One topic's records of an Arrow batch.
+
+    rows: where each stood in the batch; None: all of it, in its order. first_row: the task's row that the batch begins with.
+    """
 
     topic: str
     columns: RecordColumns
     rows: NDArray[np.intp] | None = None
+    first_row: int = 0
 
-    def row_in_batch(self, row: int) -> int:
-        return row if self.rows is None else int(self.rows[row])
+    def row_in_task(self, row: int) -> int:
+        return self.first_row + (row if self.rows is None else int(self.rows[row]))
 
 
 def records_by_topic(
@@ -38,29 +41,22 @@ def records_by_topic(
     """The batch's records, topic by topic, in their order within each; `topic` wins over the batch's topic column.
 
     `first_row` is what the batch's first row counts as in the texts of errors: rows of a task are counted from 0. Raises
-    `RecordError` for a topic that is null or none, a negative partition or timestamp, a null header or a header without a key.
+    `RecordError` for a topic that is null or none, and for a negative partition or timestamp. The producer checks headers.
     """
     if batch.num_rows == 0:
         return
-    columns = _record_columns(batch, schema, first_row)
-    if topic is None:
-        yield from _split(columns, _column(batch, schema.topic), first_row)
-    else:
-        yield TopicRecords(topic, columns)
-
-
-def _record_columns(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> RecordColumns:
-    headers = _column(batch, schema.headers)
-    if headers is not None:
-        _check_headers(headers, first_row)
-    return RecordColumns(
+    columns = RecordColumns(
         num_records=batch.num_rows,
         value=_column(batch, schema.value),
         key=_column(batch, schema.key),
-        headers=headers,
+        headers=_column(batch, schema.headers),
         timestamp=_timestamps(_column(batch, schema.timestamp), first_row),
         partition=_partitions(_column(batch, schema.partition), first_row),
     )
+    if topic is None:
+        yield from _split(columns, _column(batch, schema.topic), first_row)
+    else:
+        yield TopicRecords(topic, columns, None, first_row)
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
@@ -99,19 +95,6 @@ def _check_not_negative(values: NDArray[Any], column: pa.Array, name: str, probl
         raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
 
 
-def _check_headers(headers: pa.Array, first_row: int) -> None:
-    """A header needs a key; null lists are no headers and null values are allowed (Kafka's DefaultRecord.writeTo)."""
-    elements = headers.flatten()
-    keys = elements.field(0)
-    if not elements.null_count and not keys.null_count:
-        return
-    without_key = pc.or_(elements.is_null(), keys.is_null())
-    element = without_key.index(True).as_py()
-    row = headers.value_parent_indices()[element].as_py()
-    problem = "is null" if not elements[element].is_valid else "has a null key"
-    raise _bad_row("headers", f"a header {problem}", first_row + row)
-
-
 def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> Iterator[TopicRecords]:
     if topics is None or topics.null_count:
         row = 0 if topics is None else topics.is_null().index(True).as_py()
@@ -121,7 +104,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
     encoded = topics.dictionary_encode()
     names = _topic_names(encoded, first_row)
     if len(names) == 1:
-        yield TopicRecords(names[0], columns)
+        yield TopicRecords(names[0], columns, None, first_row)
         return
     # Small integers: numpy sorts them by radix.
     codes = numbers(encoded.indices, np.int32).astype(np.min_scalar_type(len(names)))
@@ -129,7 +112,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
     ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
     sorted_columns = _take(columns, order)
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
-        yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end])
+        yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end], first_row)
 
 
 def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""`format("kafka_sink")`: Spark's Python data source over the task writer.
+"""`format("kafka_sink")`: Spark's Python data source over `run_task`.
 
 Constructors have no effects: Spark calls them again in the process that commits. Only commit messages carry state there.
 What commits is imported there alone: in each of the Python processes that Spark starts for a query it doubles the time that
@@ -19,13 +19,10 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.process_log import log_in_sparks_process
+from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
+from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
-from spark_kafka_sink.spark.serialized_columns import looked_at
-from spark_kafka_sink.spark.task_batch import task_batch
-from spark_kafka_sink.spark.task_writer import spark_partition, write_task
-from spark_kafka_sink.spark.transactional_task import write_share
+from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +90,8 @@ class KafkaSinkWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batches = ((self._schema, batch) for batch in iterator)
-        if self._options.exactly_once is None:
-            return DeliveryMessage(spark_partition(), write_task(batches, self._options, self._feed))
-        report, share = write_share(batches, self._options, self._feed, self._batch())
+        batch = None if self._options.exactly_once is None else self._batch()
+        report, share = run_task(batches, self._options, self._feed, batch)
         return DeliveryMessage(spark_partition(), report, share)
 
     def _batch(self) -> Batch:

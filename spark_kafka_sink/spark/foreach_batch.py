@@ -12,10 +12,13 @@ from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_dataframe
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.task_batch import JOB_GROUP, QUERY_ID
+from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
+from spark_kafka_sink.spark.task import QUERY_ID
+
+# StreamExecution sets the job group to the run's id.
+JOB_GROUP = "spark.jobGroup.id"
 
 
 class ForeachBatch:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.option import INT32_MAX, INT64_MAX, integer, one_of
+from spark_kafka_sink.option import INT64_MAX, Kind, integer, one_of
 from spark_kafka_sink.producer.column_checks import topic_problem
 
 GUARANTEE = "delivery.guarantee"
@@ -66,23 +66,18 @@ def _log_topic(value: object) -> str:
 
 _GUARANTEES = one_of(**{each.value: each for each in Guarantee})
 
-# By option: how it is read, what is wanted.
-_READ: Mapping[str, tuple[Callable[[object], Any], str]] = {
-    TRANSACTIONAL_ID_PREFIX: (_prefix, "1 to 200 letters, digits, '.', '_' and '-'"),
-    COMMIT_LOG_TOPIC: (_log_topic, "a topic's name"),
-    COMMIT_LOG_PARTITIONS: (integer(1).read, f"a whole number from 1 to {INT32_MAX}"),
-    COMMIT_LOG_REPLICATION: (integer(1, 32767).read, "a whole number from 1 to 32767"),
-    COMMIT_LOG_START: (integer(0, INT64_MAX).read, f"a whole number from 0 to {INT64_MAX}"),
+_KINDS: Mapping[str, Kind] = {
+    TRANSACTIONAL_ID_PREFIX: Kind("1 to 200 letters, digits, '.', '_' and '-'", _prefix),
+    COMMIT_LOG_TOPIC: Kind("a topic's name", _log_topic),
+    COMMIT_LOG_PARTITIONS: integer(1),
+    COMMIT_LOG_REPLICATION: integer(1, 32767),
+    COMMIT_LOG_START: integer(0, INT64_MAX),
 }
 
 
 def guarantee_of(options: Mapping[str, object]) -> Guarantee:
     """Raises `OptionError` for a word that is none of the three."""
-    value = options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE)
-    try:
-        found: Guarantee = _GUARANTEES.read(value)
-    except ValueError:
-        raise OptionError(f"option {GUARANTEE}: {value!r} is not {_GUARANTEES.wanted}", option=GUARANTEE) from None
+    found: Guarantee = _read(GUARANTEE, _GUARANTEES, options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE))
     return found
 
 
@@ -91,7 +86,7 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
 
     options: by lower-cased name.
     """
-    given = {name: _read(options[name], name) for name in _READ if name in options}
+    given = {name: _read(name, kind, options[name]) for name, kind in _KINDS.items() if name in options}
     if guarantee is not Guarantee.EXACTLY_ONCE:
         for name in given:
             raise OptionError(f"option {name}: is only for {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
@@ -114,12 +109,11 @@ def _location(value: object) -> str:
     )
 
 
-def _read(value: object, name: str) -> Any:
-    read, wanted = _READ[name]
+def _read(name: str, kind: Kind, value: object) -> Any:
     try:
-        return read(value)
+        return kind.read(value)
     except ValueError:
-        raise OptionError(f"option {name}: {value!r} is not {wanted}", option=name) from None
+        raise OptionError(f"option {name}: {value!r} is not {kind.wanted}", option=name) from None
 
 
 # What a guarantee sets in the producer where nobody else has: Java's defaults do for at-least-once.

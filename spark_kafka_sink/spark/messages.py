@@ -1,7 +1,12 @@
-"""What a task tells the driver when it is done."""
+"""What a task tells the driver when it is done: its report and, under exactly-once, its open transaction.
+
+Both have a form for the way between processes that share no pickles, from the outside of which nothing is trusted: a report as
+bytes, a share as JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +15,11 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.share import Batch, Share
-from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
+from spark_kafka_sink.producer.partition_reports import PartitionReports
+from spark_kafka_sink.producer.report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 NOT_WRITTEN = (
     "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
@@ -67,3 +74,50 @@ def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
     for report in reports:
         merged.add(report)
     return merged
+
+
+_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS)
+
+
+def report_to_bytes(report: DeliveryReport) -> bytes:
+    """A line of JSON, and behind it the packed latencies and reports of topic-partitions."""
+    latencies = latencies_to_bytes(report.ack_latency)
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors")}
+    line = json.dumps(values | {"latencies": len(latencies)}, separators=(",", ":")).encode()
+    return line + b"\n" + latencies + report.partitions.to_bytes()
+
+
+def report_from_bytes(data: bytes) -> DeliveryReport:
+    """Raises ValueError, KeyError or TypeError for what `report_to_bytes` does not make."""
+    text, _, packed = data.partition(b"\n")
+    values = json.loads(text)
+    size = int(values["latencies"])
+    return DeliveryReport(
+        **{name: int(values[name]) for name in _COUNTS},
+        errors={str(name): int(count) for name, count in values["errors"].items()},
+        partitions=PartitionReports.from_bytes(packed[size:]),
+        ack_latency=latencies_from_bytes(packed[:size]),
+    )
+
+
+def share_to_json(share: Share) -> str:
+    each = share.transaction
+    if each is None:
+        return "[]"
+    handle = each.handle
+    named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.transaction_version, handle.records]
+    return json.dumps([[*named, handle.partitions, each.spark_partition, each.checksum]])
+
+
+def share_from_json(text: str, batch: Batch) -> Share:
+    """Raises ValueError or TypeError when the text is not what `share_to_json` makes."""
+    transactions = [_transaction(*each) for each in json.loads(text)]
+    return Share(batch, transactions[0] if transactions else None)
+
+
+def _transaction(
+    name: str, producer_id: int, epoch: int, version: int, records: int, where: list[list[str]], partition: int, checksum: int
+) -> PreparedTransaction:
+    partitions = tuple((str(topic), str(numbers)) for topic, numbers in where)
+    handle = TransactionHandle(str(name), int(producer_id), int(epoch), int(version), int(records), partitions)
+    return PreparedTransaction(handle, int(partition), int(checksum))

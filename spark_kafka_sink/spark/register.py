@@ -7,10 +7,11 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.spark.continuous import end_continuous_queries
-from spark_kafka_sink.spark.data_source import reporting_to
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.spark.data_source import NAME, reporting_to
+from spark_kafka_sink.spark.messages import NOT_WRITTEN
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.worker_python import warn_of_other_python
+from spark_kafka_sink.spark.python_workers import warn_of_other_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -87,3 +88,28 @@ def _handle(spark: SparkSession, context: SparkContext) -> DeliveryMetrics:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def end_continuous_queries(spark: Any) -> None:
+    """Ends continuous queries into this sink with one error: Spark only logs that their commits raise, and goes on for ever.
+
+    All sessions of `spark`'s context are looked at; `query.awaitTermination()` then raises `NOT_WRITTEN`. Never raises: it runs
+    in the listener's thread, which reports of other queries need.
+    """
+    try:
+        # spark.streams knows the queries of one session only. Spark's own classes, the same on 4.0 and 4.3.
+        for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
+            if _is_continuous_into_kafka_sink(query):
+                # As Spark itself ends one whose epochs pile up; of several failures the first stays.
+                query.stopInNewThread(spark._jvm.java.lang.UnsupportedOperationException(str(UsageError(NOT_WRITTEN))))
+    except Exception as error:
+        logger.warning("a continuous query, which writes nothing, could not be ended: %s: %s", type(error).__name__, error)
+
+
+def _is_continuous_into_kafka_sink(query: Any) -> bool:
+    # None: it ended while the others were looked at. The name is as it was given to format(), which ignores case.
+    return (
+        query is not None
+        and query.getClass().getSimpleName() == "ContinuousExecution"
+        and str(query.sink().name()).lower() == NAME
+    )

@@ -14,9 +14,8 @@ import pyspark_kafka_sink
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
-from spark_kafka_sink.spark.listener import CommitListener
 from spark_kafka_sink.spark.messages import DeliveryMessage
-from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.metrics import CommitListener, Feed
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 # Spark hands options over with lower-cased keys.

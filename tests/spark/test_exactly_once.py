@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.spark.task_batch import QUERY_ID
+from spark_kafka_sink.spark.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka

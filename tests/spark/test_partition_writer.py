@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.spark import rows as module
-from spark_kafka_sink.spark.rows import batches_of_rows
+from spark_kafka_sink.spark import partition_writer as module
+from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.schema import SinkSchema
 
 UTC = datetime.UTC

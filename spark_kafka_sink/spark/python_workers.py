@@ -1,4 +1,4 @@
-"""Warns when Spark's Python workers will run another Python than the program does, which they then fail in."""
+"""The Python processes that Spark starts: the sink's log lines there, and a warning where they run another Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,48 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_warned: set[str] = set()
+PACKAGE = "spark_kafka_sink"
+
+# As the lines of Spark's own log, which they stand among: its default pattern is "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m".
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TIME = "%y/%m/%d %H:%M:%S"
+
+
+def log_in_sparks_process() -> None:
+    """Gives the package's warnings a time, a level and a logger's name on stderr, in a process of Spark's own.
+
+    Without any handler Python prints the bare message. A process that has configured logging, be it later, is left alone, and so
+    is every program that Spark did not start.
+    """
+    package = logging.getLogger(PACKAGE)
+    if package.handlers or logging.getLogger().handlers or not _is_sparks():
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
+    handler.addFilter(lambda record: not logging.getLogger().handlers)
+    package.addHandler(handler)
+
+
+def _is_sparks() -> bool:
+    """Whether the program of this process is a module of pyspark's: its daemon, which forks workers, or one of its workers."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")
 
 
 def warn_of_other_python(context: SparkContext | None) -> None:
-    """Logs each such Python once. context: None where there is none, as on Spark Connect."""
+    """Warns when Spark's Python workers will run another Python than the program does, which they then fail in.
+
+    Logs each such Python once. context: None where there is none, as on Spark Connect.
+    """
     python_exec = getattr(context, "pythonExec", None)
     problem = None if python_exec is None else other_python(python_exec, sys.executable, os.environ)
-    if problem is not None and problem not in _warned:
-        _warned.add(problem)
-        logger.warning("%s", problem)
+    if problem is not None:
+        _warn_once(problem)
+
+
+@cache
+def _warn_once(text: str) -> None:
+    logger.warning("%s", text)
 
 
 def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> str | None:

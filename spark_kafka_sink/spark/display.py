@@ -1,12 +1,25 @@
-"""Delivery reports for people: one line, a plain table, and the same as HTML for notebooks."""
+"""What people see: delivery reports as one line, as a table and as HTML for notebooks, and a progress bar while a job runs."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import escape
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
 from spark_kafka_sink.producer.report import DeliveryReport
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.2
 # More partitions than this are counted, not listed: a report must stay readable.
 MAX_PARTITIONS = 50
 
@@ -72,3 +85,68 @@ def html_table(report: DeliveryReport) -> str:
 def _more(report: DeliveryReport) -> str:
     more = len(report.partitions) - MAX_PARTITIONS
     return f"and {more:,} more topic-partitions" if more > 0 else ""
+
+
+@contextmanager
+def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None]:
+    """Show finished and all tasks of the jobs that this thread starts inside. `show` None: when somebody looks.
+
+    Threads: one that asks Spark each POLL_S and draws; it ends with the block. Nothing is shown on Spark Connect, which has no
+    status tracker (its own progress handlers show jobs there).
+    """
+    context = getattr(spark, "_sc", None)
+    # A tag of our own, beside any job group that the user has set in this thread.
+    tag = f"kafka-sink-{uuid.uuid4().hex}"
+    if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
+        yield
+        return
+    from tqdm.auto import tqdm
+
+    stop = threading.Event()
+    with tqdm(desc="kafka_sink", unit="task", total=0) as bar:
+        poller = threading.Thread(target=_poll, args=(context, tag, bar, stop), name="kafka-sink-progress", daemon=True)
+        poller.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            poller.join()
+            context.removeJobTag(tag)
+
+
+def _is_looked_at() -> bool:
+    """In a notebook, or a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return (shell is not None and "IPKernelApp" in shell.config) or sys.stderr.isatty()
+
+
+def _is_tagged(context: Any, tag: str) -> bool:
+    """Whether Spark lets the program follow its own jobs: some shared clusters refuse it, which must not fail the job."""
+    try:
+        context.addJobTag(tag)
+        _jobs(context, tag)
+    except Exception as error:  # AttributeError, py4j's, PySpark's
+        logger.info("no progress is shown: %s: %s", type(error).__name__, error)
+        return False
+    return True
+
+
+def _jobs(context: Any, tag: str) -> list[int]:
+    return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+
+
+def _poll(context: Any, tag: str, bar: Any, stop: threading.Event) -> None:
+    while not stop.wait(POLL_S):
+        _draw(context, tag, bar)
+    _draw(context, tag, bar)
+
+
+def _draw(context: Any, tag: str, bar: Any) -> None:
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    known = [stage for stage in stages if stage]
+    bar.total = sum(stage.numTasks for stage in known)
+    bar.n = sum(stage.numCompletedTasks for stage in known)
+    bar.refresh()
