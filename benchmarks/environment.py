@@ -87,11 +87,11 @@ class Topics:
         self.kafka.wait_for(lambda: self._written(topic) == 0, f"every partition of {topic} served", 60)
 
     def _wait_for_space(self, space: int) -> None:
-        wanted = space + 512 * 2**20
+        needed = space + 512 * 2**20
         deadline = time.monotonic() + 60
-        while shutil.disk_usage(self.folder).free < wanted:
+        while shutil.disk_usage(self.folder).free < needed:
             if time.monotonic() > deadline:
-                raise NotEnoughSpaceError(f"{self.folder} has less than the {wanted >> 20:,} MB free that the next run may write")
+                raise NotEnoughSpaceError(f"{self.folder} has less than the {needed >> 20:,} MB free that the next run may write")
             time.sleep(0.2)
 
 

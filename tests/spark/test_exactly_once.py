@@ -37,11 +37,11 @@ class Target:
 
     def expect(self, values: Iterable[int], topic: str | None = None) -> None:
         """These are committed, in order of value. EndTxn answers before its markers are there."""
-        wanted = list(values)
+        expected = list(values)
         deadline = time.monotonic() + 20
-        while (found := self._values(topic or self.topic)) != wanted and time.monotonic() < deadline:
+        while (found := self._values(topic or self.topic)) != expected and time.monotonic() < deadline:
             pass
-        assert found == wanted
+        assert found == expected
 
     def _values(self, topic: str) -> list[int]:
         return sorted(int(each.value or b"") for each in read_topic(self.servers, topic, isolation_level="read_committed"))
