@@ -65,17 +65,18 @@ class ArrowBatchCoalescer:
         self._held: dict[str, CoalescedRecords] = {}  # the longest held first
 
     def coalesced(self, records: Iterable[TopicRecords]) -> Iterator[CoalescedRecords]:
-        """Yields all rows, for an append each; rows are looked at again when the caller asks for the next."""
+        """Yields all rows, in groups for one append each. The caller appends a group before it asks for the next."""
         for each in records:
             topic, columns = each.topic, each.columns
             if topic in self._held and not self._held[topic].takes(columns):
                 yield self._held.pop(topic)
             held = self._held.setdefault(topic, CoalescedRecords(topic, self._clock()))
-            if self._is_enough(topic, held.num_records + columns.num_records, columns):
+            rows = held.num_records + columns.num_records
+            if not self._linger_s or rows >= self._rows_per_append(topic) or columns.nbytes >= MAX_BYTES:
                 held.add(each)
                 yield self._held.pop(topic)
             else:
-                held.add(_copied(each))
+                held.add(replace(each, columns=copied(columns), rows=None if each.rows is None else each.rows.copy()))
             if self._holds_too_much():
                 yield from self._rest()
         yield from self._rest()
@@ -84,15 +85,7 @@ class ArrowBatchCoalescer:
         for topic in list(self._held):
             yield self._held.pop(topic)
 
-    def _is_enough(self, topic: str, rows: int, columns: RecordColumns) -> bool:
-        return not self._linger_s or rows >= self._rows_per_append(topic) or columns.nbytes >= MAX_BYTES
-
     def _holds_too_much(self) -> bool:
         for held in self._held.values():
             return self._clock() - held.since >= self._linger_s or sum(each.nbytes for each in self._held.values()) >= MAX_BYTES
         return False
-
-
-def _copied(records: TopicRecords) -> TopicRecords:
-    rows = None if records.rows is None else records.rows.copy()
-    return replace(records, columns=copied(records.columns), rows=rows)

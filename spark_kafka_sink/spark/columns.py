@@ -50,8 +50,15 @@ def records_by_topic(
         value=_column(batch, schema.value),
         key=_column(batch, schema.key),
         headers=_column(batch, schema.headers),
-        timestamp=_timestamps(_column(batch, schema.timestamp), first_row),
-        partition=_partitions(_column(batch, schema.partition), first_row),
+        timestamp=_not_negative(
+            _column(batch, schema.timestamp),
+            NO_TIMESTAMP,
+            np.int64,
+            "timestamp",
+            "before 1970, which no Kafka timestamp can be",
+            first_row,
+        ),
+        partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
     )
     if topic is None:
         yield from _split(columns, _column(batch, schema.topic), first_row)
@@ -66,33 +73,21 @@ def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
     return batch.column(index)
 
 
-def _timestamps(column: pa.Array | None, first_row: int) -> NDArray[np.int64] | None:
-    """Milliseconds since the epoch, from those or from Spark's microseconds, rounded down."""
+def _not_negative(
+    column: pa.Array | None, of_null: int, dtype: type[np.signedinteger[Any]], name: str, problem: str, first_row: int
+) -> NDArray[Any] | None:
+    """The column's numbers, with `of_null` for nulls; milliseconds, rounded down, for Spark's microseconds."""
     if column is None:
         return None
-    in_microseconds = pa.types.is_timestamp(column.type)
-    values: NDArray[np.int64] = filled_numbers(column, np.int64, NO_TIMESTAMP)
-    _check_not_negative(values, column, "timestamp", "before 1970, which no Kafka timestamp can be", first_row)
+    values: NDArray[Any] = filled_numbers(column, dtype, of_null)
+    if values.min() < 0:
+        negative = values < 0
+        negative &= validity(column)
+        if negative.any():
+            row = int(negative.argmax())
+            raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
     # NO_TIMESTAMP stays what it is: -1 // 1000 is -1.
-    return values // MICROSECONDS_PER_MS if in_microseconds else values
-
-
-def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:
-    if column is None:
-        return None
-    values: NDArray[np.int32] = filled_numbers(column, np.int32, NO_PARTITION)
-    _check_not_negative(values, column, "partition", "negative", first_row)
-    return values
-
-
-def _check_not_negative(values: NDArray[Any], column: pa.Array, name: str, problem: str, first_row: int) -> None:
-    if values.min() >= 0:
-        return
-    negative = values < 0
-    negative &= validity(column)
-    if negative.any():
-        row = int(negative.argmax())
-        raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
+    return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(column.type) else values
 
 
 def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> Iterator[TopicRecords]:

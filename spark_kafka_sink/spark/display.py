@@ -28,27 +28,20 @@ _HEADER = ("topic", "partition", "records", "bytes", "first offset", "last offse
 
 def summary(report: DeliveryReport) -> str:
     """The counts in one line."""
+    sums = sum(partition == ALL_PARTITIONS for _, partition in report.partitions)
     parts = [
         f"{report.records:,} records",
         f"{report.bytes:,} bytes ({report.compressed_bytes:,} sent)",
         f"{report.batches:,} batches in {report.requests:,} requests",
         f"{report.retries:,} retries",
-        _partitions_text(report),
+        f"{len(report.partitions) - sums:,} topic-partitions",
+        *([f"{sums:,} topics as sums"] if sums else []),
     ]
-    return ", ".join(parts) + _commits_text(report) + errors_text(report, "; errors: ")
-
-
-def _partitions_text(report: DeliveryReport) -> str:
-    sums = sum(partition == ALL_PARTITIONS for _, partition in report.partitions)
-    text = f"{len(report.partitions) - sums:,} topic-partitions"
-    return f"{text}, {sums:,} topics as sums" if sums else text
-
-
-def _commits_text(report: DeliveryReport) -> str:
-    if not report.commits:
-        return ""
-    ended = f"{report.transactions_committed:,} transactions committed, {report.transactions_aborted:,} aborted"
-    return f"; {ended} in {report.commits:,} commits of {report.commit_ms / report.commits:,.0f} ms on average"
+    commits = ""
+    if report.commits:
+        ended = f"{report.transactions_committed:,} transactions committed, {report.transactions_aborted:,} aborted"
+        commits = f"; {ended} in {report.commits:,} commits of {report.commit_ms / report.commits:,.0f} ms on average"
+    return ", ".join(parts) + commits + errors_text(report, "; errors: ")
 
 
 def errors_text(report: DeliveryReport, before: str = "") -> str:
@@ -137,16 +130,12 @@ def _jobs(context: Any, tag: str) -> list[int]:
 
 
 def _poll(context: Any, tag: str, bar: Any, stop: threading.Event) -> None:
-    while not stop.wait(POLL_S):
-        _draw(context, tag, bar)
-    _draw(context, tag, bar)
-
-
-def _draw(context: Any, tag: str, bar: Any) -> None:
-    tracker = context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
-    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-    known = [stage for stage in stages if stage]
-    bar.total = sum(stage.numTasks for stage in known)
-    bar.n = sum(stage.numCompletedTasks for stage in known)
-    bar.refresh()
+    tracker, stopped = context.statusTracker(), False
+    while not stopped:
+        stopped = stop.wait(POLL_S)
+        jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        known = [stage for stage in stages if stage]
+        bar.total = sum(stage.numTasks for stage in known)
+        bar.n = sum(stage.numCompletedTasks for stage in known)
+        bar.refresh()

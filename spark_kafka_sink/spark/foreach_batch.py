@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
@@ -108,18 +107,14 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
         raise UsageError(
             "delivery.guarantee=exactly-once: this is not called by a streaming query's foreachBatch; use publish(df, ...)"
         )
-    return str(found), _run(context)
-
-
-def _run(context: SparkContext) -> str:
-    """StreamExecution names its thread after the ids of the query and of its run. In another thread of the program's the job
-    group is the run's, too, unless somebody has set another."""
+    # StreamExecution names its thread after the ids of the query and of its run. In another thread of the program's the job
+    # group is the run's, too, unless somebody has set another.
     try:
         jvm: Any = context._jvm
         named = re.search(r"runId = ([0-9a-f-]+)", jvm.java.lang.Thread.currentThread().getName())
     except Exception:  # whatever refuses a program the JVM
         named = None
-    return named[1] if named else str(context.getLocalProperty(JOB_GROUP))
+    return str(found), named[1] if named else str(context.getLocalProperty(JOB_GROUP))
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from spark_kafka_sink.errors import OptionError
@@ -58,9 +59,10 @@ def _prefix(value: object) -> str:
     return text
 
 
-def _log_topic(value: object) -> str:
+def topic_name(option: str, value: object) -> str:
+    """The option's value, a topic's name. Raises `OptionError` for what is none."""
     if (problem := topic_problem(value)) is not None:
-        raise OptionError(f"option {COMMIT_LOG_TOPIC}: {problem}", option=COMMIT_LOG_TOPIC)
+        raise OptionError(f"option {option}: {problem}", option=option)
     return str(value)
 
 
@@ -68,7 +70,7 @@ _GUARANTEES = one_of(**{each.value: each for each in Guarantee})
 
 _KINDS: Mapping[str, Kind] = {
     TRANSACTIONAL_ID_PREFIX: Kind("1 to 200 letters, digits, '.', '_' and '-'", _prefix),
-    COMMIT_LOG_TOPIC: Kind("a topic's name", _log_topic),
+    COMMIT_LOG_TOPIC: Kind("a topic's name", partial(topic_name, COMMIT_LOG_TOPIC)),
     COMMIT_LOG_PARTITIONS: integer(1),
     COMMIT_LOG_REPLICATION: integer(1, 32767),
     COMMIT_LOG_START: integer(0, INT64_MAX),

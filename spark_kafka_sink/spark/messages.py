@@ -14,17 +14,13 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 from spark_kafka_sink.producer.report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
-NOT_WRITTEN = (
-    "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
-    " so nothing is written; use trigger(processingTime=...) or trigger(availableNow=True)"
-)
+Messages = Sequence[WriterCommitMessage | None]  # a failed task's is None
 
 
 @dataclass(slots=True)
@@ -49,21 +45,12 @@ def _message(spark_partition: int, report: DeliveryReport, batch: Batch | None, 
     return DeliveryMessage(spark_partition, report, share_from_json(zlib.decompress(share).decode(), batch))
 
 
-def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[DeliveryReport]:
-    """The reports of the tasks that finished; a failed task's message is None."""
+def reports_of(messages: Messages) -> list[DeliveryReport]:
+    """The reports of the tasks that finished."""
     return [message.report for message in messages if isinstance(message, DeliveryMessage)]
 
 
-def check_complete(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Refuse to commit what no task wrote.
-
-    Spark accepts Trigger.Continuous for a Python sink, never calls write() and commits [None, ...]: a silent loss.
-    """
-    if any(message is None for message in messages):
-        raise UsageError(NOT_WRITTEN)
-
-
-def shares_of(messages: Sequence[WriterCommitMessage | None]) -> list[Share]:
+def shares_of(messages: Messages) -> list[Share]:
     """The shares of the tasks that finished under exactly-once."""
     return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
 

@@ -110,14 +110,14 @@ class DeliveryMetrics:
         self,
         context: SparkContext | None,
         on_refusal: Callable[[], None] = lambda: None,
-        why: str = "Spark Connect has no accumulators",
+        reason: str = "Spark Connect has no accumulators",
     ) -> None:
-        """`context` is None where nothing can be counted: then reading a count is an error, which says `why`, never a false 0.
+        """`context` is None where nothing can be counted: then reading a count is an error with the `reason`, never a false 0.
 
         `on_refusal` is called in the listener's thread when a commit was refused because no task had written.
         """
         self.closed = False
-        self._why = why
+        self._reason = reason
         self._lock = threading.Lock()
         self._committed: DeliveryReport | None = None
         self._accumulator: Accumulator[DeliveryReport | None] | None = None
@@ -165,11 +165,11 @@ class DeliveryMetrics:
 
     def _check_available(self) -> None:
         if not self.available:
-            raise UsageError(f"{self._why}, so deliveries are not counted here; publish(df, ...) returns its report there")
+            raise UsageError(f"{self._reason}, so deliveries are not counted here; publish(df, ...) returns its report there")
 
     def __repr__(self) -> str:
         if not self.available:
-            return f"DeliveryMetrics(not available: {self._why})"
+            return f"DeliveryMetrics(not available: {self._reason})"
         live, committed = self.live, self.committed
         return "\n".join(
             f"{name}: {summary(report) if report else 'nothing reported yet'}"
@@ -222,16 +222,14 @@ class CommitListener:
         if not hmac.compare_digest(_read(connection, _TOKEN_BYTES, deadline), self.address.token.encode()):
             raise ValueError("its token is wrong")
         kind = _read(connection, len(_COMMITTED), deadline)
-        self._hand_over(kind, _read(connection, length - _TOKEN_BYTES - len(kind), deadline))
-        connection.sendall(_DONE)
-
-    def _hand_over(self, kind: bytes, body: bytes) -> None:
+        body = _read(connection, length - _TOKEN_BYTES - len(kind), deadline)
         if kind == _COMMITTED:
             self._on_report(report_from_bytes(body))
         elif kind == _REFUSED and not body:
             self._on_refusal()
         else:
             raise ValueError(f"its kind is {kind!r}, with {len(body)} bytes")
+        connection.sendall(_DONE)
 
 
 def send_report(address: ListenerAddress, report: DeliveryReport) -> None:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
-from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import serializers_of
@@ -31,6 +30,7 @@ from spark_kafka_sink.spark.guarantee import (
     Guarantee,
     exactly_once_options,
     guarantee_of,
+    topic_name,
     with_guarantee,
 )
 
@@ -204,10 +204,22 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
             _check_sink_option(name)
     guarantee = guarantee_of(by_name)
     exactly_once = exactly_once_options(by_name, guarantee)
-    if exactly_once is not None:
-        _check_progress_tracking(by_name)
-    _check_include_headers(by_name.get(INCLUDE_HEADERS, True))
-    return SinkOptions(_producer_config(kafka, guarantee), _topic(by_name.get(TOPIC)), guarantee, exactly_once)
+    if exactly_once is not None and str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
+        raise OptionError(
+            "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once: Spark would begin a batch"
+            " before it knows that the one before is committed; leave it out",
+            option="asyncProgressTrackingEnabled",
+        )
+    include_headers = by_name.get(INCLUDE_HEADERS, True)
+    if str(include_headers).strip().lower() != "true":
+        raise OptionError(
+            f"option includeHeaders: {include_headers!r} is not available: the column headers is written whenever it is there;"
+            " drop the column to write none",
+            option="includeHeaders",
+        )
+    topic = by_name.get(TOPIC)
+    topic = None if topic is None else topic_name(TOPIC, topic)
+    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -227,32 +239,6 @@ def _check_sink_option(name: str) -> None:
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
     known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in OPTIONS)]
     raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
-
-
-def _check_progress_tracking(by_name: Mapping[str, object]) -> None:
-    if str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
-        raise OptionError(
-            "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once: Spark would begin a batch"
-            " before it knows that the one before is committed; leave it out",
-            option="asyncProgressTrackingEnabled",
-        )
-
-
-def _check_include_headers(value: object) -> None:
-    if str(value).strip().lower() != "true":
-        raise OptionError(
-            f"option includeHeaders: {value!r} is not available: the column headers is written whenever it is there;"
-            " drop the column to write none",
-            option="includeHeaders",
-        )
-
-
-def _topic(value: object) -> str | None:
-    if value is None:
-        return None
-    if (problem := topic_problem(value)) is not None:
-        raise OptionError(f"option {TOPIC}: {problem}", option=TOPIC)
-    return str(value)
 
 
 def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
@@ -281,7 +267,11 @@ def _check_plugins(config: ProducerConfig) -> None:
     """Now, and not in each task."""
     for option, value in config.settings().items():
         for one in value if isinstance(value, tuple) else (value,):
-            _check_hashable(option, one)
+            try:
+                hash(one)
+            except TypeError:
+                text = f"option {option}: a {type(one).__name__} without __hash__: tasks find their producer by its settings"
+                raise OptionError(text, option=option) from None
     with looked_at(config):  # serializers that cannot be had raise
         pass
     if isinstance(config.partitioner_class, str | type):  # an object is not this process's to configure and close
@@ -306,14 +296,6 @@ def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
         for name, serializer in serializers.items():
             if serializer is not getattr(config, f"{name}_serializer"):
                 serializer.close()
-
-
-def _check_hashable(option: str, value: object) -> None:
-    try:
-        hash(value)
-    except TypeError:
-        text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
-        raise OptionError(text, option=option) from None
 
 
 def _refuse_or_warn(name: str, value: object) -> None:

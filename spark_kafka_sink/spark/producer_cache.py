@@ -6,7 +6,7 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -71,7 +71,8 @@ class ProducerCache:
         from spark_kafka_sink.producer.producer import Producer
 
         with self._lock:
-            self._drop_unusable()
+            # A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error.
+            self._producers = {key: each for key, each in self._producers.items() if not each.closed}
             producer = self._producers.pop(key, None)
             if producer is None:
                 producer = Producer(config, idle_close_ms=IDLE_CLOSE_MS, transactional=transactional)
@@ -79,12 +80,6 @@ class ProducerCache:
             for other in list(self._producers.values())[:-MOST_PRODUCERS]:
                 other.close_when_idle()
             return producer
-
-    def _drop_unusable(self) -> None:
-        """A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error."""
-        for key, producer in list(self._producers.items()):
-            if producer.closed:
-                del self._producers[key]
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Close all of this process's producers: for programs that use the sink outside of Spark's workers, and for tests."""
@@ -117,27 +112,29 @@ class ProducerKey:
 
     @classmethod
     def of(cls, config: ProducerConfig, transactional: bool) -> ProducerKey:
-        values = list(_values(config))
+        values: list[object] = []
+        for field in fields(config):
+            value = getattr(config, field.name)
+            values += (len(value), *value) if isinstance(value, tuple) else (value,)
         plain = (transactional, *(value if isinstance(value, _PLAIN) else type(value) for value in values))
         return cls(plain, tuple(_Plugin(value) for value in values if not isinstance(value, _PLAIN)))
 
 
-def _values(config: ProducerConfig) -> Iterator[object]:
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if isinstance(value, tuple):
-            yield len(value)
-            yield from value
-        else:
-            yield value
-
-
 class _Plugin:
-    """An object among the settings, as it was before it was used."""
+    """An object among the settings, as it was before it was used.
+
+    It keeps a digest of the pickle, as keys are kept for as long as producers; None for what cannot be pickled, and for what
+    belongs to one task.
+    """
 
     def __init__(self, value: object) -> None:
         self._value = value
-        self._pickled = _pickled(value)
+        data = io.BytesIO()
+        try:
+            _Pickler(data).dump(value)  # type: ignore[no-untyped-call]
+            self._pickled: bytes | None = hashlib.blake2b(data.getbuffer()).digest()
+        except Exception:  # whatever a program's class raises
+            self._pickled = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Plugin):
@@ -161,13 +158,3 @@ class _Pickler(CloudPickler):
             # A worker has one object for each, and may not pickle it.
             return id, (id(obj),)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
-
-
-def _pickled(value: object) -> bytes | None:
-    """A digest, as keys are kept for as long as producers; None for what cannot be pickled, and for what belongs to one task."""
-    data = io.BytesIO()
-    try:
-        _Pickler(data).dump(value)  # type: ignore[no-untyped-call]
-    except Exception:  # whatever a program's class raises
-        return None
-    return hashlib.blake2b(data.getbuffer()).digest()

@@ -83,19 +83,16 @@ def publish(
     Raises a KafkaSinkError for options and columns; a failed job raises the error of Spark, whose text has ours.
     """
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
-    checked = sink_options(_merged(options or {}, {name: value for name, value in named.items() if value is not None}))
+    given = {name: value for name, value in named.items() if value is not None}
+    for name in options or {}:
+        if name.lower() in given:
+            raise OptionError(f"option {name}: given as an argument too", option=name)
+    checked = sink_options({**(options or {}), **given})
     warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     with progress_bar(df.sparkSession, progress):
         tasks = publish_job(df, checked, metrics)
     return PublishReport(total(task.report for task in tasks), tuple(tasks), time.monotonic() - start)
-
-
-def _merged(options: Mapping[str, object], named: Mapping[str, object]) -> dict[str, object]:
-    for name in options:
-        if name.lower() in named:
-            raise OptionError(f"option {name}: given as an argument too", option=name)
-    return {**options, **named}
 
 
 @dataclass(frozen=True, slots=True)

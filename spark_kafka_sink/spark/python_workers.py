@@ -30,18 +30,15 @@ def log_in_sparks_process() -> None:
     is every program that Spark did not start.
     """
     package = logging.getLogger(PACKAGE)
-    if package.handlers or logging.getLogger().handlers or not _is_sparks():
+    # The program of such a process is a module of pyspark's: its daemon, which forks workers, or one of its workers.
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    is_sparks = spec is not None and spec.name.startswith("pyspark.")
+    if package.handlers or logging.getLogger().handlers or not is_sparks:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(_FORMAT, _TIME))
     handler.addFilter(lambda record: not logging.getLogger().handlers)
     package.addHandler(handler)
-
-
-def _is_sparks() -> bool:
-    """Whether the program of this process is a module of pyspark's: its daemon, which forks workers, or one of its workers."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name.startswith("pyspark.")
 
 
 def warn_of_other_python(context: SparkContext | None) -> None:

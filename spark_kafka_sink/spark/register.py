@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.spark.data_source import NAME, reporting_to
-from spark_kafka_sink.spark.messages import NOT_WRITTEN
+from spark_kafka_sink.spark.data_source import NAME, NOT_WRITTEN, reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 
@@ -70,8 +69,10 @@ def _metrics(spark: SparkSession) -> tuple[DeliveryMetrics, list[str]]:
         return _uncounted("Spark does not allow accumulators here", error)
 
 
-def _uncounted(why: str, error: Exception) -> tuple[DeliveryMetrics, list[str]]:
-    return DeliveryMetrics(None, why=why), [f"{why}, so deliveries through kafka_sink are not counted ({_first_line(error)})"]
+def _uncounted(reason: str, error: Exception) -> tuple[DeliveryMetrics, list[str]]:
+    return DeliveryMetrics(None, reason=reason), [
+        f"{reason}, so deliveries through kafka_sink are not counted ({_first_line(error)})"
+    ]
 
 
 def _handle(spark: SparkSession, context: SparkContext) -> DeliveryMetrics:
@@ -99,17 +100,13 @@ def end_continuous_queries(spark: Any) -> None:
     try:
         # spark.streams knows the queries of one session only. Spark's own classes, the same on 4.0 and 4.3.
         for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
-            if _is_continuous_into_kafka_sink(query):
+            # None: it ended while the others were looked at. The name is as it was given to format(), which ignores case.
+            if (
+                query is not None
+                and query.getClass().getSimpleName() == "ContinuousExecution"
+                and str(query.sink().name()).lower() == NAME
+            ):
                 # As Spark itself ends one whose epochs pile up; of several failures the first stays.
                 query.stopInNewThread(spark._jvm.java.lang.UnsupportedOperationException(str(UsageError(NOT_WRITTEN))))
     except Exception as error:
         logger.warning("a continuous query, which writes nothing, could not be ended: %s: %s", type(error).__name__, error)
-
-
-def _is_continuous_into_kafka_sink(query: Any) -> bool:
-    # None: it ended while the others were looked at. The name is as it was given to format(), which ignores case.
-    return (
-        query is not None
-        and query.getClass().getSimpleName() == "ContinuousExecution"
-        and str(query.sink().name()).lower() == NAME
-    )

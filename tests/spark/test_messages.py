@@ -12,14 +12,12 @@ import pytest
 from hypothesis import given
 from pyspark import cloudpickle
 
-from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.spark.messages import (
     DeliveryMessage,
-    check_complete,
     report_from_bytes,
     report_to_bytes,
     reports_of,
@@ -37,13 +35,6 @@ BATCH = Batch("query", 3)
 def test_messages_pickle_with_their_reports() -> None:
     message = DeliveryMessage(3, DeliveryReport(records=5))
     assert pickle.loads(pickle.dumps(message)) == message
-
-
-def test_a_commit_of_what_no_task_wrote_is_refused() -> None:
-    check_complete([])
-    check_complete([DeliveryMessage(0, DeliveryReport())])
-    with pytest.raises(UsageError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
-        check_complete([DeliveryMessage(0, DeliveryReport()), None])
 
 
 def test_failed_tasks_have_no_report() -> None:
