@@ -1,4 +1,4 @@
-"""Puts small Arrow batches together until they have enough rows for an append over many partitions to cost little a row."""
+"""Puts small Arrow batches together: over many partitions an append of few rows is expensive per row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_BYTES = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class CoalescedRecords:
-    """One topic's rows, for one append: each part, and how many rows stand before it here. since: when the first part came."""
+    """One topic's rows for one append. starts: the number of rows before each part. since: when the first part came."""
 
     topic: str
     since: float
@@ -39,7 +39,7 @@ class CoalescedRecords:
         return concatenated([part.columns for part in self.parts])
 
     def add_row_of_task(self, error: KafkaSinkError) -> None:
-        """Notes the row that an append of these rows has refused: it counts the rows it was given, people those of the task."""
+        """Adds a note with the row of the task, because the producer counts only the rows of the append that it refused."""
         row = error.facts.get("row")
         if row is not None:
             part = bisect_right(self.starts, row) - 1
@@ -47,18 +47,18 @@ class CoalescedRecords:
 
 
 class ArrowBatchCoalescer:
-    """Puts a task's records together, each topic's in their order. Used by the task's thread.
+    """Puts a task's records together and keeps the order within each topic. Only the task's thread uses it.
 
-    Rows that are enough for their topic's partitions are given on at once. With 1,000 partitions a batch of 10,000 rows has 10
-    for each, and what a partition costs is most of what a row does: 40,000 rows at once take 0.6 of the CPU, copies included.
-    What is held is a copy: a slice would keep the Arrow batch that it is cut from alive, with the other topics' rows and the
-    columns that nobody writes. It is held no longer than `linger_ms`, looked at with each batch that comes, and not at all for 0.
+    Rows that are enough for their topic's partitions are yielded at once. With 1,000 partitions a batch of 10,000 rows has 10
+    rows for each, and most of the cost is per partition: 40,000 rows at once take 0.6 of the CPU, copies included. Held rows are
+    copies, because a slice would keep the whole Arrow batch alive, with other topics' rows and unused columns. Rows are held for
+    at most `linger_ms`, which is checked whenever a batch comes, and not at all if it is 0.
     """
 
     def __init__(
         self, rows_per_append: Callable[[str], int], linger_ms: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """rows_per_append: how many rows are enough for a topic, as SendScope has it; 0 while that is not known."""
+        """rows_per_append: returns how many rows of a topic are enough, or 0 while that is not known, as in SendScope."""
         self._rows_per_append = rows_per_append
         self._linger_s = linger_ms / 1000
         self._clock = clock

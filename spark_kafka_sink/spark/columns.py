@@ -1,4 +1,4 @@
-"""Arrow RecordBatches as Spark hands them over, to RecordColumns per topic."""
+"""Makes RecordColumns per topic from the Arrow RecordBatches that Spark hands over."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class TopicRecords:
 def records_by_topic(
     batch: pa.RecordBatch, schema: SinkSchema, topic: str | None = None, *, first_row: int = 0
 ) -> Iterator[TopicRecords]:
-    """The batch's records, topic by topic, in their order within each; `topic` wins over the batch's topic column.
+    """Yields the batch's records topic by topic, in order within each topic. `topic` wins over the batch's topic column.
 
-    `first_row` is what the batch's first row counts as in the texts of errors: rows of a task are counted from 0. Raises
-    `RecordError` for a topic that is null or none, and for a negative partition or timestamp. The producer checks headers.
+    first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0. Raises
+    `RecordError` for a null or invalid topic, and for a negative partition or timestamp. The producer checks headers.
     """
     if batch.num_rows == 0:
         return
@@ -67,7 +67,7 @@ def records_by_topic(
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
-    """The column at `index`; None where there is none, and for void: null in every row."""
+    """Returns the column at `index`, or None if there is none or it is void, which is null in every row."""
     if index is None or pa.types.is_null(batch.column(index).type):
         return None
     return batch.column(index)
@@ -76,7 +76,7 @@ def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
 def _not_negative(
     column: pa.Array | None, of_null: int, dtype: type[np.signedinteger[Any]], name: str, problem: str, first_row: int
 ) -> NDArray[Any] | None:
-    """The column's numbers, with `of_null` for nulls; milliseconds, rounded down, for Spark's microseconds."""
+    """Returns the column's numbers, with `of_null` for nulls. Spark's microseconds become milliseconds, rounded down."""
     if column is None:
         return None
     values: NDArray[Any] = filled_numbers(column, dtype, of_null)
@@ -111,7 +111,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
 
 
 def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
-    """The topics, each once; an error names the row where the first that is none stands."""
+    """Returns each topic once. An error names the first row with an invalid topic."""
     # As bytes: Spark's CAST(binary AS STRING) makes text of any.
     names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
     for code, name in enumerate(names):

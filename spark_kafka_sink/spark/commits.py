@@ -100,7 +100,7 @@ class Committers:
                 self._users[key] -= 1
 
     def _close_one(self) -> None:
-        """Of queries that have ended, mostly; never one that somebody has or waits for."""
+        """Closes the committer that was not used for longest, usually of an ended query. One in use is never closed."""
         if len(self._made) < MOST_COMMITTERS:
             return
         key = next((key for key in self._made if not self._users[key]), None)
@@ -109,7 +109,7 @@ class Committers:
             del self._users[key]
 
     def close(self) -> None:
-        """Close the connections; the next use makes others."""
+        """Closes the connections. The next use opens new ones."""
         with self._lock:
             made = list(self._made.values())
             self._made.clear()
@@ -128,7 +128,7 @@ def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOn
 
 
 def _options(producer: ProducerConfig, names: ExactlyOnce) -> str:
-    """Of `spark-kafka-sink transactions`, for these settings."""
+    """Returns the options of `spark-kafka-sink transactions` for these settings."""
     default = ExactlyOnce()
     options = [f"--bootstrap-servers {','.join(producer.bootstrap_servers)}"]
     if names.transactional_id_prefix != default.transactional_id_prefix:
@@ -143,9 +143,9 @@ atexit.register(committers.close)
 
 
 def check_job(options: SinkOptions, job: Batch) -> None:
-    """In the driver, before the tasks of a batch job write for hours what nobody can commit.
+    """Checks in the driver that a batch job can be committed, before its tasks write for hours.
 
-    OptionError for commit.log.start; and what is wrong with the commit log.
+    Raises OptionError for commit.log.start, and the error of a commit log that cannot be used.
     """
     assert options.exactly_once is not None
     if options.exactly_once.start is not None:
@@ -156,7 +156,7 @@ def check_job(options: SinkOptions, job: Batch) -> None:
 
 
 def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) -> list[DeliveryReport]:
-    """Make a micro-batch's rows visible, and report those. UsageError for messages of something else."""
+    """Makes a micro-batch's rows visible and reports them. Raises UsageError for messages of another batch."""
     shares = shares_of(messages)
     batches = {share.batch for share in shares}
     if len(shares) != len(messages) or len(batches) != 1 or next(iter(batches)).number != batch_id:
@@ -168,7 +168,7 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
 
 
 def commit_job(options: SinkOptions, job: Batch, messages: Messages) -> list[DeliveryReport]:
-    """Make all rows of a batch job visible, and report them."""
+    """Makes all rows of a batch job visible and reports them. Raises UsageError for messages of another job."""
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
         raise UsageError(f"commit of {job}: Spark gave {len(messages)} messages, not all of it; nothing is committed")

@@ -1,4 +1,4 @@
-"""What people see: delivery reports as one line, as a table and as HTML for notebooks, and a progress bar while a job runs."""
+"""Shows delivery reports as one line, as a table and as HTML for notebooks, and a progress bar while a job runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEADER = ("topic", "partition", "records", "bytes", "first offset", "last offse
 
 
 def summary(report: DeliveryReport) -> str:
-    """The counts in one line."""
+    """Returns the counts in one line."""
     sums = sum(partition == ALL_PARTITIONS for _, partition in report.partitions)
     parts = [
         f"{report.records:,} records",
@@ -45,12 +45,12 @@ def summary(report: DeliveryReport) -> str:
 
 
 def errors_text(report: DeliveryReport, before: str = "") -> str:
-    """Refusals by Kafka's name of the error, or nothing when there were none."""
+    """Returns the number of refused batches for each error, by Kafka's name of it, or an empty string if there are none."""
     return before + ", ".join(f"{name} {count:,}" for name, count in sorted(report.errors.items())) if report.errors else ""
 
 
 def partition_rows(report: DeliveryReport) -> list[tuple[str, ...]]:
-    """A row for each of the first MAX_PARTITIONS topic-partitions, under the names of the table's header."""
+    """Returns a row of cells for each of the first MAX_PARTITIONS topic-partitions."""
     rows = []
     for (topic, partition), one in sorted(report.partitions.items())[:MAX_PARTITIONS]:
         offsets = ("?" if offset == NO_OFFSET else f"{offset:,}" for offset in (one.first_offset, one.last_offset))
@@ -60,7 +60,7 @@ def partition_rows(report: DeliveryReport) -> list[tuple[str, ...]]:
 
 
 def table(report: DeliveryReport) -> str:
-    """Topic-partitions as text, in columns."""
+    """Returns the topic-partitions as a plain table."""
     rows = [_HEADER, *partition_rows(report)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -68,7 +68,7 @@ def table(report: DeliveryReport) -> str:
 
 
 def html_table(report: DeliveryReport) -> str:
-    """The same table for a notebook."""
+    """Returns the same table as HTML."""
     header = "".join(f"<th>{name}</th>" for name in _HEADER)
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in partition_rows(report))
     body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -82,10 +82,10 @@ def _more(report: DeliveryReport) -> str:
 
 @contextmanager
 def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None]:
-    """Show finished and all tasks of the jobs that this thread starts inside. `show` None: when somebody looks.
+    """Shows how many tasks are finished of the jobs that this thread starts within the block.
 
-    Threads: one that asks Spark each POLL_S and draws; it ends with the block. Nothing is shown on Spark Connect, which has no
-    status tracker (its own progress handlers show jobs there).
+    show: whether to draw the bar; None: only in a notebook or a terminal. Threads: one asks Spark every POLL_S and draws. It
+    ends with the block. Nothing is shown on Spark Connect, which has no status tracker (its progress handlers show jobs there).
     """
     context = getattr(spark, "_sc", None)
     # A tag of our own, beside any job group that the user has set in this thread.
@@ -108,14 +108,14 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
 
 
 def _is_looked_at() -> bool:
-    """In a notebook, or a terminal."""
+    """Returns whether this is a notebook or a terminal."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return (shell is not None and "IPKernelApp" in shell.config) or sys.stderr.isatty()
 
 
 def _is_tagged(context: Any, tag: str) -> bool:
-    """Whether Spark lets the program follow its own jobs: some shared clusters refuse it, which must not fail the job."""
+    """Returns whether Spark lets the program follow its own jobs. Some shared clusters do not, which must not fail the job."""
     try:
         context.addJobTag(tag)
         _jobs(context, tag)

@@ -1,4 +1,4 @@
-"""`delivery.guarantee`: what is promised of each row, and which of the producer's settings that asks for."""
+"""`delivery.guarantee`: what the sink promises for each row, and the producer settings that this needs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _prefix(value: object) -> str:
 
 
 def topic_name(option: str, value: object) -> str:
-    """The option's value, a topic's name. Raises `OptionError` for what is none."""
+    """Returns the value of `option` if it is a valid topic name. Raises `OptionError` if it is not."""
     if (problem := topic_problem(value)) is not None:
         raise OptionError(f"option {option}: {problem}", option=option)
     return str(value)
@@ -78,13 +78,13 @@ _KINDS: Mapping[str, Kind] = {
 
 
 def guarantee_of(options: Mapping[str, object]) -> Guarantee:
-    """Raises `OptionError` for a word that is none of the three."""
+    """Returns the guarantee that the options name. Raises `OptionError` for a word that is none of the three."""
     found: Guarantee = _read(GUARANTEE, _GUARANTEES, options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE))
     return found
 
 
 def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) -> ExactlyOnce | None:
-    """Those of exactly-once, None under another guarantee. Raises `OptionError` also for one that is given for nothing.
+    """Returns the options of exactly-once, or None under another guarantee, where `OptionError` is raised if one is given.
 
     options: by lower-cased name.
     """
@@ -104,7 +104,7 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
 
 
 def _location(value: object) -> str:
-    """The same for what is the same place: Spark takes file:/a, file:///a/ and /a for one. Without passwords that are in it."""
+    """Returns equal text for equal places, without passwords: Spark treats file:/a, file:///a/ and /a as one place."""
     # abfss://container@account has no password there. A secret of s3a://key:secret@bucket may have slashes; a port is none.
     return re.sub(
         r"(?<=^s3[an]:)//[^@:]*:[^@]*@|//[^/@:]*:(?!\d+/)[^@]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/")
@@ -136,7 +136,7 @@ _REFUSED: tuple[tuple[Guarantee, str, frozenset[str], str], ...] = (
 
 
 def with_guarantee(kafka: Mapping[str, object], guarantee: Guarantee) -> dict[str, object]:
-    """The producer's options, named without `kafka.`, with what the guarantee adds. `OptionError` where they contradict it."""
+    """Adds the guarantee's settings to the producer's options (without `kafka.`). Raises `OptionError` if they contradict it."""
     for of, name, values, why in _REFUSED:
         if of is guarantee and str(kafka.get(name, "")).strip().lower() in values:
             raise OptionError(f"option {name}: {kafka[name]} does not go with {GUARANTEE}={guarantee}: {why}", option=name)

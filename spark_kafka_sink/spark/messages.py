@@ -1,7 +1,6 @@
-"""What a task tells the driver when it is done: its report and, under exactly-once, its open transaction.
+"""What a finished task tells the driver: its report and, under exactly-once, its open transaction.
 
-Both have a form for the way between processes that share no pickles, from the outside of which nothing is trusted: a report as
-bytes, a share as JSON.
+Both also have a form without pickles, for processes that must not trust what they receive: a report as bytes, a share as JSON.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ def _message(spark_partition: int, report: DeliveryReport, batch: Batch | None, 
 
 
 def reports_of(messages: Messages) -> list[DeliveryReport]:
-    """The reports of the tasks that finished."""
+    """Returns the reports of the tasks that finished."""
     return [message.report for message in messages if isinstance(message, DeliveryMessage)]
 
 
 def shares_of(messages: Messages) -> list[Share]:
-    """The shares of the tasks that finished under exactly-once."""
+    """Returns the shares of the tasks that finished under exactly-once."""
     return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
 
 
 def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
-    """All of them in one."""
+    """Returns one report with the sums of all."""
     merged = DeliveryReport()
     for report in reports:
         merged.add(report)
@@ -67,7 +66,7 @@ _COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retri
 
 
 def report_to_bytes(report: DeliveryReport) -> bytes:
-    """A line of JSON, and behind it the packed latencies and reports of topic-partitions."""
+    """Returns a line of JSON, followed by the packed latencies and the packed reports of topic-partitions."""
     latencies = latencies_to_bytes(report.ack_latency)
     values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors")}
     line = json.dumps(values | {"latencies": len(latencies)}, separators=(",", ":")).encode()
@@ -75,7 +74,7 @@ def report_to_bytes(report: DeliveryReport) -> bytes:
 
 
 def report_from_bytes(data: bytes) -> DeliveryReport:
-    """Raises ValueError, KeyError or TypeError for what `report_to_bytes` does not make."""
+    """Raises ValueError, KeyError or TypeError for bytes that `report_to_bytes` does not make."""
     text, _, packed = data.partition(b"\n")
     values = json.loads(text)
     size = int(values["latencies"])

@@ -1,7 +1,7 @@
-"""Delivery reports on their way back to the driver: the only place that knows accumulators.
+"""Brings delivery reports back to the driver. Only this module knows accumulators.
 
-`live` comes through a Spark accumulator, at the end of each successful task; `committed` from the commits of whole batches,
-which Spark's commit process tells the driver program through a loopback listener.
+`live` comes through a Spark accumulator at the end of each successful task. `committed` comes from the commits of whole batches:
+Spark's commit process sends their reports to a listener of the driver program on the loopback interface.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """Where a report goes, and the token that lets it in, which must never be printed."""
+    """Where to send a report, and the token that the listener expects, which must never be printed."""
 
     port: int
     token: str = field(repr=False)
@@ -68,18 +68,18 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What travels with a task and its commit to bring their reports back; both None where that is not possible."""
+    """Travels with a task and its commit and brings their reports back. Both fields are None where that is not possible."""
 
     accumulator: Accumulator[DeliveryReport | None] | None = None
     listener: ListenerAddress | None = None
 
     def task_done(self, report: DeliveryReport) -> None:
-        """In a task: Spark takes the update to the driver when the task has succeeded, once."""
+        """Reports a finished task. Spark takes the update to the driver once, and only if the task succeeds."""
         if self.accumulator is not None:
             self.accumulator.add(report)
 
     def committed(self, reports: Iterable[DeliveryReport]) -> None:
-        """In Spark's commit process. What was written is written: a driver program that is not there is no failure."""
+        """Reports a commit from Spark's commit process. The rows are written, so a missing driver program is not an error."""
         if self.listener is None:
             return
         try:
@@ -88,7 +88,7 @@ class Feed:
             logger.warning("a commit's delivery report did not reach the driver program, so it counts too little: %s", error)
 
     def refused(self) -> None:
-        """In Spark's commit process, of which Spark only logs the errors of continuous queries."""
+        """Reports a refused commit from Spark's commit process. Spark only logs its errors for continuous queries."""
         if self.listener is None:
             return
         try:
@@ -98,9 +98,9 @@ class Feed:
 
 
 class DeliveryMetrics:
-    """The driver's handle on what its sinks delivered. `register(spark)` makes one. `closed`: whether `close` was called.
+    """The driver's handle on what its sinks have delivered. `register(spark)` returns it. `closed`: whether `close` was called.
 
-    On Spark Connect, which has no accumulators, reading a count is a UsageError.
+    Spark Connect has no accumulators, so reading a count raises UsageError there.
 
     Threads: the listener's thread and callers of `add_committed` add to `committed`, under the lock; PySpark's accumulator
     thread replaces `live`.
@@ -112,7 +112,7 @@ class DeliveryMetrics:
         on_refusal: Callable[[], None] = lambda: None,
         reason: str = "Spark Connect has no accumulators",
     ) -> None:
-        """`context` is None where nothing can be counted: then reading a count is an error with the `reason`, never a false 0.
+        """`context` is None where nothing can be counted. Reading a count then raises an error with the `reason`, and is never 0.
 
         `on_refusal` is called in the listener's thread when a commit was refused because no task had written.
         """
@@ -128,14 +128,15 @@ class DeliveryMetrics:
 
     @property
     def available(self) -> bool:
-        """Whether this session can count at all."""
+        """Whether this session can count deliveries."""
         return self._accumulator is not None
 
     @property
     def live(self) -> DeliveryReport | None:
-        """What successful tasks reported so far, also of batches not committed yet; a batch written again counts again.
+        """The total of all successful tasks so far, including batches that are not committed yet. A batch that is written again
+        counts again.
 
-        None while nothing was reported: also when the sink was used from a session or thread where it is not registered.
+        None until something is reported, also if the sink was used in a session or thread where it is not registered.
         """
         self._check_available()
         assert self._accumulator is not None
@@ -143,14 +144,14 @@ class DeliveryMetrics:
 
     @property
     def committed(self) -> DeliveryReport | None:
-        """What the batches that Spark committed delivered; None while none was reported."""
+        """The total of all batches that Spark has committed; None until one is reported."""
         self._check_available()
         with self._lock:
             return self._committed
 
     @property
     def feed(self) -> Feed:
-        """For a task to take along."""
+        """What a task takes along to report to this handle."""
         return Feed(self._accumulator, self._listener.address if self._listener else None)
 
     def add_committed(self, report: DeliveryReport) -> None:
@@ -158,7 +159,7 @@ class DeliveryMetrics:
             self._committed = total([report] if self._committed is None else [self._committed, report])
 
     def close(self) -> None:
-        """Stop listening for commits; what was counted stays readable, and `register` makes a new handle."""
+        """Stops listening for commits. The counts stay readable, and the next `register` returns a new handle."""
         self.closed = True
         if self._listener is not None:
             self._listener.stop()
@@ -195,7 +196,7 @@ class CommitListener:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the port; a second call does nothing."""
+        """Closes the port. A second call does nothing."""
         self._stopper.close()
         self._thread.join(RECEIVE_TIMEOUT_S + 1)
 
@@ -233,12 +234,12 @@ class CommitListener:
 
 
 def send_report(address: ListenerAddress, report: DeliveryReport) -> None:
-    """Bring a report to the listener. Raises OSError when it is not there, or does not say that it has it."""
+    """Sends a report to the listener. Raises OSError if it cannot be reached or does not confirm the report."""
     _send(address, _COMMITTED, report_to_bytes(report))
 
 
 def send_refusal(address: ListenerAddress) -> None:
-    """Tell the listener that a commit was refused. Raises OSError as `send_report` does."""
+    """Tells the listener that a commit was refused. Raises OSError as `send_report` does."""
     _send(address, _REFUSED, b"")
 
 
@@ -253,7 +254,7 @@ def _send(address: ListenerAddress, kind: bytes, content: bytes) -> None:
 
 
 def _read(connection: socket.socket, size: int, deadline: float) -> bytes:
-    """Exactly `size` bytes; OSError when they do not come by `deadline`, in seconds of the monotonic clock."""
+    """Returns exactly `size` bytes. Raises OSError after `deadline`, in seconds of the monotonic clock."""
     data = bytearray()
     while len(data) < size:
         connection.settimeout(max(deadline - time.monotonic(), 0.001))

@@ -1,6 +1,6 @@
-"""What a user writes as options: the sink's own, Kafka's, and those of Java's producer that there are not here.
+"""The options that users write: the sink's own, Kafka's, and those of Java's producer that are not supported.
 
-They are checked in the driver before any task starts. Nothing here needs Spark: the command line reads the tables too.
+The driver checks them before any task starts. This module does not need Spark, because the command line uses its tables too.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ REFUSED_PREFIXES: Mapping[str, str] = {
 
 
 def why_refused(name: str) -> str | None:
-    """Why `name` (without `kafka.`) must not be ignored; None when it is not one of those."""
+    """Returns why the option `name` (without `kafka.`) must not be ignored, or None if it may be."""
     for prefix, reason in REFUSED_PREFIXES.items():
         if name.startswith(prefix) and name not in HARMLESS:
             return reason
@@ -181,8 +181,11 @@ def why_refused(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """A sink's settings: those of its producer, the topic of every row (None: the topic column has it), what is promised, and
-    how it is kept where that is exactly-once."""
+    """A sink's settings.
+
+    producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
+    another guarantee.
+    """
 
     producer: ProducerConfig
     topic: str | None = None
@@ -191,11 +194,11 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
-    """Settings from options as Spark's own Kafka sink takes them, keys in any case.
+    """Returns the settings from options as Spark's own Kafka sink takes them, with keys in any case.
 
     Raises `OptionError` for an unknown option (with the nearest known one), a value of the wrong type or range, and a
-    `kafka.*` option of Java's producer that must not be ignored here. Other options that only Java's producer knows are
-    ignored with one logged warning each.
+    `kafka.*` option of Java's producer that must not be ignored. Other options that only Java's producer knows are ignored, with
+    one warning each.
     """
     by_name = _lower_cased(options)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in by_name.items() if name.startswith(KAFKA_PREFIX)}
@@ -264,7 +267,7 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> Produ
 
 
 def _check_plugins(config: ProducerConfig) -> None:
-    """Now, and not in each task."""
+    """Checks plug-ins in the driver, so that a mistake does not show only in each task."""
     for option, value in config.settings().items():
         for one in value if isinstance(value, tuple) else (value,):
             try:
@@ -281,14 +284,14 @@ def _check_plugins(config: ProducerConfig) -> None:
 
 
 def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:
-    """Those of `key` and `value` that an option sets, configured. OptionError for one that cannot be had."""
+    """Returns the configured serializers of `key` and `value` that an option sets. Raises OptionError if one cannot be made."""
     key, value = serializers_of(config)
     return {name: serializer for name, serializer in (("key", key), ("value", value)) if not is_default(serializer)}
 
 
 @contextmanager
 def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
-    """The same in the driver, which serializes nothing: what was made to be asked is closed, an object is the program's own."""
+    """Yields the same in the driver, which serializes nothing. It closes those that it made, not objects of the program."""
     serializers = serializers_by_column(config)
     try:
         yield serializers
@@ -299,7 +302,7 @@ def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
 
 
 def _refuse_or_warn(name: str, value: object) -> None:
-    """For a name that only Java's producer, or nobody, knows. A value never gets into a text: it may be a password."""
+    """Handles a name that only Java's producer knows, or nobody. A value never goes into a message: it may be a password."""
     option = KAFKA_PREFIX + name
     if name == "security.protocol":
         if str(value).strip().upper() != "PLAINTEXT":
@@ -315,5 +318,5 @@ def _refuse_or_warn(name: str, value: object) -> None:
 
 @cache
 def warn_once(text: str) -> None:
-    """Logs a warning once in a process: the writer is built anew for each micro-batch, often in the same one."""
+    """Logs a warning once per process, because Spark creates a writer for each micro-batch, often in the same process."""
     logger.warning("%s", text)

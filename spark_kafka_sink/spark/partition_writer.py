@@ -1,6 +1,6 @@
-"""`df.foreachPartition(partition_writer(options))`: for code that has Row iterators. Rows cost more than columns do.
+"""`df.foreachPartition(partition_writer(options))`, for code that has Row iterators. Rows are slower than columns.
 
-The one place where Python touches rows: they become Arrow RecordBatches here.
+This is the only place where Python handles single rows. It makes Arrow RecordBatches of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter:
-    """Delivers the Rows it is called with. Pickles to tasks."""
+    """Delivers the Rows it is called with. It is pickled and sent to tasks."""
 
     options: SinkOptions
     feed: Feed
@@ -51,12 +51,12 @@ class PartitionWriter:
 
 
 def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> PartitionWriter:
-    """A function for foreachPartition of a DataFrame, which gives it Rows. Rows cost more than columns do.
+    """Returns a function for foreachPartition of a DataFrame, which passes Rows. Rows are slower than columns.
 
     options: as for `format("kafka_sink")`. metrics: a handle of `register`, whose `live` counts what is delivered.
 
-    Raises OptionError here, in the driver; SchemaError, RecordError and DeliveryError in tasks, with Spark's error around them.
-    Needs no registration, so it works from any thread and session.
+    Raises OptionError in the driver. Tasks raise SchemaError, RecordError and DeliveryError, which Spark wraps in its own error.
+    It needs no registration, so it works in any thread and session.
     """
     checked = sink_options(options)
     if checked.exactly_once is not None:
@@ -71,7 +71,7 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
 def batches_of_rows(
     rows: Iterable[Row], topic_option: str | None, serializers: Mapping[str, Serializer] = MappingProxyType({})
 ) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
-    """Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
+    """Yields Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
 
     A Row's types are those of its Python values: str, bytes or bytearray; int; datetime or int of ms since the epoch; for
     headers a list of (key, value). A datetime without a time zone is local time, as Spark makes it from a timestamp column.
@@ -95,7 +95,7 @@ def batches_of_rows(
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[str], list[Row]]]:
-    """Rows of the same fields, in order, in chunks."""
+    """Yields chunks of rows with the same fields, in order."""
     fields: Sequence[str] = ()
     chunk: list[Row] = []
     size = 0
@@ -130,7 +130,7 @@ def _array(name: str, values: Values) -> pa.Array:
 def _serialized(
     name: str, serializer: Serializer, chunk: Sequence[Row], places: Mapping[str, int], topic_option: str | None, first_row: int
 ) -> pa.Array:
-    """Bytes of one column. places: where each column stands in a row."""
+    """Returns the bytes of one column. places: the position of each column in a row."""
     found = []
     for row, values in enumerate(chunk):
         topic = topic_option or values[places["topic"]] or ""
@@ -169,7 +169,7 @@ def _headers(values: Values) -> pa.Array:
 
 
 def _pairs(values: Values) -> list[tuple[object, object]] | None:
-    """All headers of all rows; None where a row has something else than lists of pairs."""
+    """Returns all headers of all rows, or None if a row holds anything but a list of pairs."""
     if not _are(values, list, tuple):
         return None
     pairs = [pair for own in values for pair in own or ()]
@@ -191,7 +191,7 @@ def _milliseconds(values: Values) -> pa.Array:
 
 
 def _are(values: Values, *kinds: type) -> bool:
-    """Whether each value is of one of these very classes, or None."""
+    """Returns whether each value is None or an instance of exactly one of these classes."""
     return set(map(type, values)) <= {*kinds, NoneType}
 
 
@@ -205,7 +205,7 @@ def _array_of_numbers(values: Sequence[int | None], dtype: type[np.integer[Any]]
 
 
 def _epoch_ms(value: object) -> int | None:
-    """Rounded down; a float of seconds would lose the last millisecond."""
+    """Returns milliseconds, rounded down. A float of seconds would lose the last millisecond."""
     if isinstance(value, datetime.datetime):
         return int(value.replace(microsecond=0).timestamp()) * 1000 + value.microsecond // 1000
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):

@@ -1,4 +1,4 @@
-"""One producer per Python worker and settings, kept over tasks and micro-batches."""
+"""Keeps one producer per Python worker and settings over tasks and micro-batches."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class ProducerCache:
         self._producers: dict[ProducerKey, Producer] = {}
 
     def scope(self, config: ProducerConfig) -> SendScope:
-        """A send scope of the settings' producer, which is made when there is none, or only a failed or closed one."""
+        """Returns a send scope of the settings' producer, and makes the producer if there is none that can be used."""
         return self._opened(config, False, lambda producer: producer.scope())
 
     def transaction(self, config: ProducerConfig, transactional_id: str) -> TransactionScope:
-        """A transaction of the settings' transactional producer, which runs one at a time."""
+        """Returns a transaction of the settings' transactional producer, which runs one at a time."""
         return self._opened(config, True, lambda producer: producer.transaction(transactional_id))
 
     def _opened(self, config: ProducerConfig, transactional: bool, opening: Callable[[Producer], S]) -> S:
@@ -82,7 +82,7 @@ class ProducerCache:
             return producer
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Close all of this process's producers: for programs that use the sink outside of Spark's workers, and for tests."""
+        """Closes all producers of this process, for programs that use the sink outside of Spark's workers, and for tests."""
         with self._lock:
             producers = list(self._producers.values())
             self._producers.clear()
@@ -94,17 +94,17 @@ class ProducerCache:
 cache = ProducerCache()
 
 
-# When two tasks of a worker may share a producer: their settings are the same, as far as Spark's pickles can tell.
+# Two tasks of a worker share a producer if their settings are the same, as far as their pickles can tell.
 
 _PLAIN = (str, int, float, type, type(None))
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerKey:
-    """What a producer is found by.
+    """The key of a producer in the cache.
 
-    Spark pickles a function or an object anew for each task, so identity would make a producer for each. What was pickled to the
-    same bytes is the same, and what its own __eq__ says.
+    Spark pickles a function or an object for each task, so comparing identities would make a producer for each task. Two objects
+    are the same if they were pickled to the same bytes, or if their own __eq__ says so.
     """
 
     plain: tuple[object, ...]
@@ -123,8 +123,8 @@ class ProducerKey:
 class _Plugin:
     """An object among the settings, as it was before it was used.
 
-    It keeps a digest of the pickle, as keys are kept for as long as producers; None for what cannot be pickled, and for what
-    belongs to one task.
+    Only a digest of its pickle is kept, because keys live as long as producers. The digest is None for an object that cannot be
+    pickled or belongs to one task.
     """
 
     def __init__(self, value: object) -> None:
@@ -148,7 +148,7 @@ class _Plugin:
 
 
 class _Pickler(CloudPickler):
-    """Spark's own, for what is compared only and never loaded."""
+    """Spark's own pickler, for objects that are only compared and never loaded."""
 
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Accumulator):

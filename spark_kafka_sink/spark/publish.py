@@ -1,6 +1,6 @@
-"""`publish(df, ...)`: a DataFrame to Kafka from a notebook or a script, with a report to look at.
+"""`publish(df, ...)` writes a DataFrame to Kafka from a notebook or a script and returns a report.
 
-Under it, and under foreach_batch(), a batch DataFrame goes through mapInArrow, and each task's report comes back as a row.
+publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each task returns its report as a row.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RESULT_DDL = "spark_partition int, report binary, share string"
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What one finished task delivered. spark_partition: the task's, from 0. report: its counts."""
+    """What a finished task delivered. spark_partition: the number of the task's partition, from 0. report: its counts."""
 
     spark_partition: int
     report: DeliveryReport
@@ -41,7 +41,7 @@ class TaskReport:
 class PublishReport:
     """What publish() delivered. A notebook shows it as a table.
 
-    total: all of it. tasks: each task's part. seconds: from start to end, Spark's own work included.
+    total: the sums of all tasks. tasks: the report of each task. seconds: from start to end, including Spark's own work.
     """
 
     total: DeliveryReport
@@ -50,7 +50,7 @@ class PublishReport:
 
     @property
     def rows_per_second(self) -> float:
-        """Records acked a second of `seconds`."""
+        """Records acked per second, over all of `seconds`."""
         return self.total.records / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
@@ -73,14 +73,15 @@ def publish(
     metrics: DeliveryMetrics | None = None,
     progress: bool | None = None,
 ) -> PublishReport:
-    """Write all rows of a batch DataFrame and return when every one is acked: at least once, as a task that is retried writes
-    again; with delivery.guarantee=exactly-once when every one is visible, once, and on an error none.
+    """Writes all rows of a batch DataFrame and returns when all of them are acked. A task that is retried writes its rows again.
+    With delivery.guarantee=exactly-once it returns when every row is visible exactly once; on an error, none is visible.
 
-    df: columns as for `format("kafka_sink")`. topic: for all rows; None: the topic column has it.
-    bootstrap_servers: host:port, with commas between, or several. options: more, named as for `format("kafka_sink")`.
-    metrics: a handle of `register` to count on as well. progress: whether to draw a bar; None: in notebooks and terminals.
+    df: has the columns of `format("kafka_sink")`. topic: the topic of all rows; None: the topic column has it.
+    bootstrap_servers: host:port, with commas between, or a sequence of them. options: more options, as for
+    `format("kafka_sink")`. metrics: a handle of `register` that also counts the rows. progress: whether to draw a progress bar;
+    None: only in notebooks and terminals.
 
-    Raises a KafkaSinkError for options and columns; a failed job raises the error of Spark, whose text has ours.
+    Raises a KafkaSinkError for wrong options and columns. A failed job raises Spark's error, which contains the sink's error.
     """
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
     given = {name: value for name, value in named.items() if value is not None}
@@ -97,7 +98,7 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class ArrowTask:
-    """One task over Arrow batches. Pickles; gives a single row, the report as JSON, and under exactly-once the open transaction.
+    """One task over Arrow batches. It is pickled, and returns one row: its report and, under exactly-once, its transaction.
 
     batch: what it writes a share of, under exactly-once.
     """
@@ -119,7 +120,7 @@ class ArrowTask:
 
 
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
-    """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
+    """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
     job = None if options.exactly_once is None else Batch.of_new_job()
     df, task = _planned(df, options, metrics, job)
     if job is not None:
@@ -135,10 +136,10 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
 def publish_dataframe(
     df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None = None
 ) -> list[TaskReport]:
-    """Run the job and return its tasks' reports, by Spark partition; `metrics` counts them as live and as committed.
+    """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
-    batch: what the rows are a part of, under exactly-once: they are committed as such. Where an earlier attempt's rows are the
-    ones that are visible there are no reports: these are aborted.
+    batch: the micro-batch of the rows, under exactly-once. If the rows of an earlier attempt are the visible ones, these rows are
+    aborted and there are no reports.
     """
     return _run(*_planned(df, options, metrics, batch), metrics)
 
@@ -146,7 +147,7 @@ def publish_dataframe(
 def _planned(
     df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None
 ) -> tuple[DataFrame, ArrowTask]:
-    """The record's columns alone, and the task for them. Raises for what cannot be written, before there is anything to abort."""
+    """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"

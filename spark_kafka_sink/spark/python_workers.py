@@ -1,4 +1,4 @@
-"""The Python processes that Spark starts: the sink's log lines there, and a warning where they run another Python."""
+"""Handles the Python processes that Spark starts: formats the sink's log there, and warns if they run another Python."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TIME = "%y/%m/%d %H:%M:%S"
 
 
 def log_in_sparks_process() -> None:
-    """Gives the package's warnings a time, a level and a logger's name on stderr, in a process of Spark's own.
+    """Adds time, level and logger name to the package's warnings on stderr, in a process that Spark has started.
 
-    Without any handler Python prints the bare message. A process that has configured logging, be it later, is left alone, and so
-    is every program that Spark did not start.
+    Without any handler Python prints only the message. Nothing changes in a process that configures logging, now or later, nor in
+    a program that Spark did not start.
     """
     package = logging.getLogger(PACKAGE)
     # The program of such a process is a module of pyspark's: its daemon, which forks workers, or one of its workers.
@@ -42,9 +42,9 @@ def log_in_sparks_process() -> None:
 
 
 def warn_of_other_python(context: SparkContext | None) -> None:
-    """Warns when Spark's Python workers will run another Python than the program does, which they then fail in.
+    """Warns if Spark's Python workers will run another Python than this program, because they would probably fail.
 
-    Logs each such Python once. context: None where there is none, as on Spark Connect.
+    Each such Python is logged once. context: None where there is none, as on Spark Connect.
     """
     python_exec = getattr(context, "pythonExec", None)
     problem = None if python_exec is None else other_python(python_exec, sys.executable, os.environ)
@@ -58,10 +58,10 @@ def _warn_once(text: str) -> None:
 
 
 def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> str | None:
-    """Returns why workers run another Python environment than that of `own`, and what to do; None where they do not, or where
-    nobody knows. python_exec: what Spark starts workers with.
+    """Returns why workers run another Python environment than that of `own`, and what to do, or None if they do not.
 
-    What is set explicitly is right: on a cluster it differs from the driver's, and it may come with the job.
+    python_exec: the command that Spark starts workers with. An explicit setting is taken as right: on a cluster it differs from
+    the driver's, and it may come with the job.
     """
     if not own or "PYSPARK_PYTHON" in environment or os.sep in python_exec:
         return None
@@ -75,13 +75,13 @@ def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> 
 
 
 def _environment(python: Path) -> Path:
-    """The folder of a virtual environment, or the Python itself."""
+    """Returns the folder of a virtual environment, or the Python itself."""
     folder = Path(os.path.abspath(python)).parent.parent  # of the link, which in a virtual environment leads out of it
     return folder.resolve() if (folder / "pyvenv.cfg").exists() else python.resolve()
 
 
 def _is_script(found: Path) -> bool:
-    """One that chooses a Python when it is run, as pyenv's."""
+    """Returns whether it is a script that chooses a Python when it is run, like pyenv's."""
     try:
         with found.open("rb") as file:
             return file.read(2) == b"#!"

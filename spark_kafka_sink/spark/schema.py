@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame make a Kafka record, and which cast mends one of the wrong type."""
+"""Finds the columns of a Kafka record in a DataFrame, and names the cast for a column of the wrong type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEADERS_DDL = "array<struct<key:string,value:binary>>"
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """Where each column of a record stands in the rows; None where the rows have no such column."""
+    """The position of each column of a record in the rows, or None if the rows do not have it."""
 
     value: int
     key: int | None = None
@@ -42,10 +42,10 @@ class SinkSchema:
 
 
 class RecordColumn(NamedTuple):
-    """What a column of a Kafka record may be made of.
+    """What a column of a Kafka record accepts.
 
-    types: those of Spark that are taken as they are. expected: the same in words. of_rows: those of a Row's values, in words.
-    sql_type: what anything else is to be cast to.
+    types: Spark's types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
+    sql_type: the type to cast other columns to.
     """
 
     types: tuple[type[t.DataType], ...]
@@ -56,8 +56,8 @@ class RecordColumn(NamedTuple):
 
 _BYTES = RecordColumn((t.StringType, t.BinaryType, t.NullType), "string or binary", "str or bytes", "string")
 
-# A void column is one of nulls: a null key, a tombstone, no headers, the partitioner's choice, the time of append. A void
-# topic is no topic, and says so row by row.
+# A void column has only nulls: null keys, tombstones, no headers, partitions by the partitioner, timestamps of the append. A void
+# topic is refused by its first row.
 RECORD_COLUMNS: Mapping[str, RecordColumn] = {
     "value": _BYTES,
     "key": _BYTES,
@@ -101,9 +101,9 @@ def sink_schema(
 def columns_of_record(
     names: Sequence[str], topic_option: str | None, value_hint: str, *, case_sensitive: bool = False
 ) -> dict[str, int]:
-    """Where each column of a record stands among a row's `names`, by its own name; not the topic's where the option topic wins.
+    """Returns the position of each column of a record among a row's `names`. The topic column is left out if the option is set.
 
-    Raises `SchemaError` for a column that is there twice, and for a missing value, with `value_hint`, or topic.
+    Raises `SchemaError` for a column that exists twice, for a missing value column (with `value_hint`), and for a missing topic.
     """
     places: dict[str, list[int]] = {}
     for index, name in enumerate(names):
@@ -129,7 +129,7 @@ def _check_once(name: str, found: list[str]) -> None:
 
 
 def check_arrow(schema: t.StructType) -> None:
-    """Raises `SchemaError` for a column that no Python worker can read: Spark hands a data source all columns, used or not."""
+    """Raises `SchemaError` for a column that Python workers cannot read. Spark hands a data source all columns, used or not."""
     for field in schema.fields:
         if _holds_months(field.dataType):
             raise SchemaError(
@@ -166,7 +166,7 @@ def _is_headers(found: t.DataType) -> bool:
 
 
 def _cast_to_use(name: str, found: t.DataType) -> str:
-    """SQL that makes a column of type `found` what column `name` must be."""
+    """Returns the SQL that turns a column of type `found` into a valid column `name`."""
     if name in ("key", "value"):
         return _as_text(name, found)
     if name == "timestamp" and isinstance(found, _WHOLE_NUMBERS):
@@ -201,7 +201,7 @@ _TO_NUMBERS = (t.NumericType, t.StringType, t.BooleanType, t.TimestampType)
 
 
 def _check_serialized(name: str, found: t.DataType, serializer: Serializer) -> None:
-    """SchemaError when the serializer of column `name` does not take what it holds, with the cast to use if there is one."""
+    """Raises SchemaError if the serializer of column `name` does not accept its type, with the cast to use if there is one."""
     if isinstance(found, t.NullType):
         return
     kind = _arrow_type(found)
@@ -265,9 +265,9 @@ _ARROW_TYPES: dict[type[t.DataType], pa.DataType] = {
 
 
 def _arrow_type(kind: t.DataType) -> pa.DataType | None:
-    """The Arrow type of a column that Spark hands over, as its own to_arrow_type says, whose arguments change in each version.
+    """Returns the Arrow type of a column that Spark hands over. Spark's own to_arrow_type has other arguments in each version.
 
-    None for a type that is no column of plain values in Arrow: variant, intervals of months, geometry, user-defined types.
+    Returns None for a type without plain Arrow values: variant, intervals of months, geometry, user-defined types.
     """
     if isinstance(kind, t.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)

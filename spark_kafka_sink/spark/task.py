@@ -1,6 +1,6 @@
-"""What a task does, whichever way Spark calls it: append all rows, wait until they are acked, report.
+"""Runs a task, whichever way Spark calls it: appends all rows, waits until they are acked, and reports.
 
-Under exactly-once it does so in a transaction, which it leaves open for the commit on the driver.
+Under exactly-once the task writes in a transaction, which it leaves open for the commit on the driver.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 def spark_partition() -> int:
-    """The partition of the Spark task that this is; -1 outside of one."""
+    """Returns the partition of the current Spark task, or -1 outside of a task."""
     context = TaskContext.get()
     return -1 if context is None else context.partitionId()
 
 
 def task_batch() -> Batch:
-    """The micro-batch and the query that this task belongs to, by what Spark tells its tasks. UsageError outside of one."""
+    """Returns the micro-batch that this task belongs to, as Spark tells its tasks. Raises UsageError outside of a micro-batch."""
     context = TaskContext.get()
     query_id = context.getLocalProperty(QUERY_ID) if context else None
     batch = context.getLocalProperty(BATCH_ID) if context else None
@@ -62,18 +62,18 @@ def task_batch() -> Batch:
 def run_task(
     batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: Batch | None = None
 ) -> tuple[DeliveryReport, Share | None]:
-    """Delivers every row and reports it. All that was acked is acked when this returns: Spark kills workers without `finally`
-    and `atexit`, so later is too late.
+    """Delivers every row and reports it. All rows are acked when this returns, because Spark kills workers without `finally` and
+    `atexit`.
 
-    A failure carries what the attempt knows in its text, because nothing else of it stays.
+    The text of a failure says what the attempt knows, because nothing else of the attempt survives.
 
     Args:
-        batch: what the rows are a part of, under exactly-once; None: nothing is to be committed. With it the rows are written in
-            a transaction, which is the committer's from here on. The task never asks what became of the batch before: only a
-            commit decides. A task that fails has aborted its transaction.
+        batch: the batch that the rows belong to, under exactly-once; None under another guarantee. With a batch the rows are
+            written in a transaction. The committer owns the transaction when this returns. The task never asks what became of
+            an earlier attempt, because only a commit decides. A task that fails has aborted its transaction.
 
     Raises:
-        BatchAbortedError: `batch` is a job's that has taken too long to be committed.
+        BatchAbortedError: `batch` is a job that has taken too long to be committed.
     """
     log_in_sparks_process()
     if batch is not None:
@@ -152,7 +152,7 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
 
 
 def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterator[TopicRecords]:
-    """The rows of all batches, topic by topic within each."""
+    """Yields the rows of all batches, topic by topic within each batch."""
     first_row = 0
     for schema, batch in batches:
         yield from records_by_topic(batch, schema, options.topic, first_row=first_row)
@@ -160,7 +160,7 @@ def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterato
 
 
 def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch) -> Iterator[SchemaAndBatch]:
-    """Yields the batches; raises BatchAbortedError once the job has taken too long."""
+    """Yields the batches. Raises BatchAbortedError once the job has taken too long."""
     first_transactions.check(batch, options.producer.transaction_timeout_ms)
     for each in batches:
         first_transactions.check(batch, options.producer.transaction_timeout_ms)
@@ -168,7 +168,7 @@ def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Bat
 
 
 def _stepping(batches: Iterable[SchemaAndBatch], batch: Batch) -> Iterator[SchemaAndBatch]:
-    """The same; who asks for the second has given the first to the producer."""
+    """Yields the batches. The first was given to the producer when the second is asked for."""
     for index, each in enumerate(batches):
         yield each
         if index == 0:
