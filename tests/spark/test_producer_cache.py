@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import os
+import multiprocessing
 import pickle
-import signal
+import sys
 import threading
 import time
 import tracemalloc
@@ -150,15 +150,21 @@ def test_a_forked_child_has_an_empty_cache_and_a_free_lock(
     other.start()
     assert in_lock.wait(10)
     monkeypatch.setattr(producer_module, "Producer", noted)
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # ends it where it waits for the lock
+
+    def in_child() -> None:
         open_and_close(cache, config)
-        os._exit(0 if len(made) == 2 else 1)
-    _, status = os.waitpid(child, 0)
+        cache.close(1)
+        sys.exit(len(made) != 2)
+
+    child = multiprocessing.get_context("fork").Process(target=in_child)
+    child.start()
+    child.join(20)
+    if child.is_alive():  # it waits for the lock
+        child.kill()
+        child.join()
     go_on.set()
     other.join()
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert child.exitcode == 0
 
 
 def producers_for(cache: ProducerCache, configs: Iterable[ProducerConfig]) -> int:

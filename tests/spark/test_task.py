@@ -95,6 +95,15 @@ def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka,
     assert caught.value.__notes__[0] == "That is row 25 of the task, counted from 0."
 
 
+@pytest.mark.parametrize(("header", "problem"), [(None, "a header is null"), ((None, b""), "a header has a null key")])
+def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopic, header: object, problem: str) -> None:
+    topic = new_topic()
+    rows = [Row(value="v", headers=[("name", b""), header if row == 13 else ("", None)]) for row in range(25)]
+    with pytest.raises(RecordError, match=rf"{topic}: row 3 of \d+: {problem}") as caught:
+        delivered(batches_of_rows(rows, topic), sink_options(options(kafka, topic=topic)))
+    assert caught.value.__notes__[0] == "That is row 13 of the task, counted from 0."
+
+
 def test_outside_of_spark_there_is_no_partition() -> None:
     assert spark_partition() == -1
 
