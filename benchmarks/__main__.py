@@ -11,8 +11,7 @@ from pathlib import Path
 
 from benchmarks import cells, commits, report, streaming
 from benchmarks.cells import CELLS, FULL, QUICK, Brokers, Cell, Plan
-from benchmarks.embedded import embedded_broker
-from benchmarks.environment import CHECKOUT, Topics, broker
+from benchmarks.environment import CHECKOUT, Topics, broker, embedded_broker
 from benchmarks.producers import processes
 from benchmarks.report import LABELS
 from benchmarks.results import Results, Runs

@@ -1,9 +1,10 @@
-"""What every cell runs on: a Spark session with Spark's own Kafka sink in it, a real broker with its log in memory, topics."""
+"""What every cell runs on: a Spark session with Spark's own Kafka sink in it, real and embedded brokers, topics."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -11,13 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
 
-from tests.kafka.cluster import FULL_SPEED, KafkaCluster
+from tests.kafka.cluster import FULL_SPEED, KafkaCluster, data_folder
 from tests.kafka.jars import jars
 from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
 
 CONNECTOR_POM = Path(__file__).with_name("pom.xml")
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -30,6 +33,9 @@ BROKER_SETTINGS: Mapping[str, str] = {
     "log.initial.task.delay.ms": "1000",
 }
 BROKER_HEAP_MB = 1024
+
+_STOP_S = 20.0
+_START_S = 30.0
 
 # A topic for a run that is larger than memory: only the newest part of it is kept.
 SHORT_RETENTION: Mapping[str, str] = {"retention.bytes": str(64 * 2**20), "segment.bytes": str(32 * 2**20)}
@@ -81,11 +87,11 @@ class Topics:
         self.kafka.wait_for(lambda: self._written(topic) == 0, f"every partition of {topic} served", 60)
 
     def _wait_for_space(self, space: int) -> None:
-        wanted = space + 512 * 2**20
+        needed = space + 512 * 2**20
         deadline = time.monotonic() + 60
-        while shutil.disk_usage(self.folder).free < wanted:
+        while shutil.disk_usage(self.folder).free < needed:
             if time.monotonic() > deadline:
-                raise NotEnoughSpaceError(f"{self.folder} has less than the {wanted >> 20:,} MB free that the next run may write")
+                raise NotEnoughSpaceError(f"{self.folder} has less than the {needed >> 20:,} MB free that the next run may write")
             time.sleep(0.2)
 
 
@@ -94,6 +100,57 @@ def broker() -> Iterator[Topics]:
     """A single real broker, its log on tmpfs where there is room."""
     with KafkaCluster(1, BROKER_SETTINGS, heap_mb=BROKER_HEAP_MB, java_options=FULL_SPEED) as kafka:
         yield Topics(kafka, kafka.log_dir(1))
+
+
+class Embedded(Kafka):
+    """As a client sees it; when it is waited for in vain, what it said is told."""
+
+    def __init__(self, bootstrap_servers: str, said: Path) -> None:
+        super().__init__(bootstrap_servers)
+        self._said = said
+
+    def explain(self, message: str) -> str:
+        return f"{message}\n--- the broker said last:\n{self._said.read_text()[-2000:]}"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedProcess:
+    """A running one. `pid`: for its memory and CPU."""
+
+    kafka: Kafka
+    pid: int
+    folder: Path
+
+    def rss(self) -> int:
+        """Bytes that it has in memory now."""
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+
+@contextmanager
+def embedded_broker() -> Iterator[EmbeddedProcess]:
+    """The embedded broker as a contender's far end: a process of its own, as Kafka's is, with its log where Kafka's is.
+
+    From the command line's own `spark-kafka-sink broker`, until the end of the `with`.
+    """
+    folder = data_folder()
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "spark_kafka_sink.cli", "broker", "--port", str(port), "--data-dir", str(folder)]
+    # Deleted logs of earlier runs go at once, as they do after half a second with Kafka's settings above.
+    said = folder / "said.txt"  # beside the figures its log would be in the way
+    with said.open("wb") as file:
+        process = subprocess.Popen([*command, "--set", "log.retention.check.interval.ms=1000"], stdout=file, stderr=file)
+    try:
+        kafka = Embedded(f"127.0.0.1:{port}", said)
+        kafka.wait_for(lambda: bool(kafka.metadata(timeout_s=1.0).brokers), "the embedded broker ready", _START_S)
+        yield EmbeddedProcess(kafka, process.pid, folder)
+    finally:
+        process.terminate()
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from benchmarks.results import CONFLUENT, KAFKA_PYTHON, SEND, SINK, Run
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.columns import TopicRecords
-from spark_kafka_sink.spark.gathering import Gatherer
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
 # As many different records as are prepared; a run goes over them again and again.
@@ -51,10 +51,9 @@ def sink_loop(target: Target) -> Callable[[str, int], None]:
 
     def run(topic: str, rows: int) -> None:
         with producer.scope() as scope:
-            gatherer = Gatherer(scope, TASK_LINGER_MS)
-            for number in range(rows // BATCH_ROWS):
-                gatherer.add(TopicRecords(topic, batches[number % len(batches)]), number * BATCH_ROWS)
-            gatherer.finish()
+            records = (TopicRecords(topic, batches[number % len(batches)]) for number in range(rows // BATCH_ROWS))
+            for coalesced in ArrowBatchCoalescer(scope.rows_per_append, TASK_LINGER_MS).coalesced(records):
+                scope.append(topic, coalesced.columns())
             scope.flush()
 
     return run

@@ -120,11 +120,11 @@ def _goals(goals: Sequence[tuple[Goal, Spread | None]]) -> str:
 
 
 def _goal(goal: Goal, figure: Spread | None) -> str:
-    wanted = "-" if goal.bound is None else f"{'≥' if goal.at_least else '≤'} {goal.bound:g}"
+    bound = "-" if goal.bound is None else f"{'≥' if goal.at_least else '≤'} {goal.bound:g}"
     if figure is None:
-        return f"| {goal.text} | {wanted} | | **not measured** |"
+        return f"| {goal.text} | {bound} | | **not measured** |"
     verdict = "no goal" if goal.bound is None else "met" if goal.met(figure) else "**not met**"
-    return f"| {goal.text} | {wanted} | {_of(figure, '.2f')} | {verdict} |"
+    return f"| {goal.text} | {bound} | {_of(figure, '.2f')} | {verdict} |"
 
 
 def _of(figure: Spread, how: str) -> str:

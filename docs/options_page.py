@@ -5,8 +5,7 @@ from __future__ import annotations
 from docs.markdown import table
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import REQUIRED, Kind
-from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, REFUSED_PREFIXES
-from spark_kafka_sink.spark.sink_option import SINK_OPTIONS
+from spark_kafka_sink.spark.options import HARMLESS, ONLY_PLAINTEXT, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
 
 HEAD = """# Options
 

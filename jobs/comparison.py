@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,6 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from jobs.murmur2 import partition_of
 from jobs.read_back import RETENTION, TopicRange, records
 
 COLUMNS = ("key", "value", "headers", "timestamp", "partition")
@@ -169,3 +169,30 @@ def _example(row: Row, compared: Sequence[str]) -> str:
 def _short(value: object) -> str:
     text = repr(bytes(value) if isinstance(value, bytearray) else value)
     return text if len(text) <= 100 else f"{text[:100]}... ({len(text)} characters)"
+
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+
+
+def murmur2(key: bytes) -> int:
+    """Kafka's hash of a key as an unsigned 32-bit number, word by word as `Utils.murmur2` has it.
+
+    It is slow, and on purpose not the code that the sink uses.
+    """
+    words = len(key) // 4
+    h = _SEED ^ len(key)
+    for (word,) in struct.iter_unpack("<I", key[: 4 * words]):
+        k = word * _M & _MASK
+        h = (h * _M & _MASK) ^ ((k ^ k >> 24) * _M & _MASK)
+    rest = key[4 * words :]
+    if rest:
+        h = (h ^ int.from_bytes(rest, "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Where Java's default partitioner sends a record with this key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions

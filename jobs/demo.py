@@ -24,7 +24,7 @@ from jobs.comparison import Comparison, compare
 from jobs.demo_events import write_events
 from jobs.outcome import ExitCode, ending
 from jobs.read_back import whole_topic
-from spark_kafka_sink.spark.report_text import summary, table
+from spark_kafka_sink.spark.display import summary, table
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PARTITIONS = 8

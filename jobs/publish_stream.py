@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -11,17 +12,18 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # spark-submit puts only this file's own folder there
 
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_kafka_sink as sks
 from jobs.command_line import CommandLine, parse, spark_session
 from jobs.outcome import ExitCode, ending
 from jobs.settings import Settings, load
-from jobs.sigterm import sigterm_noticed
 from jobs.sources import stream_records
 from spark_kafka_sink.spark.data_source import NAME
+from spark_kafka_sink.spark.display import summary, table
 from spark_kafka_sink.spark.options import sink_options
-from spark_kafka_sink.spark.report_text import summary, table
 
 PROGRESS_EACH_S = 10
 AVAILABLE_NOW = "availableNow"
@@ -90,6 +92,32 @@ def _print_all(metrics: sks.DeliveryMetrics) -> None:
 def _delivered(metrics: sks.DeliveryMetrics) -> str:
     committed = metrics.committed
     return f"committed so far: {summary(committed) if committed else 'nothing'}"
+
+
+class _SignalHandler:
+    """Java's SignalHandler; it is called in a thread of its own."""
+
+    def __init__(self, noticed: threading.Event) -> None:
+        self._noticed = noticed
+
+    def handle(self, _signal: object) -> None:
+        self._noticed.set()
+
+    class Java:
+        implements = ("sun.misc.SignalHandler",)
+
+
+def sigterm_noticed(spark: SparkSession) -> threading.Event:
+    """An event that SIGTERM sets, to this process or to the JVM, in place of ending either. Call it in the main thread."""
+    noticed = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: noticed.set())
+    # Under spark-submit the JVM is the process that a scheduler knows. It would stop Spark under the running query, and close
+    # the pipe that this program prints to.
+    gateway: Any = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    signals = gateway.jvm.sun.misc
+    signals.Signal.handle(signals.Signal("TERM"), _SignalHandler(noticed))
+    return noticed
 
 
 if __name__ == "__main__":

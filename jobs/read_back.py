@@ -65,13 +65,13 @@ def whole_topic(topic: str, consumer: Mapping[str, str]) -> TopicRange:
     return TopicRange(topic, dict(consumer), offsets)
 
 
-def records(spark: SparkSession, wanted: TopicRange) -> DataFrame:
+def records(spark: SparkSession, topic_range: TopicRange) -> DataFrame:
     """The records, with the columns of RECORD_DDL (timestamp in milliseconds); each Kafka partition is read by one task."""
-    ids = sorted(wanted.offsets)
+    ids = sorted(topic_range.offsets)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         positions = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-        return _read(wanted, [ids[position] for position in positions])
+        return _read(topic_range, [ids[position] for position in positions])
 
     tasks = min(len(ids), 4 * _cores(spark))
     return spark.range(0, len(ids), 1, max(tasks, 1)).mapInArrow(read, RECORD_DDL)
@@ -81,24 +81,26 @@ def _cores(spark: SparkSession) -> int:
     return int(spark.sparkContext.defaultParallelism)
 
 
-def _read(wanted: TopicRange, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _read(topic_range: TopicRange, partitions: Sequence[int]) -> Iterator[pa.RecordBatch]:
     from confluent_kafka import TopicPartition
 
-    ends = {partition: wanted.offsets[partition][1] for partition in partitions}
-    unfinished = {partition for partition, (first, end) in wanted.offsets.items() if partition in ends and first < end}
+    ends = {partition: topic_range.offsets[partition][1] for partition in partitions}
+    unfinished = {partition for partition, (first, end) in topic_range.offsets.items() if partition in ends and first < end}
     heard = time.monotonic()
-    with closing(_consumer(wanted.consumer)) as client:
-        client.assign([TopicPartition(wanted.topic, partition, wanted.offsets[partition][0]) for partition in unfinished])
+    with closing(_consumer(topic_range.consumer)) as client:
+        client.assign(
+            [TopicPartition(topic_range.topic, partition, topic_range.offsets[partition][0]) for partition in unfinished]
+        )
         while unfinished:
             messages = client.consume(CONSUME_AT_ONCE, timeout=0.2)
             if messages:
                 heard = time.monotonic()
             elif time.monotonic() > heard + SILENCE_S:
                 raise ReadBackError(
-                    f"topic {wanted.topic}: nothing came for {SILENCE_S:g} s from partitions {sorted(unfinished)}, whose ends"
-                    f" are {ends}"
+                    f"topic {topic_range.topic}: nothing came for {SILENCE_S:g} s from partitions {sorted(unfinished)}, whose"
+                    f" ends are {ends}"
                 )
-            unfinished -= _finished(wanted, messages, ends)
+            unfinished -= _finished(topic_range, messages, ends)
             yield _record_batch([message for message in messages if message.error() is None and _within(message, ends)])
 
 
@@ -106,7 +108,7 @@ def _within(message: Any, ends: Mapping[int, int]) -> bool:
     return bool(message.offset() < ends[message.partition()])
 
 
-def _finished(wanted: TopicRange, messages: Sequence[Message], ends: Mapping[int, int]) -> set[int]:
+def _finished(topic_range: TopicRange, messages: Sequence[Message], ends: Mapping[int, int]) -> set[int]:
     """Partitions that `messages` come to the end of; raises for an error that does not pass by itself."""
     from confluent_kafka import KafkaError, KafkaException
 
@@ -122,7 +124,7 @@ def _finished(wanted: TopicRange, messages: Sequence[Message], ends: Mapping[int
             # The last offset may be no record but the marker of a transaction.
             finished.add(partition)
         elif not error.retriable():
-            raise _failed(wanted.topic, wanted.consumer, KafkaException(error))
+            raise _failed(topic_range.topic, topic_range.consumer, KafkaException(error))
     return finished
 
 

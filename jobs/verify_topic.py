@@ -38,12 +38,12 @@ def _verify(line: CommandLine) -> ExitCode:
     columns = _columns(settings, options)
     examples = settings.count("verify", "examples", 5)
     allow_duplicates = settings.flag("verify", "allow_duplicates")
-    wanted = whole_topic(topic, _consumer(settings, options))
+    topic_range = whole_topic(topic, _consumer(settings, options))
     spark = spark_session(settings, "verify_topic")
     try:
         rows = batch_records(spark, settings)
         sink_schema(rows.schema, options.topic)
-        compared = compare(_of_topic(rows, options, topic), wanted, columns=columns, examples=examples)
+        compared = compare(_of_topic(rows, options, topic), topic_range, columns=columns, examples=examples)
     finally:
         spark.stop()
     same = compared.same(allow_duplicates=allow_duplicates)

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from spark_kafka_sink.records.columns import RecordColumns
-    from spark_kafka_sink.spark.arrow_publish import TaskReport
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
-    from spark_kafka_sink.spark.publish import PublishReport, publish
+    from spark_kafka_sink.spark.publish import PublishReport, TaskReport, publish
     from spark_kafka_sink.spark.register import register
 
 __all__ = [
@@ -86,7 +85,7 @@ _HOME = {
     "RecordMetadata": "producer.producer_record",
     "SendScope": "producer.accumulator.send_scope",
     "Serializer": "producer.serializers.serializer",
-    "TaskReport": "spark.arrow_publish",
+    "TaskReport": "spark.publish",
     "errors": "errors",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",

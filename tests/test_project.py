@@ -57,8 +57,8 @@ CAPPED = {"pandas"}
 
 @pytest.mark.parametrize("requirement", runtime_requirements() + dev_requirements(), ids=str)
 def test_a_dependency_has_a_lower_and_no_upper_bound(requirement: Requirement) -> None:
-    wanted = ["<", ">="] if requirement.name in CAPPED else [">="]
-    assert sorted(specifier.operator for specifier in requirement.specifier) == wanted
+    expected = ["<", ">="] if requirement.name in CAPPED else [">="]
+    assert sorted(specifier.operator for specifier in requirement.specifier) == expected
 
 
 @pytest.mark.parametrize("requirement", runtime_requirements() + dev_requirements(), ids=str)

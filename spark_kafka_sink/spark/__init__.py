@@ -1,1 +1,1 @@
-"""Where rows arrive: from a DataFrame, a stream or Row iterators to the producer, and the numbers back to the driver."""
+"""The Spark side: takes rows from a DataFrame, a stream or Row iterators to the producer, and reports back to the driver."""

@@ -1,4 +1,4 @@
-"""Arrow RecordBatches as Spark hands them over, to RecordColumns per topic."""
+"""Makes RecordColumns per topic from the Arrow RecordBatches that Spark hands over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordError
@@ -22,94 +21,73 @@ MICROSECONDS_PER_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class TopicRecords:
-    """One topic's records of an Arrow batch. rows: where each stood in the batch; None: all of it, in its order."""
+    """One topic's records of an Arrow batch.
+
+    rows: where each stood in the batch; None: all of it, in its order. first_row: the task's row that the batch begins with.
+    """
 
     topic: str
     columns: RecordColumns
     rows: NDArray[np.intp] | None = None
+    first_row: int = 0
 
-    def row_in_batch(self, row: int) -> int:
-        return row if self.rows is None else int(self.rows[row])
+    def row_in_task(self, row: int) -> int:
+        return self.first_row + (row if self.rows is None else int(self.rows[row]))
 
 
 def records_by_topic(
     batch: pa.RecordBatch, schema: SinkSchema, topic: str | None = None, *, first_row: int = 0
 ) -> Iterator[TopicRecords]:
-    """The batch's records, topic by topic, in their order within each; `topic` wins over the batch's topic column.
+    """Yields the batch's records topic by topic, in order within each topic. `topic` wins over the batch's topic column.
 
-    `first_row` is what the batch's first row counts as in the texts of errors: rows of a task are counted from 0. Raises
-    `RecordError` for a topic that is null or none, a negative partition or timestamp, a null header or a header without a key.
+    first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0. Raises
+    `RecordError` for a null or invalid topic, and for a negative partition or timestamp. The producer checks headers.
     """
     if batch.num_rows == 0:
         return
-    columns = _record_columns(batch, schema, first_row)
-    if topic is None:
-        yield from _split(columns, _column(batch, schema.topic), first_row)
-    else:
-        yield TopicRecords(topic, columns)
-
-
-def _record_columns(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> RecordColumns:
-    headers = _column(batch, schema.headers)
-    if headers is not None:
-        _check_headers(headers, first_row)
-    return RecordColumns(
+    columns = RecordColumns(
         num_records=batch.num_rows,
         value=_column(batch, schema.value),
         key=_column(batch, schema.key),
-        headers=headers,
-        timestamp=_timestamps(_column(batch, schema.timestamp), first_row),
-        partition=_partitions(_column(batch, schema.partition), first_row),
+        headers=_column(batch, schema.headers),
+        timestamp=_not_negative(
+            _column(batch, schema.timestamp),
+            NO_TIMESTAMP,
+            np.int64,
+            "timestamp",
+            "before 1970, which no Kafka timestamp can be",
+            first_row,
+        ),
+        partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
     )
+    if topic is None:
+        yield from _split(columns, _column(batch, schema.topic), first_row)
+    else:
+        yield TopicRecords(topic, columns, None, first_row)
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
-    """The column at `index`; None where there is none, and for void: null in every row."""
+    """Returns the column at `index`, or None if there is none or it is void, which is null in every row."""
     if index is None or pa.types.is_null(batch.column(index).type):
         return None
     return batch.column(index)
 
 
-def _timestamps(column: pa.Array | None, first_row: int) -> NDArray[np.int64] | None:
-    """Milliseconds since the epoch, from those or from Spark's microseconds, rounded down."""
+def _not_negative(
+    column: pa.Array | None, of_null: int, dtype: type[np.signedinteger[Any]], name: str, problem: str, first_row: int
+) -> NDArray[Any] | None:
+    """Returns the column's numbers, with `of_null` for nulls. Spark's microseconds become milliseconds, rounded down."""
     if column is None:
         return None
-    in_microseconds = pa.types.is_timestamp(column.type)
-    values: NDArray[np.int64] = filled_numbers(column, np.int64, NO_TIMESTAMP)
-    _check_not_negative(values, column, "timestamp", "before 1970, which no Kafka timestamp can be", first_row)
+    values: NDArray[Any] = filled_numbers(column, dtype, of_null)
+    if values.min() < 0:
+        negative = values < 0
+        negative &= validity(column)
+        if negative.any():
+            row = int(negative.argmax())
+            raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
     # NO_TIMESTAMP stays what it is: -1 // 1000 is -1.
-    return values // MICROSECONDS_PER_MS if in_microseconds else values
-
-
-def _partitions(column: pa.Array | None, first_row: int) -> NDArray[np.int32] | None:
-    if column is None:
-        return None
-    values: NDArray[np.int32] = filled_numbers(column, np.int32, NO_PARTITION)
-    _check_not_negative(values, column, "partition", "negative", first_row)
-    return values
-
-
-def _check_not_negative(values: NDArray[Any], column: pa.Array, name: str, problem: str, first_row: int) -> None:
-    if values.min() >= 0:
-        return
-    negative = values < 0
-    negative &= validity(column)
-    if negative.any():
-        row = int(negative.argmax())
-        raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
-
-
-def _check_headers(headers: pa.Array, first_row: int) -> None:
-    """A header needs a key; null lists are no headers and null values are allowed (Kafka's DefaultRecord.writeTo)."""
-    elements = headers.flatten()
-    keys = elements.field(0)
-    if not elements.null_count and not keys.null_count:
-        return
-    without_key = pc.or_(elements.is_null(), keys.is_null())
-    element = without_key.index(True).as_py()
-    row = headers.value_parent_indices()[element].as_py()
-    problem = "is null" if not elements[element].is_valid else "has a null key"
-    raise _bad_row("headers", f"a header {problem}", first_row + row)
+    return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(column.type) else values
 
 
 def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> Iterator[TopicRecords]:
@@ -121,7 +99,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
     encoded = topics.dictionary_encode()
     names = _topic_names(encoded, first_row)
     if len(names) == 1:
-        yield TopicRecords(names[0], columns)
+        yield TopicRecords(names[0], columns, None, first_row)
         return
     # Small integers: numpy sorts them by radix.
     codes = numbers(encoded.indices, np.int32).astype(np.min_scalar_type(len(names)))
@@ -129,11 +107,11 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
     ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
     sorted_columns = _take(columns, order)
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
-        yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end])
+        yield TopicRecords(name, sorted_columns.slice(start, end - start), order[start:end], first_row)
 
 
 def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
-    """The topics, each once; an error names the row where the first that is none stands."""
+    """Returns each topic once. An error names the first row with an invalid topic."""
     # As bytes: Spark's CAST(binary AS STRING) makes text of any.
     names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
     for code, name in enumerate(names):

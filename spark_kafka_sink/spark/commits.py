@@ -11,20 +11,17 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
-
-from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_errors import Standing
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.commit_report import CommitReport
 from spark_kafka_sink.exactly_once.committer import Committer, Own
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
@@ -32,12 +29,10 @@ from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, ExactlyOnce
-from spark_kafka_sink.spark.messages import reports_of, shares_of
+from spark_kafka_sink.spark.messages import Messages, reports_of, shares_of
 from spark_kafka_sink.spark.options import SinkOptions
 
 logger = logging.getLogger(__name__)
-
-Messages = Sequence[WriterCommitMessage | None]
 
 # Of a driver that starts one query after the other, each with a checkpoint of its own.
 MOST_COMMITTERS = 32
@@ -105,7 +100,7 @@ class Committers:
                 self._users[key] -= 1
 
     def _close_one(self) -> None:
-        """Of queries that have ended, mostly; never one that somebody has or waits for."""
+        """Closes the committer that was not used for longest, usually of an ended query. One in use is never closed."""
         if len(self._made) < MOST_COMMITTERS:
             return
         key = next((key for key in self._made if not self._users[key]), None)
@@ -114,7 +109,7 @@ class Committers:
             del self._users[key]
 
     def close(self) -> None:
-        """Close the connections; the next use makes others."""
+        """Closes the connections. The next use opens new ones."""
         with self._lock:
             made = list(self._made.values())
             self._made.clear()
@@ -133,7 +128,7 @@ def _committer(client: ClusterClient, producer: ProducerConfig, names: ExactlyOn
 
 
 def _options(producer: ProducerConfig, names: ExactlyOnce) -> str:
-    """Of `spark-kafka-sink transactions`, for these settings."""
+    """Returns the options of `spark-kafka-sink transactions` for these settings."""
     default = ExactlyOnce()
     options = [f"--bootstrap-servers {','.join(producer.bootstrap_servers)}"]
     if names.transactional_id_prefix != default.transactional_id_prefix:
@@ -148,9 +143,9 @@ atexit.register(committers.close)
 
 
 def check_job(options: SinkOptions, job: Batch) -> None:
-    """In the driver, before the tasks of a batch job write for hours what nobody can commit.
+    """Checks in the driver that a batch job can be committed, before its tasks write for hours.
 
-    OptionError for commit.log.start; and what is wrong with the commit log.
+    Raises OptionError for commit.log.start, and the error of a commit log that cannot be used.
     """
     assert options.exactly_once is not None
     if options.exactly_once.start is not None:
@@ -161,7 +156,7 @@ def check_job(options: SinkOptions, job: Batch) -> None:
 
 
 def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) -> list[DeliveryReport]:
-    """Make a micro-batch's rows visible, and report those. UsageError for messages of something else."""
+    """Makes a micro-batch's rows visible and reports them. Raises UsageError for messages of another batch."""
     shares = shares_of(messages)
     batches = {share.batch for share in shares}
     if len(shares) != len(messages) or len(batches) != 1 or next(iter(batches)).number != batch_id:
@@ -173,7 +168,7 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
 
 
 def commit_job(options: SinkOptions, job: Batch, messages: Messages) -> list[DeliveryReport]:
-    """Make all rows of a batch job visible, and report them."""
+    """Makes all rows of a batch job visible and reports them. Raises UsageError for messages of another job."""
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
         raise UsageError(f"commit of {job}: Spark gave {len(messages)} messages, not all of it; nothing is committed")
@@ -193,18 +188,24 @@ def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], r
     assert options.exactly_once is not None
     own = _transactions(shares)
     _check_release(batch, own)
+    checkpoint = options.exactly_once.checkpoint
+    if checkpoint and options.topic:
+        # Unless rows say their topic: another topic is another query, wherever their machines have their checkpoints.
+        checkpoint = f"{checkpoint} (topic {options.topic})"
     with committers.of(options, batch) as committer:
-        located = replace(batch, checkpoint=_checkpoint(options))
-        commit = committer.commit(located, own, options.exactly_once.start)
-    return Committed(commit.own, [*_visible(commit, reports), _of_commit(commit)])
-
-
-def _checkpoint(options: SinkOptions) -> str:
-    """Where the query has it, and for which topic, unless its rows say that: another topic is another query, wherever their
-    machines have their checkpoints."""
-    assert options.exactly_once is not None
-    where = options.exactly_once.checkpoint
-    return f"{where} (topic {options.topic})" if where and options.topic else where
+        commit = committer.commit(replace(batch, checkpoint=checkpoint), own, options.exactly_once.start)
+    if not commit.rows:  # those that an earlier commit made visible are counted with that one
+        visible = []
+    else:  # of rows that an earlier attempt has written nobody knows more than how many they are
+        visible = reports if commit.own else [DeliveryReport(records=commit.rows)]
+    of_commit = DeliveryReport(
+        commits=1,
+        transactions_committed=commit.committed,
+        transactions_aborted=commit.aborted,
+        prepare_to_visible_ms=commit.visible_ms,
+        commit_ms=commit.commit_ms,
+    )
+    return Committed(commit.own, [*visible, of_commit])
 
 
 def _transactions(shares: Iterable[Share]) -> Own:
@@ -225,24 +226,6 @@ def _check_release(batch: Batch, own: Own) -> None:
             query_id=batch.query_id,
             batch=batch.number,
         )
-
-
-def _visible(commit: CommitReport, reports: list[DeliveryReport]) -> list[DeliveryReport]:
-    """Of rows that an earlier attempt has written nobody knows more than how many they are; those that an earlier commit made
-    visible are counted with that one."""
-    if not commit.rows:
-        return []
-    return reports if commit.own else [DeliveryReport(records=commit.rows)]
-
-
-def _of_commit(commit: CommitReport) -> DeliveryReport:
-    return DeliveryReport(
-        commits=1,
-        transactions_committed=commit.committed,
-        transactions_aborted=commit.aborted,
-        prepare_to_visible_ms=commit.visible_ms,
-        commit_ms=commit.commit_ms,
-    )
 
 
 _ABORTED = "{job} was aborted: nothing of it is visible, nor open"

@@ -1,14 +1,14 @@
-"""`format("kafka_sink")`: Spark's Python data source over the task writer.
+"""`format("kafka_sink")`: Spark's Python data source over `run_task`.
 
-Constructors have no effects: Spark calls them again in the process that commits. Only commit messages carry state there.
-What commits is imported there alone: in each of the Python processes that Spark starts for a query it doubles the time that
-imports take (390 ms of CPU against 180, on a busy machine).
+Constructors have no effects, because Spark calls them again in the process that commits. Only commit messages carry state there.
+The code that commits is imported only where it is used. Otherwise each Python process that Spark starts for a query would spend
+twice the time on imports (390 ms of CPU instead of 180, on a busy machine).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, NoReturn
 
 import pyarrow as pa
@@ -17,25 +17,25 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
+from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.process_log import log_in_sparks_process
+from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
+from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
-from spark_kafka_sink.spark.serialized_columns import looked_at
-from spark_kafka_sink.spark.task_batch import task_batch
-from spark_kafka_sink.spark.task_writer import spark_partition, write_task
-from spark_kafka_sink.spark.transactional_task import write_share
+from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
 
 logger = logging.getLogger(__name__)
 
 NAME = "kafka_sink"
 
-Messages = Sequence[WriterCommitMessage | None]
+NOT_WRITTEN = (
+    "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
+    " so nothing is written; use trigger(processingTime=...) or trigger(availableNow=True)"
+)
 
 
 class KafkaSinkDataSource(DataSource):
-    """The sink as Spark looks it up. Options and schema are checked here, before any task starts."""
+    """The class that Spark looks up. It checks options and schema before any task starts."""
 
     feed: ClassVar[Feed] = Feed()
 
@@ -51,7 +51,7 @@ class KafkaSinkDataSource(DataSource):
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """`overwrite` is complete mode: as with Spark's own Kafka sink, each batch appends the whole result again."""
+        """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
         return KafkaSinkStreamWriter(*self._checked(schema), self.feed)
 
     def schema(self) -> NoReturn:
@@ -66,7 +66,7 @@ class KafkaSinkDataSource(DataSource):
 
 
 def reporting_to(feed: Feed) -> type[KafkaSinkDataSource]:
-    """The data source bound to a handle: a class of its own, because Spark makes the instances, so only a class can carry it."""
+    """Returns a data source class bound to a metrics handle. It is a class because Spark creates the instances itself."""
 
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass
@@ -76,7 +76,7 @@ def reporting_to(feed: Feed) -> type[KafkaSinkDataSource]:
 
 
 class KafkaSinkWriter(DataSourceArrowWriter):
-    """A batch job's writer, and what the stream's shares with it: `write` runs in tasks, the rest in Spark's commit process."""
+    """The writer of a batch job, and the base of the stream's. `write` runs in tasks, the rest in Spark's commit process."""
 
     def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed) -> None:
         self._schema = schema
@@ -85,7 +85,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         self._job = Batch.of_new_job()  # in the driver, once a job
 
     def check(self) -> None:
-        """Raise what keeps the job from being committed, as far as it can be known before its tasks write."""
+        """Checks that the job can be committed, as far as this is known before its tasks write."""
         if self._options.exactly_once is not None:
             from spark_kafka_sink.spark.commits import check_job
 
@@ -93,9 +93,8 @@ class KafkaSinkWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batches = ((self._schema, batch) for batch in iterator)
-        if self._options.exactly_once is None:
-            return DeliveryMessage(spark_partition(), write_task(batches, self._options, self._feed))
-        report, share = write_share(batches, self._options, self._feed, self._batch())
+        batch = None if self._options.exactly_once is None else self._batch()
+        report, share = run_task(batches, self._options, self._feed, batch)
         return DeliveryMessage(spark_partition(), report, share)
 
     def _batch(self) -> Batch:
@@ -112,12 +111,14 @@ class KafkaSinkWriter(DataSourceArrowWriter):
             self._feed.committed(commit_job(self._options, self._job, messages))
 
     def _check_complete(self, messages: Messages) -> None:
+        """Refuses to commit what no task wrote.
+
+        Spark accepts Trigger.Continuous for a Python sink, never calls write() and commits [None, ...]: a silent loss.
+        """
         log_in_sparks_process()
-        try:
-            check_complete(messages)
-        except UsageError:
+        if any(message is None for message in messages):
             self._feed.refused()
-            raise
+            raise UsageError(NOT_WRITTEN)
 
     def abort(self, messages: Messages) -> None:
         log_in_sparks_process()
@@ -135,7 +136,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
 # DataSourceStreamArrowWriter exists from Spark 4.1; these two parents get Arrow batches on 4.0 as well, where one parent alone
 # would get a Row per record.
 class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
-    """A stream's writer, made anew for each micro-batch."""
+    """A stream's writer. Spark creates one for each micro-batch."""
 
     def _batch(self) -> Batch:
         return task_batch()

@@ -1,4 +1,4 @@
-"""`writeStream.foreachBatch(foreach_batch(options))`: the way for update mode, which Spark refuses to Python data sources."""
+"""`writeStream.foreachBatch(foreach_batch(options))`, for update mode, which Spark does not allow for Python data sources."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_dataframe
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.task_batch import JOB_GROUP, QUERY_ID
+from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
+from spark_kafka_sink.spark.task import QUERY_ID
+
+# StreamExecution sets the job group to the run's id.
+JOB_GROUP = "spark.jobGroup.id"
 
 
 class ForeachBatch:
-    """Publishes each micro-batch it is called with. `reports`: what the tasks of the last one delivered.
+    """Publishes each micro-batch it is called with. `reports`: the reports of the last micro-batch's tasks.
 
     Spark calls it from a thread of its own, one micro-batch at a time.
     """
@@ -40,7 +42,7 @@ class ForeachBatch:
         call.is_committed = True
 
     def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:
-        """This call, if what the query called before in this process goes with it; before any task writes."""
+        """Records this call before any task writes, if it may follow the query's previous call in this process."""
         assert self._options.exactly_once is not None
         call = _Call(run_id, batch_id, self)
         cluster, names = self._options.producer.bootstrap_servers, self._options.exactly_once
@@ -55,7 +57,7 @@ class ForeachBatch:
 
 @dataclass(slots=True)
 class _Call:
-    """Of a sink, with a batch, in a run of a query."""
+    """A call of a sink with a batch, in one run of a query."""
 
     run: str
     batch: int
@@ -68,7 +70,7 @@ _last_calls: dict[tuple[tuple[str, ...], str, str, str], _Call] = {}
 
 
 def _check_follows(before: _Call, call: _Call) -> None:
-    """UsageError for a call after which rows could be lost or doubled.
+    """Raises UsageError for a call that could lose or double rows.
 
     Another sink: what is complete in the log is not written again, so of equally many rows the second's would be lost; of one
     prefix, each would abort what the other has open. The same sink again: the same. A batch after one that was not committed:
@@ -92,7 +94,7 @@ def _check_follows(before: _Call, call: _Call) -> None:
 
 
 def _query_and_run(df: DataFrame) -> tuple[str, str]:
-    """Ids of the query whose thread this is, and of this start of it."""
+    """Returns the ids of the query whose thread this is and of its current run."""
     try:
         context = df.sparkSession.sparkContext
         found = context.getLocalProperty(QUERY_ID)
@@ -105,27 +107,23 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
         raise UsageError(
             "delivery.guarantee=exactly-once: this is not called by a streaming query's foreachBatch; use publish(df, ...)"
         )
-    return str(found), _run(context)
-
-
-def _run(context: SparkContext) -> str:
-    """StreamExecution names its thread after the ids of the query and of its run. In another thread of the program's the job
-    group is the run's, too, unless somebody has set another."""
+    # StreamExecution names its thread after the ids of the query and of its run. In another thread of the program's the job
+    # group is the run's, too, unless somebody has set another.
     try:
         jvm: Any = context._jvm
         named = re.search(r"runId = ([0-9a-f-]+)", jvm.java.lang.Thread.currentThread().getName())
     except Exception:  # whatever refuses a program the JVM
         named = None
-    return named[1] if named else str(context.getLocalProperty(JOB_GROUP))
+    return str(found), named[1] if named else str(context.getLocalProperty(JOB_GROUP))
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:
-    """A function for foreachBatch, whose `reports` are those of the last micro-batch's tasks (TaskReport).
+    """Returns a function for foreachBatch. Its `reports` are those of the tasks of the last micro-batch (TaskReport).
 
     options: as for `format("kafka_sink")`. metrics: a handle of `register` that counts what is delivered.
 
-    At least once: a micro-batch that is replayed is written again, unless delivery.guarantee=exactly-once; then a batch is
-    written by one call, whose error must end the query, and of several sinks in one foreachBatch each needs a commit.log.topic
-    and a transactional.id.prefix of its own. Raises OptionError here; a wrong column ends the query.
+    A micro-batch that is replayed is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call writes
+    the whole batch, and its error must end the query. If one foreachBatch function has several sinks, each needs its own
+    commit.log.topic and transactional.id.prefix. Raises OptionError for wrong options. A wrong column ends the query.
     """
     return ForeachBatch(sink_options(options), metrics)

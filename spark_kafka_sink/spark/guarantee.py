@@ -1,16 +1,17 @@
-"""`delivery.guarantee`: what is promised of each row, and which of the producer's settings that asks for."""
+"""`delivery.guarantee`: what the sink promises for each row, and the producer settings that this needs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.option import INT32_MAX, INT64_MAX, integer, one_of
+from spark_kafka_sink.option import INT64_MAX, Kind, integer, one_of
 from spark_kafka_sink.producer.column_checks import topic_problem
 
 GUARANTEE = "delivery.guarantee"
@@ -58,40 +59,36 @@ def _prefix(value: object) -> str:
     return text
 
 
-def _log_topic(value: object) -> str:
+def topic_name(option: str, value: object) -> str:
+    """Returns the value of `option` if it is a valid topic name. Raises `OptionError` if it is not."""
     if (problem := topic_problem(value)) is not None:
-        raise OptionError(f"option {COMMIT_LOG_TOPIC}: {problem}", option=COMMIT_LOG_TOPIC)
+        raise OptionError(f"option {option}: {problem}", option=option)
     return str(value)
 
 
 _GUARANTEES = one_of(**{each.value: each for each in Guarantee})
 
-# By option: how it is read, what is wanted.
-_READ: Mapping[str, tuple[Callable[[object], Any], str]] = {
-    TRANSACTIONAL_ID_PREFIX: (_prefix, "1 to 200 letters, digits, '.', '_' and '-'"),
-    COMMIT_LOG_TOPIC: (_log_topic, "a topic's name"),
-    COMMIT_LOG_PARTITIONS: (integer(1).read, f"a whole number from 1 to {INT32_MAX}"),
-    COMMIT_LOG_REPLICATION: (integer(1, 32767).read, "a whole number from 1 to 32767"),
-    COMMIT_LOG_START: (integer(0, INT64_MAX).read, f"a whole number from 0 to {INT64_MAX}"),
+_KINDS: Mapping[str, Kind] = {
+    TRANSACTIONAL_ID_PREFIX: Kind("1 to 200 letters, digits, '.', '_' and '-'", _prefix),
+    COMMIT_LOG_TOPIC: Kind("a topic's name", partial(topic_name, COMMIT_LOG_TOPIC)),
+    COMMIT_LOG_PARTITIONS: integer(1),
+    COMMIT_LOG_REPLICATION: integer(1, 32767),
+    COMMIT_LOG_START: integer(0, INT64_MAX),
 }
 
 
 def guarantee_of(options: Mapping[str, object]) -> Guarantee:
-    """Raises `OptionError` for a word that is none of the three."""
-    value = options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE)
-    try:
-        found: Guarantee = _GUARANTEES.read(value)
-    except ValueError:
-        raise OptionError(f"option {GUARANTEE}: {value!r} is not {_GUARANTEES.wanted}", option=GUARANTEE) from None
+    """Returns the guarantee that the options name. Raises `OptionError` for a word that is none of the three."""
+    found: Guarantee = _read(GUARANTEE, _GUARANTEES, options.get(GUARANTEE, Guarantee.AT_LEAST_ONCE))
     return found
 
 
 def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) -> ExactlyOnce | None:
-    """Those of exactly-once, None under another guarantee. Raises `OptionError` also for one that is given for nothing.
+    """Returns the options of exactly-once, or None under another guarantee, where `OptionError` is raised if one is given.
 
     options: by lower-cased name.
     """
-    given = {name: _read(options[name], name) for name in _READ if name in options}
+    given = {name: _read(name, kind, options[name]) for name, kind in _KINDS.items() if name in options}
     if guarantee is not Guarantee.EXACTLY_ONCE:
         for name in given:
             raise OptionError(f"option {name}: is only for {GUARANTEE}={Guarantee.EXACTLY_ONCE}", option=name)
@@ -107,19 +104,18 @@ def exactly_once_options(options: Mapping[str, object], guarantee: Guarantee) ->
 
 
 def _location(value: object) -> str:
-    """The same for what is the same place: Spark takes file:/a, file:///a/ and /a for one. Without passwords that are in it."""
+    """Returns equal text for equal places, without passwords: Spark treats file:/a, file:///a/ and /a as one place."""
     # abfss://container@account has no password there. A secret of s3a://key:secret@bucket may have slashes; a port is none.
     return re.sub(
         r"(?<=^s3[an]:)//[^@:]*:[^@]*@|//[^/@:]*:(?!\d+/)[^@]*@", "//", re.sub("^file:/+", "/", str(value).strip()).rstrip("/")
     )
 
 
-def _read(value: object, name: str) -> Any:
-    read, wanted = _READ[name]
+def _read(name: str, kind: Kind, value: object) -> Any:
     try:
-        return read(value)
+        return kind.read(value)
     except ValueError:
-        raise OptionError(f"option {name}: {value!r} is not {wanted}", option=name) from None
+        raise OptionError(f"option {name}: {value!r} is not {kind.wanted}", option=name) from None
 
 
 # What a guarantee sets in the producer where nobody else has: Java's defaults do for at-least-once.
@@ -140,7 +136,7 @@ _REFUSED: tuple[tuple[Guarantee, str, frozenset[str], str], ...] = (
 
 
 def with_guarantee(kafka: Mapping[str, object], guarantee: Guarantee) -> dict[str, object]:
-    """The producer's options, named without `kafka.`, with what the guarantee adds. `OptionError` where they contradict it."""
+    """Adds the guarantee's settings to the producer's options (without `kafka.`). Raises `OptionError` if they contradict it."""
     for of, name, values, why in _REFUSED:
         if of is guarantee and str(kafka.get(name, "")).strip().lower() in values:
             raise OptionError(f"option {name}: {kafka[name]} does not go with {GUARANTEE}={guarantee}: {why}", option=name)

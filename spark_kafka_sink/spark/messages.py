@@ -1,7 +1,11 @@
-"""What a task tells the driver when it is done."""
+"""What a finished task tells the driver: its report and, under exactly-once, its open transaction.
+
+Both also have a form without pickles, for processes that must not trust what they receive: a report as bytes, a share as JSON.
+"""
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +13,13 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.share import Batch, Share
-from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
+from spark_kafka_sink.producer.partition_reports import PartitionReports
+from spark_kafka_sink.producer.report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
+from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
-NOT_WRITTEN = (
-    "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
-    " so nothing is written; use trigger(processingTime=...) or trigger(availableNow=True)"
-)
+Messages = Sequence[WriterCommitMessage | None]  # a failed task's is None
 
 
 @dataclass(slots=True)
@@ -42,28 +44,66 @@ def _message(spark_partition: int, report: DeliveryReport, batch: Batch | None, 
     return DeliveryMessage(spark_partition, report, share_from_json(zlib.decompress(share).decode(), batch))
 
 
-def reports_of(messages: Sequence[WriterCommitMessage | None]) -> list[DeliveryReport]:
-    """The reports of the tasks that finished; a failed task's message is None."""
+def reports_of(messages: Messages) -> list[DeliveryReport]:
+    """Returns the reports of the tasks that finished."""
     return [message.report for message in messages if isinstance(message, DeliveryMessage)]
 
 
-def check_complete(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Refuse to commit what no task wrote.
-
-    Spark accepts Trigger.Continuous for a Python sink, never calls write() and commits [None, ...]: a silent loss.
-    """
-    if any(message is None for message in messages):
-        raise UsageError(NOT_WRITTEN)
-
-
-def shares_of(messages: Sequence[WriterCommitMessage | None]) -> list[Share]:
-    """The shares of the tasks that finished under exactly-once."""
+def shares_of(messages: Messages) -> list[Share]:
+    """Returns the shares of the tasks that finished under exactly-once."""
     return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
 
 
 def total(reports: Iterable[DeliveryReport]) -> DeliveryReport:
-    """All of them in one."""
+    """Returns one report with the sums of all."""
     merged = DeliveryReport()
     for report in reports:
         merged.add(report)
     return merged
+
+
+_COUNTS = ("records", "bytes", "compressed_bytes", "batches", "requests", "retries", *COMMIT_COUNTS)
+
+
+def report_to_bytes(report: DeliveryReport) -> bytes:
+    """Returns a line of JSON, followed by the packed latencies and the packed reports of topic-partitions."""
+    latencies = latencies_to_bytes(report.ack_latency)
+    values: dict[str, Any] = {name: getattr(report, name) for name in (*_COUNTS, "errors")}
+    line = json.dumps(values | {"latencies": len(latencies)}, separators=(",", ":")).encode()
+    return line + b"\n" + latencies + report.partitions.to_bytes()
+
+
+def report_from_bytes(data: bytes) -> DeliveryReport:
+    """Raises ValueError, KeyError or TypeError for bytes that `report_to_bytes` does not make."""
+    text, _, packed = data.partition(b"\n")
+    values = json.loads(text)
+    size = int(values["latencies"])
+    return DeliveryReport(
+        **{name: int(values[name]) for name in _COUNTS},
+        errors={str(name): int(count) for name, count in values["errors"].items()},
+        partitions=PartitionReports.from_bytes(packed[size:]),
+        ack_latency=latencies_from_bytes(packed[:size]),
+    )
+
+
+def share_to_json(share: Share) -> str:
+    each = share.transaction
+    if each is None:
+        return "[]"
+    handle = each.handle
+    named = [handle.transactional_id, handle.producer_id, handle.epoch, handle.transaction_version, handle.records]
+    return json.dumps([[*named, handle.partitions, each.spark_partition, each.checksum]])
+
+
+def share_from_json(text: str, batch: Batch) -> Share:
+    """Raises ValueError or TypeError when the text is not what `share_to_json` makes."""
+    transactions = [_transaction(*each) for each in json.loads(text)]
+    return Share(batch, transactions[0] if transactions else None)
+
+
+def _transaction(
+    name: str, producer_id: int, epoch: int, version: int, records: int, where: list[list[str]], partition: int, checksum: int
+) -> PreparedTransaction:
+    partitions = tuple((str(topic), str(numbers)) for topic, numbers in where)
+    handle = TransactionHandle(str(name), int(producer_id), int(epoch), int(version), int(records), partitions)
+    return PreparedTransaction(handle, int(partition), int(checksum))

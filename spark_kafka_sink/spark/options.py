@@ -1,26 +1,44 @@
-"""What a user writes as options, checked in the driver before any task starts."""
+"""The options that users write: the sink's own, Kafka's, and those of Java's producer that are not supported.
+
+The driver checks them before any task starts. This module does not need Spark, because the command line uses its tables too.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
-from spark_kafka_sink.producer.column_checks import topic_problem
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
-from spark_kafka_sink.spark.guarantee import ExactlyOnce, Guarantee, exactly_once_options, guarantee_of, with_guarantee
-from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, REFUSED, SET_BY_THE_SINK, why_refused
-from spark_kafka_sink.spark.serialized_columns import looked_at
-from spark_kafka_sink.spark.sink_option import INCLUDE_HEADERS, SINK_OPTIONS, TOPIC
+from spark_kafka_sink.producer.serializers.registry import serializers_of
+from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.spark.guarantee import (
+    COMMIT_LOG_PARTITIONS,
+    COMMIT_LOG_REPLICATION,
+    COMMIT_LOG_START,
+    COMMIT_LOG_TOPIC,
+    GUARANTEE,
+    TRANSACTIONAL_ID_PREFIX,
+    ExactlyOnce,
+    Guarantee,
+    exactly_once_options,
+    guarantee_of,
+    topic_name,
+    with_guarantee,
+)
 
 logger = logging.getLogger(__name__)
 
 KAFKA_PREFIX = "kafka."
-
+TOPIC = "topic"
+INCLUDE_HEADERS = "includeheaders"  # Spark's own Kafka connector has it
 
 # A task ends with a flush, so this delays nothing that anybody waits for. With 5 ms an append over 1,000 partitions outlasts it:
 # 17,000 to 58,000 batches a million rows; with 100 ms 10,000, with 300 ms and more 4,300, and half of the sender's CPU.
@@ -40,13 +58,134 @@ SPARK_OWN = frozenset(
     }
 )
 
-_warned: set[str] = set()
+
+class SinkOption(NamedTuple):
+    """An option of the sink itself, in words. differs: what Spark's own Kafka sink does differently."""
+
+    name: str
+    takes: str
+    default: str
+    doc: str
+    differs: str = ""
+
+
+_DEFAULTS = ExactlyOnce()
+
+_GUARANTEES = (
+    "What is promised of each row. `at-least-once`: it is in Kafka; a task or a micro-batch that is run again writes its rows"
+    " again. `exactly-once`: a consumer with isolation.level=read_committed sees it once, whatever dies and is run again; each"
+    " task writes in a transaction (kafka.transaction.timeout.ms is then 15 minutes where it is not set), and all are committed"
+    " when all tasks are done. `none`: it was sent, without idempotence and with kafka.acks=1 where those are not set; 0 is"
+    " allowed. A task still ends with a flush, which waits for the answers that there are, and a refused row still fails it, but"
+    " rows that a broker took may be lost with it, and rows that are sent again may be there twice or in another order."
+)
+
+# By lower-cased name; any other option without the prefix `kafka.` is unknown.
+SINK_OPTIONS: Mapping[str, SinkOption] = {
+    option.name.lower(): option
+    for option in (
+        SinkOption(TOPIC, "a topic's name", "", "The topic of all rows; wins over the column topic."),
+        SinkOption(
+            GUARANTEE,
+            ", ".join(f"`{each}`" for each in Guarantee),
+            f"`{Guarantee.AT_LEAST_ONCE}`",
+            _GUARANTEES,
+            "Spark's sink has no such option; it promises at-least-once, with acks and idempotence as they are set.",
+        ),
+        SinkOption(
+            TRANSACTIONAL_ID_PREFIX,
+            "letters, digits, `.`, `_`, `-`",
+            f"`{_DEFAULTS.transactional_id_prefix}`",
+            "exactly-once: what all transactional ids begin with, before the query's id; ACLs are granted on it.",
+        ),
+        SinkOption(
+            COMMIT_LOG_TOPIC,
+            "a topic's name",
+            f"`{_DEFAULTS.commit_log.topic}`",
+            "exactly-once: the compacted topic that says how far each query's commits are. It is created on first use; queries"
+            " share it. A query must find its records again: another topic, or none, stops it.",
+        ),
+        SinkOption(
+            COMMIT_LOG_PARTITIONS,
+            "a whole number",
+            f"{_DEFAULTS.commit_log.partitions}",
+            "exactly-once: partitions of the commit log that queries are spread over, and that it is created with. Never"
+            " change it for a log in use.",
+        ),
+        SinkOption(
+            COMMIT_LOG_REPLICATION,
+            "a whole number",
+            "",
+            "exactly-once: replication factor that the commit log is created with; where it is not set 3, or as many as there are"
+            " brokers. With 3 and more, min.insync.replicas is 2.",
+        ),
+        SinkOption(
+            COMMIT_LOG_START,
+            "a batch id",
+            "",
+            "exactly-once: the batch at which the commit log may begin, for a query that has run without exactly-once before,"
+            " or that has lost its commit log; without it such a query stops.",
+        ),
+        SinkOption(
+            "includeHeaders",
+            "`true`",
+            "`true`",
+            "The column headers is written whenever it is there; to write none, drop it.",
+            "Spark's sink ignores it, and writes the column too.",
+        ),
+    )
+}
+
+# What Java's `ProducerConfig` (Kafka 4.1) knows and this producer does not, and what ignoring each would change.
+
+# Nothing that is delivered, and nothing about who may read it, depends on these: ignored with a warning.
+HARMLESS: Mapping[str, str] = {
+    "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
+    "client.dns.lookup": "every address of a name is tried in turn",
+    "config.providers.automatic": "no configuration providers exist here",
+    "enable.metrics.push": "no client metrics are pushed to brokers",
+    "metric.reporters": "register(spark) returns the metrics",
+    "metrics.recording.level": "register(spark) returns the metrics",
+}
+
+# Ignoring one of these would send other bytes, to another place, or in another way than was asked for.
+REFUSED: Mapping[str, str] = {
+    "config.providers": "configuration providers are not supported: give the values themselves",
+    "security.providers": "Java security providers cannot run here",
+    "transaction.two.phase.commit.enable": "the sink's own commit log does what it is for",
+}
+
+# Options of a producer that are not a sink's to be given.
+SET_BY_THE_SINK: Mapping[str, str] = {
+    "transactional.id": "tasks must not share one: use delivery.guarantee=exactly-once, which names a transaction for each task,"
+    " and transactional.id.prefix for what the names begin with"
+}
+
+# What it may be is checked, and no more.
+ONLY_PLAINTEXT = "only PLAINTEXT is supported yet, no TLS and no SASL"
+
+REFUSED_PREFIXES: Mapping[str, str] = {
+    "config.providers.": REFUSED["config.providers"],
+    "sasl.": "SASL is not supported yet: only security.protocol=PLAINTEXT",
+    "ssl.": "TLS is not supported yet: only security.protocol=PLAINTEXT",
+}
+
+
+def why_refused(name: str) -> str | None:
+    """Returns why the option `name` (without `kafka.`) must not be ignored, or None if it may be."""
+    for prefix, reason in REFUSED_PREFIXES.items():
+        if name.startswith(prefix) and name not in HARMLESS:
+            return reason
+    return REFUSED.get(name)
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """A sink's settings: those of its producer, the topic of every row (None: the topic column has it), what is promised, and
-    how it is kept where that is exactly-once."""
+    """A sink's settings.
+
+    producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
+    another guarantee.
+    """
 
     producer: ProducerConfig
     topic: str | None = None
@@ -55,11 +194,11 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
-    """Settings from options as Spark's own Kafka sink takes them, keys in any case.
+    """Returns the settings from options as Spark's own Kafka sink takes them, with keys in any case.
 
     Raises `OptionError` for an unknown option (with the nearest known one), a value of the wrong type or range, and a
-    `kafka.*` option of Java's producer that must not be ignored here. Other options that only Java's producer knows are
-    ignored with one logged warning each.
+    `kafka.*` option of Java's producer that must not be ignored. Other options that only Java's producer knows are ignored, with
+    one warning each.
     """
     by_name = _lower_cased(options)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in by_name.items() if name.startswith(KAFKA_PREFIX)}
@@ -68,10 +207,22 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
             _check_sink_option(name)
     guarantee = guarantee_of(by_name)
     exactly_once = exactly_once_options(by_name, guarantee)
-    if exactly_once is not None:
-        _check_progress_tracking(by_name)
-    _check_include_headers(by_name.get(INCLUDE_HEADERS, True))
-    return SinkOptions(_producer_config(kafka, guarantee), _topic(by_name.get(TOPIC)), guarantee, exactly_once)
+    if exactly_once is not None and str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
+        raise OptionError(
+            "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once: Spark would begin a batch"
+            " before it knows that the one before is committed; leave it out",
+            option="asyncProgressTrackingEnabled",
+        )
+    include_headers = by_name.get(INCLUDE_HEADERS, True)
+    if str(include_headers).strip().lower() != "true":
+        raise OptionError(
+            f"option includeHeaders: {include_headers!r} is not available: the column headers is written whenever it is there;"
+            " drop the column to write none",
+            option="includeHeaders",
+        )
+    topic = by_name.get(TOPIC)
+    topic = None if topic is None else topic_name(TOPIC, topic)
+    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -91,32 +242,6 @@ def _check_sink_option(name: str) -> None:
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
     known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in OPTIONS)]
     raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
-
-
-def _check_progress_tracking(by_name: Mapping[str, object]) -> None:
-    if str(by_name.get(ASYNC_PROGRESS, "false")).strip().lower() != "false":
-        raise OptionError(
-            "option asyncProgressTrackingEnabled: does not go with delivery.guarantee=exactly-once: Spark would begin a batch"
-            " before it knows that the one before is committed; leave it out",
-            option="asyncProgressTrackingEnabled",
-        )
-
-
-def _check_include_headers(value: object) -> None:
-    if str(value).strip().lower() != "true":
-        raise OptionError(
-            f"option includeHeaders: {value!r} is not available: the column headers is written whenever it is there;"
-            " drop the column to write none",
-            option="includeHeaders",
-        )
-
-
-def _topic(value: object) -> str | None:
-    if value is None:
-        return None
-    if (problem := topic_problem(value)) is not None:
-        raise OptionError(f"option {TOPIC}: {problem}", option=TOPIC)
-    return str(value)
 
 
 def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> ProducerConfig:
@@ -142,10 +267,14 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> Produ
 
 
 def _check_plugins(config: ProducerConfig) -> None:
-    """Now, and not in each task."""
+    """Checks plug-ins in the driver, so that a mistake does not show only in each task."""
     for option, value in config.settings().items():
         for one in value if isinstance(value, tuple) else (value,):
-            _check_hashable(option, one)
+            try:
+                hash(one)
+            except TypeError:
+                text = f"option {option}: a {type(one).__name__} without __hash__: tasks find their producer by its settings"
+                raise OptionError(text, option=option) from None
     with looked_at(config):  # serializers that cannot be had raise
         pass
     if isinstance(config.partitioner_class, str | type):  # an object is not this process's to configure and close
@@ -154,16 +283,26 @@ def _check_plugins(config: ProducerConfig) -> None:
     ProducerInterceptors.of(replace(config, interceptor_classes=named)).close()
 
 
-def _check_hashable(option: str, value: object) -> None:
+def serializers_by_column(config: ProducerConfig) -> dict[str, Serializer]:
+    """Returns the configured serializers of `key` and `value` that an option sets. Raises OptionError if one cannot be made."""
+    key, value = serializers_of(config)
+    return {name: serializer for name, serializer in (("key", key), ("value", value)) if not is_default(serializer)}
+
+
+@contextmanager
+def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
+    """Yields the same in the driver, which serializes nothing. It closes those that it made, not objects of the program."""
+    serializers = serializers_by_column(config)
     try:
-        hash(value)
-    except TypeError:
-        text = f"option {option}: a {type(value).__name__} without __hash__: tasks find their producer by its settings"
-        raise OptionError(text, option=option) from None
+        yield serializers
+    finally:
+        for name, serializer in serializers.items():
+            if serializer is not getattr(config, f"{name}_serializer"):
+                serializer.close()
 
 
 def _refuse_or_warn(name: str, value: object) -> None:
-    """For a name that only Java's producer, or nobody, knows. A value never gets into a text: it may be a password."""
+    """Handles a name that only Java's producer knows, or nobody. A value never goes into a message: it may be a password."""
     option = KAFKA_PREFIX + name
     if name == "security.protocol":
         if str(value).strip().upper() != "PLAINTEXT":
@@ -171,14 +310,13 @@ def _refuse_or_warn(name: str, value: object) -> None:
     elif reason := why_refused(name):
         raise OptionError(f"option {option}: {reason}", option=option)
     elif name in HARMLESS:
-        _warn_once(f"option {option} is ignored: {HARMLESS[name]}")
+        warn_once(f"option {option} is ignored: {HARMLESS[name]}")
     else:
         known = (KAFKA_PREFIX + other for other in (*OPTIONS, *HARMLESS, *REFUSED, "security.protocol"))
         raise OptionError(f"unknown option {option}{nearest(option, known)}", option=option)
 
 
-def _warn_once(text: str) -> None:
-    # The writer is built anew for each micro-batch, often in the same process.
-    if text not in _warned:
-        _warned.add(text)
-        logger.warning("%s", text)
+@cache
+def warn_once(text: str) -> None:
+    """Logs a warning once per process, because Spark creates a writer for each micro-batch, often in the same process."""
+    logger.warning("%s", text)

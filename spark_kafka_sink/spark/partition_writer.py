@@ -1,23 +1,39 @@
-"""`df.foreachPartition(partition_writer(options))`: for code that has Row iterators. Rows cost more than columns do."""
+"""`df.foreachPartition(partition_writer(options))`, for code that has Row iterators. Rows are slower than columns.
+
+This is the only place where Python handles single rows. It makes Arrow RecordBatches of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType, NoneType
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Row
 
-from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
+from spark_kafka_sink.producer.serializers.serialization import serialized_value
+from spark_kafka_sink.producer.serializers.serializer import Serializer
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
-from spark_kafka_sink.spark.options import SinkOptions, sink_options
-from spark_kafka_sink.spark.rows import batches_of_rows
-from spark_kafka_sink.spark.serialized_columns import serializers_by_column
-from spark_kafka_sink.spark.task_writer import write_task
+from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
+from spark_kafka_sink.spark.schema import RECORD_COLUMNS, SinkSchema, columns_of_record
+from spark_kafka_sink.spark.task import run_task
+
+# What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
+CHUNK_ROWS = 10_000
+CHUNK_BYTES = 8 * 1024 * 1024
+
+Values = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter:
-    """Delivers the Rows it is called with. Pickles to tasks."""
+    """Delivers the Rows it is called with. It is pickled and sent to tasks."""
 
     options: SinkOptions
     feed: Feed
@@ -28,19 +44,19 @@ class PartitionWriter:
         # Rows are serialized as they become columns: their producer has nothing left to do.
         options = replace(self.options, producer=replace(producer, key_serializer=None, value_serializer=None))
         try:
-            write_task(batches_of_rows(rows, options.topic, serializers), options, self.feed)
+            run_task(batches_of_rows(rows, options.topic, serializers), options, self.feed)
         finally:
             for serializer in serializers.values():
                 serializer.close()
 
 
 def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> PartitionWriter:
-    """A function for foreachPartition of a DataFrame, which gives it Rows. Rows cost more than columns do.
+    """Returns a function for foreachPartition of a DataFrame, which passes Rows. Rows are slower than columns.
 
     options: as for `format("kafka_sink")`. metrics: a handle of `register`, whose `live` counts what is delivered.
 
-    Raises OptionError here, in the driver; SchemaError, RecordError and DeliveryError in tasks, with Spark's error around them.
-    Needs no registration, so it works from any thread and session.
+    Raises OptionError in the driver. Tasks raise SchemaError, RecordError and DeliveryError, which Spark wraps in its own error.
+    It needs no registration, so it works in any thread and session.
     """
     checked = sink_options(options)
     if checked.exactly_once is not None:
@@ -50,3 +66,158 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             option="delivery.guarantee",
         )
     return PartitionWriter(checked, metrics.feed if metrics else Feed())
+
+
+def batches_of_rows(
+    rows: Iterable[Row], topic_option: str | None, serializers: Mapping[str, Serializer] = MappingProxyType({})
+) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
+    """Yields Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
+
+    A Row's types are those of its Python values: str, bytes or bytearray; int; datetime or int of ms since the epoch; for
+    headers a list of (key, value). A datetime without a time zone is local time, as Spark makes it from a timestamp column.
+    serializers: of key and value, where an option sets one; it says what those may be, and its bytes are in the batches.
+    Raises `SchemaError` for rows without field names, a missing column, or a value of another type; `SerializationError` for a
+    value that its serializer does not take.
+    """
+    first_row = 0
+    for fields, chunk in _chunks(rows):
+        found = columns_of_record(fields, topic_option, f"; the rows have {', '.join(fields)}")
+        names = {name: found[name] for name in _CONVERTERS if name in found}
+        arrays = [
+            _serialized(name, serializers[name], chunk, names, topic_option, first_row)
+            if name in serializers
+            else _array(name, [row[index] for row in chunk])
+            for name, index in names.items()
+        ]
+        first_row += len(chunk)
+        places = {name: place for place, name in enumerate(names)}
+        yield SinkSchema(**places), pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[tuple[Sequence[str], list[Row]]]:
+    """Yields chunks of rows with the same fields, in order."""
+    fields: Sequence[str] = ()
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        its_fields: Sequence[str] | None = getattr(row, "__fields__", None)
+        if its_fields is None:
+            raise SchemaError(
+                f"a row is a {type(row).__name__} without field names; use rows of a DataFrame, or Row(key=..., value=...)"
+            )
+        if chunk and (its_fields != fields or len(chunk) == CHUNK_ROWS or size >= CHUNK_BYTES):
+            yield fields, chunk
+            chunk, size = [], 0
+        fields = its_fields
+        chunk.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes | bytearray))
+    if chunk:
+        yield fields, chunk
+
+
+def _array(name: str, values: Values) -> pa.Array:
+    try:
+        return _CONVERTERS[name](values)
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
+        kinds = sorted({type(value).__name__ for value in values if value is not None})
+        column = RECORD_COLUMNS[name]
+        raise SchemaError(
+            f"column {name}: holds {', '.join(kinds)}, must be {column.of_rows} ({error}); use cast({name} as {column.sql_type})",
+            column=name,
+        ) from None
+
+
+def _serialized(
+    name: str, serializer: Serializer, chunk: Sequence[Row], places: Mapping[str, int], topic_option: str | None, first_row: int
+) -> pa.Array:
+    """Returns the bytes of one column. places: the position of each column in a row."""
+    found = []
+    for row, values in enumerate(chunk):
+        topic = topic_option or values[places["topic"]] or ""
+        headers = values[places["headers"]] or () if "headers" in places else ()
+        try:
+            found.append(serialized_value(serializer, name, topic, values[places[name]], headers))
+        except SerializationError as error:
+            raise SerializationError(f"row {first_row + row} of the task: {error.message}", **error.facts) from error
+    return _bytes(found)
+
+
+# Values of the types that are wanted become columns without `pa.array`, which imports pandas (records/arrow_arrays.py). Others
+# are for Arrow to convert or to refuse.
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+
+def _text(values: Values) -> pa.Array:
+    return _array_of_bytes(values, pa.string()) if _are(values, str) else pa.array(values, type=pa.string())
+
+
+def _bytes(values: Values) -> pa.Array:
+    return _array_of_bytes(values) if _are(values, str, bytes, bytearray) else pa.array(values, type=pa.binary())
+
+
+def _headers(values: Values) -> pa.Array:
+    pairs = _pairs(values)
+    keys, contents = [pair[0] for pair in pairs or ()], [pair[1] for pair in pairs or ()]
+    if pairs is None or None in keys or not (_are(keys, str) and _are(contents, bytes, bytearray)):
+        return pa.array(values, type=pa.list_(_HEADER))
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(own or ()) for own in values], out=offsets[1:])
+    elements = pa.StructArray.from_arrays([_array_of_bytes(keys, pa.string()), _array_of_bytes(contents)], fields=list(_HEADER))
+    present = bitmap(np.array([own is not None for own in values], np.bool_))
+    return pa.Array.from_buffers(pa.list_(_HEADER), len(values), [present, pa.py_buffer(offsets)], children=[elements])
+
+
+def _pairs(values: Values) -> list[tuple[object, object]] | None:
+    """Returns all headers of all rows, or None if a row holds anything but a list of pairs."""
+    if not _are(values, list, tuple):
+        return None
+    pairs = [pair for own in values for pair in own or ()]
+    return pairs if all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs) else None
+
+
+def _whole_numbers(values: Values) -> pa.Array:
+    if _are(values, int) and all(value is None or -(2**31) <= value < 2**31 for value in values):
+        return _array_of_numbers(values, np.int32)
+    # Arrow would take 1.5 for 1.
+    for value in values:
+        if isinstance(value, float):
+            raise TypeError(f"{value} is no whole number")
+    return pa.array(values, type=pa.int32())
+
+
+def _milliseconds(values: Values) -> pa.Array:
+    return _array_of_numbers([_epoch_ms(value) for value in values], np.int64)
+
+
+def _are(values: Values, *kinds: type) -> bool:
+    """Returns whether each value is None or an instance of exactly one of these classes."""
+    return set(map(type, values)) <= {*kinds, NoneType}
+
+
+def _array_of_bytes(values: Values, kind: pa.DataType | None = None) -> pa.Array:
+    return array_of_bytes([value.encode() if isinstance(value, str) else value for value in values], kind)
+
+
+def _array_of_numbers(values: Sequence[int | None], dtype: type[np.integer[Any]]) -> pa.Array:
+    present = np.array([value is not None for value in values], np.bool_)
+    return array_of_numbers(np.array([value or 0 for value in values], dtype), present)
+
+
+def _epoch_ms(value: object) -> int | None:
+    """Returns milliseconds, rounded down. A float of seconds would lose the last millisecond."""
+    if isinstance(value, datetime.datetime):
+        return int(value.replace(microsecond=0).timestamp()) * 1000 + value.microsecond // 1000
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value!r} is neither a datetime nor an int")
+
+
+_CONVERTERS: Mapping[str, Callable[[Values], pa.Array]] = {
+    "key": _bytes,
+    "value": _bytes,
+    "headers": _headers,
+    "topic": _text,
+    "partition": _whole_numbers,
+    "timestamp": _milliseconds,
+}

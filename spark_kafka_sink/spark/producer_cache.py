@@ -1,16 +1,21 @@
-"""One producer per Python worker and settings, kept over tasks and micro-batches."""
+"""Keeps one producer per Python worker and settings over tasks and micro-batches."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark import Accumulator, Broadcast
+from pyspark.cloudpickle import CloudPickler
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.spark.producer_key import ProducerKey
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.send_scope import SendScope
@@ -24,7 +29,6 @@ if TYPE_CHECKING:
 IDLE_CLOSE_MS = 540_000
 # Of a process. More than these end as soon as no task uses them, the one not used for longest first.
 MOST_PRODUCERS = 8
-
 
 S = TypeVar("S")
 
@@ -45,11 +49,11 @@ class ProducerCache:
         self._producers: dict[ProducerKey, Producer] = {}
 
     def scope(self, config: ProducerConfig) -> SendScope:
-        """A send scope of the settings' producer, which is made when there is none, or only a failed or closed one."""
+        """Returns a send scope of the settings' producer, and makes the producer if there is none that can be used."""
         return self._opened(config, False, lambda producer: producer.scope())
 
     def transaction(self, config: ProducerConfig, transactional_id: str) -> TransactionScope:
-        """A transaction of the settings' transactional producer, which runs one at a time."""
+        """Returns a transaction of the settings' transactional producer, which runs one at a time."""
         return self._opened(config, True, lambda producer: producer.transaction(transactional_id))
 
     def _opened(self, config: ProducerConfig, transactional: bool, opening: Callable[[Producer], S]) -> S:
@@ -67,7 +71,8 @@ class ProducerCache:
         from spark_kafka_sink.producer.producer import Producer
 
         with self._lock:
-            self._drop_unusable()
+            # A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error.
+            self._producers = {key: each for key, each in self._producers.items() if not each.closed}
             producer = self._producers.pop(key, None)
             if producer is None:
                 producer = Producer(config, idle_close_ms=IDLE_CLOSE_MS, transactional=transactional)
@@ -76,14 +81,8 @@ class ProducerCache:
                 other.close_when_idle()
             return producer
 
-    def _drop_unusable(self) -> None:
-        """A failed producer leaves at once, so that the next task does not inherit its error; who holds it gets the error."""
-        for key, producer in list(self._producers.items()):
-            if producer.closed:
-                del self._producers[key]
-
     def close(self, timeout_s: float = 30.0) -> None:
-        """Close all of this process's producers: for programs that use the sink outside of Spark's workers, and for tests."""
+        """Closes all producers of this process, for programs that use the sink outside of Spark's workers, and for tests."""
         with self._lock:
             producers = list(self._producers.values())
             self._producers.clear()
@@ -93,3 +92,69 @@ class ProducerCache:
 
 
 cache = ProducerCache()
+
+
+# Two tasks of a worker share a producer if their settings are the same, as far as their pickles can tell.
+
+_PLAIN = (str, int, float, type, type(None))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerKey:
+    """The key of a producer in the cache.
+
+    Spark pickles a function or an object for each task, so comparing identities would make a producer for each task. Two objects
+    are the same if they were pickled to the same bytes, or if their own __eq__ says so.
+    """
+
+    plain: tuple[object, ...]
+    plugins: tuple[_Plugin, ...]
+
+    @classmethod
+    def of(cls, config: ProducerConfig, transactional: bool) -> ProducerKey:
+        values: list[object] = []
+        for field in fields(config):
+            value = getattr(config, field.name)
+            values += (len(value), *value) if isinstance(value, tuple) else (value,)
+        plain = (transactional, *(value if isinstance(value, _PLAIN) else type(value) for value in values))
+        return cls(plain, tuple(_Plugin(value) for value in values if not isinstance(value, _PLAIN)))
+
+
+class _Plugin:
+    """An object among the settings, as it was before it was used.
+
+    Only a digest of its pickle is kept, because keys live as long as producers. The digest is None for an object that cannot be
+    pickled or belongs to one task.
+    """
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+        data = io.BytesIO()
+        try:
+            _Pickler(data).dump(value)  # type: ignore[no-untyped-call]
+            self._pickled: bytes | None = hashlib.blake2b(data.getbuffer()).digest()
+        except Exception:  # whatever a program's class raises
+            self._pickled = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Plugin):
+            return NotImplemented
+        if self._pickled is not None and self._pickled == other._pickled:
+            return True
+        return bool(self._value == other._value)
+
+    def __hash__(self) -> int:
+        return 0  # the plain settings tell most keys apart
+
+
+class _Pickler(CloudPickler):
+    """Spark's own pickler, for objects that are only compared and never loaded."""
+
+    def reducer_override(self, obj: object) -> Any:
+        if isinstance(obj, Accumulator):
+            # Each task has one of its own, whose sum Spark fetches at the task's end: with another task's it would be lost.
+            raise TypeError("accumulators are not shared by tasks")
+        if isinstance(obj, Broadcast):
+            # A worker has one object for each, and may not pickle it.
+            return id, (id(obj),)
+        return super().reducer_override(obj)  # type: ignore[no-untyped-call]

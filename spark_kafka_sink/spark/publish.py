@@ -1,30 +1,47 @@
-"""`publish(df, ...)`: a DataFrame to Kafka from a notebook or a script, with a report to look at."""
+"""`publish(df, ...)` writes a DataFrame to Kafka from a notebook or a script and returns a report.
+
+publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each task returns its report as a row.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.arrow_publish import TaskReport, publish_job
-from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.options import KAFKA_PREFIX, sink_options
-from spark_kafka_sink.spark.progress import progress_bar
-from spark_kafka_sink.spark.report_text import html_table, summary, table
-from spark_kafka_sink.spark.sink_option import TOPIC
-from spark_kafka_sink.spark.worker_python import warn_of_other_python
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
+from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
+from spark_kafka_sink.spark.display import html_table, progress_bar, summary, table
+from spark_kafka_sink.spark.messages import report_from_bytes, report_to_bytes, share_from_json, share_to_json, total
+from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
+from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, looked_at, sink_options
+from spark_kafka_sink.spark.python_workers import warn_of_other_python
+from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
+from spark_kafka_sink.spark.task import run_task, spark_partition
+
+_RESULT_DDL = "spark_partition int, report binary, share string"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What a finished task delivered. spark_partition: the number of the task's partition, from 0. report: its counts."""
+
+    spark_partition: int
+    report: DeliveryReport
 
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
     """What publish() delivered. A notebook shows it as a table.
 
-    total: all of it. tasks: each task's part. seconds: from start to end, Spark's own work included.
+    total: the sums of all tasks. tasks: the report of each task. seconds: from start to end, including Spark's own work.
     """
 
     total: DeliveryReport
@@ -33,7 +50,7 @@ class PublishReport:
 
     @property
     def rows_per_second(self) -> float:
-        """Records acked a second of `seconds`."""
+        """Records acked per second, over all of `seconds`."""
         return self.total.records / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
@@ -56,17 +73,22 @@ def publish(
     metrics: DeliveryMetrics | None = None,
     progress: bool | None = None,
 ) -> PublishReport:
-    """Write all rows of a batch DataFrame and return when every one is acked: at least once, as a task that is retried writes
-    again; with delivery.guarantee=exactly-once when every one is visible, once, and on an error none.
+    """Writes all rows of a batch DataFrame and returns when all of them are acked. A task that is retried writes its rows again.
+    With delivery.guarantee=exactly-once it returns when every row is visible exactly once; on an error, none is visible.
 
-    df: columns as for `format("kafka_sink")`. topic: for all rows; None: the topic column has it.
-    bootstrap_servers: host:port, with commas between, or several. options: more, named as for `format("kafka_sink")`.
-    metrics: a handle of `register` to count on as well. progress: whether to draw a bar; None: in notebooks and terminals.
+    df: has the columns of `format("kafka_sink")`. topic: the topic of all rows; None: the topic column has it.
+    bootstrap_servers: host:port, with commas between, or a sequence of them. options: more options, as for
+    `format("kafka_sink")`. metrics: a handle of `register` that also counts the rows. progress: whether to draw a progress bar;
+    None: only in notebooks and terminals.
 
-    Raises a KafkaSinkError for options and columns; a failed job raises the error of Spark, whose text has ours.
+    Raises a KafkaSinkError for wrong options and columns. A failed job raises Spark's error, which contains the sink's error.
     """
     named = {TOPIC: topic, KAFKA_PREFIX + "bootstrap.servers": bootstrap_servers}
-    checked = sink_options(_merged(options or {}, {name: value for name, value in named.items() if value is not None}))
+    given = {name: value for name, value in named.items() if value is not None}
+    for name in options or {}:
+        if name.lower() in given:
+            raise OptionError(f"option {name}: given as an argument too", option=name)
+    checked = sink_options({**(options or {}), **given})
     warn_of_other_python(getattr(df.sparkSession, "_sc", None))
     start = time.monotonic()
     with progress_bar(df.sparkSession, progress):
@@ -74,8 +96,80 @@ def publish(
     return PublishReport(total(task.report for task in tasks), tuple(tasks), time.monotonic() - start)
 
 
-def _merged(options: Mapping[str, object], named: Mapping[str, object]) -> dict[str, object]:
-    for name in options:
-        if name.lower() in named:
-            raise OptionError(f"option {name}: given as an argument too", option=name)
-    return {**options, **named}
+@dataclass(frozen=True, slots=True)
+class ArrowTask:
+    """One task over Arrow batches. It is pickled, and returns one row: its report and, under exactly-once, its transaction.
+
+    batch: what it writes a share of, under exactly-once.
+    """
+
+    schema: SinkSchema
+    options: SinkOptions
+    feed: Feed
+    batch: Batch | None = None
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = ((self.schema, batch) for batch in batches)
+        report, share = run_task(rows, self.options, self.feed, self.batch)
+        columns = [
+            array_of_numbers(np.array([spark_partition()], np.int32)),
+            array_of_bytes([report_to_bytes(report)]),
+            array_of_bytes([None if share is None else share_to_json(share).encode()], pa.string()),
+        ]
+        yield pa.record_batch(columns, names=["spark_partition", "report", "share"])
+
+
+def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
+    """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
+    job = None if options.exactly_once is None else Batch.of_new_job()
+    df, task = _planned(df, options, metrics, job)
+    if job is not None:
+        check_job(options, job)
+    try:
+        return _run(df, task, metrics)
+    except BaseException:  # a notebook's interrupt, too
+        if job is not None:
+            abort_job(options, job)
+        raise
+
+
+def publish_dataframe(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None = None
+) -> list[TaskReport]:
+    """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
+
+    batch: the micro-batch of the rows, under exactly-once. If the rows of an earlier attempt are the visible ones, these rows are
+    aborted and there are no reports.
+    """
+    return _run(*_planned(df, options, metrics, batch), metrics)
+
+
+def _planned(
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None
+) -> tuple[DataFrame, ArrowTask]:
+    """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
+    if df.isStreaming:
+        raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
+    case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    with looked_at(options.producer) as serializers:
+        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
+    found = asdict(schema)
+    used = [name for name, index in found.items() if index is not None]
+    # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.
+    selected = df.select(*(df.columns[found[name]] for name in used))
+    schema = SinkSchema(**{name: place for place, name in enumerate(used)})
+    return selected, ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+
+
+def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
+    rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
+    reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
+    committed = [one.report for one in reports]
+    if task.batch is not None:
+        shares = [share_from_json(row[2], task.batch) for row in rows]
+        visible = commit_shares(task.options, task.batch, shares, committed)
+        reports, committed = (reports if visible.own else []), visible.reports
+    if metrics is not None and metrics.available:
+        for report in committed:
+            metrics.add_committed(report)
+    return reports

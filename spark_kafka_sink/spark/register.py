@@ -1,4 +1,4 @@
-"""`register(spark)`: the sink's name in a session, and the driver's handle on its metrics."""
+"""`register(spark)` registers the format in a session and returns the driver's handle on its metrics."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.spark.continuous import end_continuous_queries
-from spark_kafka_sink.spark.data_source import reporting_to
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.spark.data_source import NAME, NOT_WRITTEN, reporting_to
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
-from spark_kafka_sink.spark.worker_python import warn_of_other_python
+from spark_kafka_sink.spark.python_workers import warn_of_other_python
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -24,15 +24,15 @@ _handles: dict[str, DeliveryMetrics] = {}
 
 
 def register(spark: SparkSession) -> DeliveryMetrics:
-    """Make `format("kafka_sink")` known in the session `spark`, and report to the handle that is returned.
+    """Registers `format("kafka_sink")` in the session `spark` and returns the handle that counts its deliveries.
 
-    Called again, also with another session of the same SparkContext, it returns the same handle. Without it the format works as
-    well from Spark 4.1 on (package pyspark_kafka_sink), but nothing is counted, and no continuous query is ended with an error.
-    Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and
-    says DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes that active session.
+    A second call returns the same handle, also with another session of the same SparkContext. From Spark 4.1 on the format works
+    without it (package pyspark_kafka_sink), but nothing is counted, and continuous queries do not end with an error. Call it in
+    each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and raises
+    DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
 
-    On Spark Connect the format is registered and the handle says that it cannot count. The same holds where Spark denies access
-    to its JVM, as on shared clusters of Databricks; one warning lists what does not work there.
+    On Spark Connect the format is registered, and the handle says that it cannot count. The same holds where Spark denies access
+    to its JVM, as on shared clusters of Databricks. One warning lists what does not work there.
     """
     metrics, problems = _metrics(spark)
     if metrics.available:
@@ -46,7 +46,7 @@ def register(spark: SparkSession) -> DeliveryMetrics:
 
 
 def _make_active(spark: Any) -> list[str]:
-    """Make `spark` the active session of this thread, which PySpark does only in the thread that made it; what did not work."""
+    """Makes `spark` the active session of this thread and returns what failed. PySpark does it only in the creating thread."""
     try:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it
@@ -56,7 +56,7 @@ def _make_active(spark: Any) -> list[str]:
 
 
 def _metrics(spark: SparkSession) -> tuple[DeliveryMetrics, list[str]]:
-    """The handle, and what did not work."""
+    """Returns the handle, and what failed."""
     try:
         context = spark.sparkContext
     except AttributeError as error:  # PySparkAttributeError
@@ -69,8 +69,10 @@ def _metrics(spark: SparkSession) -> tuple[DeliveryMetrics, list[str]]:
         return _uncounted("Spark does not allow accumulators here", error)
 
 
-def _uncounted(why: str, error: Exception) -> tuple[DeliveryMetrics, list[str]]:
-    return DeliveryMetrics(None, why=why), [f"{why}, so deliveries through kafka_sink are not counted ({_first_line(error)})"]
+def _uncounted(reason: str, error: Exception) -> tuple[DeliveryMetrics, list[str]]:
+    return DeliveryMetrics(None, reason=reason), [
+        f"{reason}, so deliveries through kafka_sink are not counted ({_first_line(error)})"
+    ]
 
 
 def _handle(spark: SparkSession, context: SparkContext) -> DeliveryMetrics:
@@ -87,3 +89,24 @@ def _handle(spark: SparkSession, context: SparkContext) -> DeliveryMetrics:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def end_continuous_queries(spark: Any) -> None:
+    """Ends the continuous queries that write to this sink, because Spark only logs that their commits raise and goes on forever.
+
+    It looks at all sessions of `spark`'s context. `query.awaitTermination()` then raises `NOT_WRITTEN`. It never raises itself,
+    because it runs in the listener's thread, which also receives the reports of other queries.
+    """
+    try:
+        # spark.streams knows the queries of one session only. Spark's own classes, the same on 4.0 and 4.3.
+        for query in spark._jsparkSession.sharedState().activeStreamingQueries().values():
+            # None: it ended while the others were looked at. The name is as it was given to format(), which ignores case.
+            if (
+                query is not None
+                and query.getClass().getSimpleName() == "ContinuousExecution"
+                and str(query.sink().name()).lower() == NAME
+            ):
+                # As Spark itself ends one whose epochs pile up; of several failures the first stays.
+                query.stopInNewThread(spark._jvm.java.lang.UnsupportedOperationException(str(UsageError(NOT_WRITTEN))))
+    except Exception as error:
+        logger.warning("a continuous query, which writes nothing, could not be ended: %s: %s", type(error).__name__, error)

@@ -1,24 +1,39 @@
-"""Which columns of a DataFrame make a Kafka record, and which cast mends one of the wrong type."""
+"""Finds the columns of a Kafka record in a DataFrame, and names the cast for a column of the wrong type."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import types as t
 
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.errors import SchemaError, SerializationError
 from spark_kafka_sink.option import nearest
+from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
+from spark_kafka_sink.producer.serializers.lists import ListSerializer
+from spark_kafka_sink.producer.serializers.primitives import (
+    BooleanSerializer,
+    ByteArraySerializer,
+    ByteBufferSerializer,
+    BytesSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntegerSerializer,
+    LongSerializer,
+    ShortSerializer,
+)
 from spark_kafka_sink.producer.serializers.serializer import Serializer
-from spark_kafka_sink.spark.serialized_columns import check_serialized
+from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
 
 HEADERS_DDL = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSchema:
-    """Where each column of a record stands in the rows; None where the rows have no such column."""
+    """The position of each column of a record in the rows, or None if the rows do not have it."""
 
     value: int
     key: int | None = None
@@ -28,24 +43,35 @@ class SinkSchema:
     timestamp: int | None = None
 
 
-# A void column is one of nulls: a null key, a tombstone, no headers, the partitioner's choice, the time of append. A void
-# topic is no topic, and says so row by row.
-_ACCEPTED: dict[str, tuple[type[t.DataType], ...]] = {
-    "value": (t.StringType, t.BinaryType, t.NullType),
-    "key": (t.StringType, t.BinaryType, t.NullType),
-    "topic": (t.StringType, t.NullType),
-    "partition": (t.IntegerType, t.NullType),
-    "timestamp": (t.TimestampType, t.LongType, t.NullType),
-    "headers": (t.NullType,),
-}
+class RecordColumn(NamedTuple):
+    """What a column of a Kafka record accepts.
 
-_WANTED = {
-    "value": "string or binary",
-    "key": "string or binary",
-    "topic": "string",
-    "partition": "int",
-    "timestamp": "timestamp, or bigint of milliseconds since the epoch",
-    "headers": HEADERS_DDL,
+    types: Spark's types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
+    sql_type: the type to cast other columns to.
+    """
+
+    types: tuple[type[t.DataType], ...]
+    expected: str
+    of_rows: str
+    sql_type: str
+
+
+_BYTES = RecordColumn((t.StringType, t.BinaryType, t.NullType), "string or binary", "str or bytes", "string")
+
+# A void column has only nulls: null keys, tombstones, no headers, partitions by the partitioner, timestamps of the append. A void
+# topic is refused by its first row.
+RECORD_COLUMNS: Mapping[str, RecordColumn] = {
+    "value": _BYTES,
+    "key": _BYTES,
+    "topic": RecordColumn((t.StringType, t.NullType), "string", "str", "string"),
+    "partition": RecordColumn((t.IntegerType, t.NullType), "int", "int of 32 bits", "int"),
+    "timestamp": RecordColumn(
+        (t.TimestampType, t.LongType, t.NullType),
+        "timestamp, or bigint of milliseconds since the epoch",
+        "datetime, or int of milliseconds since the epoch",
+        "timestamp",
+    ),
+    "headers": RecordColumn((t.NullType,), HEADERS_DDL, "lists of (key: str, value: bytes)", HEADERS_DDL),
 }
 
 _NESTED = (t.StructType, t.ArrayType, t.MapType, t.VariantType)
@@ -66,29 +92,33 @@ def sink_schema(
     that is there twice, or a wrong type (with the cast to use).
     """
     names = schema.fieldNames()
-    found = columns_of_record(names, topic_option, case_sensitive=case_sensitive)
-    if "value" not in found:
-        raise SchemaError(f"column value is required{_nearest_column('value', names)}", column="value")
-    if "topic" not in found and topic_option is None:
-        raise SchemaError("column topic is required when the option topic is not set", column="topic")
+    exact = [name for name in names if name.lower() == "value"]
+    hint = f"; did you mean {exact[0]}?" if exact else nearest("value", names)
+    found = columns_of_record(names, topic_option, hint, case_sensitive=case_sensitive)
     for name, index in found.items():
         _check_column(schema.fields[index].dataType, name, serializers.get(name))
     return SinkSchema(**found)
 
 
-def columns_of_record(names: Sequence[str], topic_option: str | None, *, case_sensitive: bool = False) -> dict[str, int]:
-    """Where each column of a record stands among a row's `names`, by its own name; not the topic's where the option topic wins.
+def columns_of_record(
+    names: Sequence[str], topic_option: str | None, value_hint: str, *, case_sensitive: bool = False
+) -> dict[str, int]:
+    """Returns the position of each column of a record among a row's `names`. The topic column is left out if the option is set.
 
-    Raises `SchemaError` for a column that is there twice.
+    Raises `SchemaError` for a column that exists twice, for a missing value column (with `value_hint`), and for a missing topic.
     """
     places: dict[str, list[int]] = {}
     for index, name in enumerate(names):
         places.setdefault(name if case_sensitive else name.lower(), []).append(index)
     found = {}
-    for name in _WANTED:
+    for name in RECORD_COLUMNS:
         if name in places and not (name == "topic" and topic_option is not None):
             found[name] = places[name][0]
             _check_once(name, [names[index] for index in places[name]])
+    if "value" not in found:
+        raise SchemaError(f"column value is required{value_hint}", column="value")
+    if "topic" not in found and topic_option is None:
+        raise SchemaError("column topic is required when the option topic is not set", column="topic")
     return found
 
 
@@ -100,13 +130,8 @@ def _check_once(name: str, found: list[str]) -> None:
         raise SchemaError(f"column {name}: there are {len(found)} of this name; drop or rename all but one", column=name)
 
 
-def _nearest_column(name: str, columns: list[str]) -> str:
-    exact = [column for column in columns if column.lower() == name]
-    return f"; did you mean {exact[0]}?" if exact else nearest(name, columns)
-
-
 def check_arrow(schema: t.StructType) -> None:
-    """Raises `SchemaError` for a column that no Python worker can read: Spark hands a data source all columns, used or not."""
+    """Raises `SchemaError` for a column that Python workers cannot read. Spark hands a data source all columns, used or not."""
     for field in schema.fields:
         if _holds_months(field.dataType):
             raise SchemaError(
@@ -126,12 +151,12 @@ def _holds_months(kind: t.DataType) -> bool:
 
 def _check_column(found: t.DataType, name: str, serializer: Serializer | None) -> None:
     if serializer is not None:
-        check_serialized(name, found, serializer)
+        _check_serialized(name, found, serializer)
         return
-    accepted = isinstance(found, _ACCEPTED[name]) or (name == "headers" and _is_headers(found))
-    if not accepted:
+    column = RECORD_COLUMNS[name]
+    if not (isinstance(found, column.types) or (name == "headers" and _is_headers(found))):
         raise SchemaError(
-            f"column {name}: is {found.simpleString()}, must be {_WANTED[name]}; use {cast_to_use(name, found)}", column=name
+            f"column {name}: is {found.simpleString()}, must be {column.expected}; use {_cast_to_use(name, found)}", column=name
         )
 
 
@@ -142,14 +167,121 @@ def _is_headers(found: t.DataType) -> bool:
     return fields == [("key", t.StringType), ("value", t.BinaryType)]
 
 
-def cast_to_use(name: str, found: t.DataType) -> str:
-    """SQL that makes a column of type `found` what column `name` must be."""
+def _cast_to_use(name: str, found: t.DataType) -> str:
+    """Returns the SQL that turns a column of type `found` into a valid column `name`."""
     if name in ("key", "value"):
-        return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
-    if name == "timestamp":
-        return "cast(timestamp as bigint)" if isinstance(found, _WHOLE_NUMBERS) else "cast(timestamp as timestamp)"
+        return _as_text(name, found)
+    if name == "timestamp" and isinstance(found, _WHOLE_NUMBERS):
+        return "cast(timestamp as bigint)"
     if name == "headers" and isinstance(found, t.MapType):
         return "transform(map_entries(headers), h -> named_struct('key', string(h.key), 'value', binary(h.value)))"
     if name == "headers" and not isinstance(found, t.ArrayType):
         return "array(named_struct('key', 'name', 'value', binary(headers)))"
-    return f"cast({name} as {_WANTED[name]})"
+    return f"cast({name} as {RECORD_COLUMNS[name].sql_type})"
+
+
+def _as_text(name: str, found: t.DataType) -> str:
+    return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
+
+
+# Keys and values that a serializer takes
+
+# What to cast a column to.
+_SQL_TYPES: Mapping[type[Serializer], str] = {
+    **dict.fromkeys((ByteArraySerializer, BytesSerializer, ByteBufferSerializer), "binary"),
+    BooleanSerializer: "boolean",
+    DoubleSerializer: "double",
+    FloatSerializer: "float",
+    IntegerSerializer: "int",
+    LongSerializer: "bigint",
+    ShortSerializer: "smallint",
+    StringSerializer: "string",
+    UUIDSerializer: "string",
+}
+
+_TO_NUMBERS = (t.NumericType, t.StringType, t.BooleanType, t.TimestampType)
+
+
+def _check_serialized(name: str, found: t.DataType, serializer: Serializer) -> None:
+    """Raises SchemaError if the serializer of column `name` does not accept its type, with the cast to use if there is one."""
+    if isinstance(found, t.NullType):
+        return
+    kind = _arrow_type(found)
+    if kind is None:
+        problem = f"no serializer takes {found.simpleString()}"
+    else:
+        try:
+            serializer.accepts(kind)
+            return
+        except SerializationError as error:
+            problem = error.message
+    cast = _cast_for(serializer, name, found)
+    hint = "" if cast is None else f"; use {cast}"
+    text = f"column {name}: is {found.simpleString()}, which {type(serializer).__name__} does not take ({problem}){hint}"
+    raise SchemaError(text, column=name)
+
+
+def _cast_for(serializer: Serializer, name: str, found: t.DataType) -> str | None:
+    if isinstance(serializer, JsonSerializer):
+        # A serializer would make text of text: what is JSON already needs none.
+        return f"to_json({name}) without kafka.{name}.serializer" if isinstance(found, _NESTED) else f"cast({name} as string)"
+    if isinstance(serializer, ListSerializer):
+        return _list_to_use(name, found, serializer)
+    sql_type = _SQL_TYPES.get(type(serializer))
+    return None if sql_type is None else _scalar_to_use(name, found, sql_type)
+
+
+def _scalar_to_use(name: str, found: t.DataType, sql_type: str) -> str | None:
+    if sql_type == "string":
+        return _as_text(name, found)
+    if sql_type == "binary":
+        return f"cast({name if isinstance(found, t.StringType) else _as_text(name, found)} as binary)"
+    return f"cast({name} as {sql_type})" if isinstance(found, _TO_NUMBERS) else None
+
+
+def _list_to_use(name: str, found: t.DataType, serializer: ListSerializer) -> str | None:
+    sql_type = _SQL_TYPES.get(type(serializer.inner))
+    if sql_type is None or not isinstance(found, t.ArrayType):
+        element = None if sql_type is None or isinstance(found, t.MapType) else _scalar_to_use(name, found, sql_type)
+        return None if element is None else f"array({element})"
+    cast = _scalar_to_use("element", found.elementType, sql_type)
+    return None if cast is None else f"transform({name}, element -> {cast})"
+
+
+_ARROW_TYPES: dict[type[t.DataType], pa.DataType] = {
+    t.NullType: pa.null(),
+    t.StringType: pa.string(),
+    t.BinaryType: pa.binary(),
+    t.BooleanType: pa.bool_(),
+    t.ByteType: pa.int8(),
+    t.ShortType: pa.int16(),
+    t.IntegerType: pa.int32(),
+    t.LongType: pa.int64(),
+    t.FloatType: pa.float32(),
+    t.DoubleType: pa.float64(),
+    t.DateType: pa.date32(),
+    t.TimestampType: pa.timestamp("us", "UTC"),  # of the session's zone really
+    t.TimestampNTZType: pa.timestamp("us"),
+    t.DayTimeIntervalType: pa.duration("us"),
+}
+
+
+def _arrow_type(kind: t.DataType) -> pa.DataType | None:
+    """Returns the Arrow type of a column that Spark hands over. Spark's own to_arrow_type has other arguments in each version.
+
+    Returns None for a type without plain Arrow values: variant, intervals of months, geometry, user-defined types.
+    """
+    if isinstance(kind, t.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, t.ArrayType):
+        element = _arrow_type(kind.elementType)
+        return None if element is None else pa.list_(element)
+    if isinstance(kind, t.MapType):
+        key, value = _arrow_type(kind.keyType), _arrow_type(kind.valueType)
+        return None if key is None or value is None else pa.map_(key, value)
+    if isinstance(kind, t.StructType):
+        fields = [(field.name, _arrow_type(field.dataType)) for field in kind.fields]
+        return None if any(found is None for _, found in fields) else pa.struct(fields)
+    if kind.typeName().startswith("time("):  # TimeType, from Spark 4.1 on
+        return pa.time64("ns")
+    return _ARROW_TYPES.get(type(kind))

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from benchmarks.cells import CELLS, QUICK
 from benchmarks.commits import COLD_READS, TRANSACTIONS, WORKERS, commits
-from benchmarks.embedded import embedded_broker
-from benchmarks.environment import Topics
+from benchmarks.environment import Topics, embedded_broker
 from benchmarks.results import COLD_LOG_READ, COMMIT, LOG_READ
 
 BATCHES = 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.connections import BUSY, answers_by_connection
-from benchmarks.embedded import embedded_broker
+from benchmarks.environment import embedded_broker
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.records.decoder import decode_batches
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from jobs.murmur2 import partition_of
+from jobs.comparison import partition_of
 from jobs.outcome import ExitCode
 from tests.jobs.conftest import ROWS
 from tests.jobs.job_process import CHECKOUT, Ended, JobProcess

@@ -15,7 +15,7 @@ _topics = st.text(min_size=1, max_size=2)
 
 # Some with topics as one sum.
 partition_reports = st.builds(
-    lambda each, most: PartitionReports(each).summed(most),
+    lambda each, maximum: PartitionReports(each).summed(maximum),
     st.dictionaries(st.tuples(_topics, st.integers(0, 2**31 - 1)), _of_a_partition, max_size=4),
     st.integers(0, 4),
 )

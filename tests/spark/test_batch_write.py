@@ -155,7 +155,7 @@ def test_a_wrong_option_ends_in_one_clear_error(spark: SparkSession, kafka: Kafk
         ("IF(id = 5, bigint(-1), bigint(1)) AS timestamp", "[RECORD] column timestamp: -1 is before 1970"),
         (
             "array(IF(id = 5, NULL, named_struct('key', '', 'value', binary('')))) AS headers",
-            "[RECORD] column headers: a header is null",
+            "row 5 of 10: a header is null",
         ),
     ],
 )

@@ -105,21 +105,10 @@ def test_null_header_lists_and_null_header_values_are_allowed() -> None:
     assert found.equals(headers)
 
 
-@pytest.mark.parametrize(
-    ("bad", "problem"), [([("k", b""), None], "a header is null"), ([("k", b""), (None, b"v")], "a header has a null key")]
-)
-def test_a_null_header_or_header_key_is_refused(bad: list[Any], problem: str) -> None:
-    headers = pa.array([[("a", b"")], None, bad, bad], HEADERS)
-    assert refused(headers=headers) == f"[RECORD] column headers: {problem}, in row 2 of the task"
-
-
 def test_nulls_outside_of_a_slice_do_not_count() -> None:
-    headers = pa.array([[None], [("a", b"")], [(None, b"")]], HEADERS).slice(1, 1)
-    timestamps = pa.array([-5, 7, -5], pa.int64()).slice(1, 1)
-    columns = one(headers=headers, timestamp=timestamps)
+    columns = one(timestamp=pa.array([-5, 7, -5], pa.int64()).slice(1, 1))
     assert columns.timestamp is not None
     assert columns.timestamp.tolist() == [7]
-    assert "row 0" in refused(headers=pa.array([[("a", b"")], [None]], HEADERS).slice(1, 1))
 
 
 def test_the_topic_option_wins_over_the_column() -> None:
@@ -175,7 +164,7 @@ def test_each_topic_gets_its_own_rows_in_order(topics: list[str | None], large: 
         assert records.columns.value.to_pylist() == [str(row).encode() for row in rows]
         assert records.columns.timestamp.tolist() == rows
         assert records.columns.partition.tolist() == rows
-        assert [records.row_in_batch(row) for row in range(len(rows))] == rows
+        assert [records.row_in_task(row) for row in range(len(rows))] == rows
 
 
 def test_more_topics_than_a_byte_can_number_are_split_right() -> None:

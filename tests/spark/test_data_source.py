@@ -7,16 +7,21 @@ from typing import Any, cast
 import pyspark
 import pytest
 from pyspark.serializers import CloudPickleSerializer
-from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceArrowWriter, DataSourceStreamWriter
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import pyspark_kafka_sink
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
-from spark_kafka_sink.spark.listener import CommitListener
 from spark_kafka_sink.spark.messages import DeliveryMessage
-from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.metrics import CommitListener, Feed
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 # Spark hands options over with lower-cased keys.
@@ -55,8 +60,11 @@ def test_batch_overwrite_is_refused() -> None:
 def test_a_commit_that_no_task_wrote_for_is_refused() -> None:
     """Trigger.Continuous never calls write() and commits [None, ...]."""
     writer = source().streamWriter(SCHEMA, False)
-    with pytest.raises(UsageError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
-        writer.commit([None], 0)
+    incomplete: list[list[WriterCommitMessage | None]] = [[None], [*MESSAGES, None]]
+    for messages in incomplete:
+        with pytest.raises(UsageError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
+            writer.commit(messages, 0)
+    writer.commit([], 0)
 
 
 def test_a_refused_commit_is_told_to_the_driver_program_and_a_good_one_is_not() -> None:

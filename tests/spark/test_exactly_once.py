@@ -17,7 +17,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.spark.task_batch import QUERY_ID
+from spark_kafka_sink.spark.task import QUERY_ID
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -37,11 +37,11 @@ class Target:
 
     def expect(self, values: Iterable[int], topic: str | None = None) -> None:
         """These are committed, in order of value. EndTxn answers before its markers are there."""
-        wanted = list(values)
+        expected = list(values)
         deadline = time.monotonic() + 20
-        while (found := self._values(topic or self.topic)) != wanted and time.monotonic() < deadline:
+        while (found := self._values(topic or self.topic)) != expected and time.monotonic() < deadline:
             pass
-        assert found == wanted
+        assert found == expected
 
     def _values(self, topic: str) -> list[int]:
         return sorted(int(each.value or b"") for each in read_topic(self.servers, topic, isolation_level="read_committed"))

@@ -21,7 +21,7 @@ TASK = """
 import sys
 import pyarrow as pa
 from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.spark.arrow_publish import ArrowTask
+from spark_kafka_sink.spark.publish import ArrowTask
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.schema import SinkSchema
@@ -95,7 +95,7 @@ def stream(path: Path, **columns: pa.Array) -> str:
 
 def test_what_commits_is_not_imported_where_nothing_is_committed() -> None:
     loaded = output_of("import sys, spark_kafka_sink.spark.data_source; print(*sys.modules, sep='\\n')")
-    assert "spark_kafka_sink.spark.task_writer" in loaded
+    assert "spark_kafka_sink.spark.task" in loaded
     assert not set(COMMITS) & set(loaded)
 
 

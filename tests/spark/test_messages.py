@@ -1,21 +1,33 @@
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import statistics
 import time
+import zlib
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
 from pyspark import cloudpickle
 
-from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
-from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, shares_of, total
+from spark_kafka_sink.spark.messages import (
+    DeliveryMessage,
+    report_from_bytes,
+    report_to_bytes,
+    reports_of,
+    share_from_json,
+    share_to_json,
+    shares_of,
+    total,
+)
 from tests.producer.test_partition_reports import of_1000_partitions
+from tests.spark.reports import reports
 
 BATCH = Batch("query", 3)
 
@@ -23,13 +35,6 @@ BATCH = Batch("query", 3)
 def test_messages_pickle_with_their_reports() -> None:
     message = DeliveryMessage(3, DeliveryReport(records=5))
     assert pickle.loads(pickle.dumps(message)) == message
-
-
-def test_a_commit_of_what_no_task_wrote_is_refused() -> None:
-    check_complete([])
-    check_complete([DeliveryMessage(0, DeliveryReport())])
-    with pytest.raises(UsageError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
-        check_complete([DeliveryMessage(0, DeliveryReport()), None])
 
 
 def test_failed_tasks_have_no_report() -> None:
@@ -82,3 +87,52 @@ def test_a_message_of_1000_topics_is_small_too() -> None:
     packed = cloudpickle.dumps(DeliveryMessage(3, report))  # type: ignore[no-untyped-call]
     assert pickle.loads(packed) == DeliveryMessage(3, report)
     assert len(packed) <= 20_000
+
+
+# Of a topic that is not named.
+_LINE = b'[["t"],1,0,[1,0,0,0,0,0],[0,0,0,0,0,0]]'
+GAP = zlib.compress(len(_LINE).to_bytes(4, "big") + _LINE)
+
+
+@given(reports)
+def test_a_report_comes_back_as_it_was(report: DeliveryReport) -> None:
+    assert report_from_bytes(report_to_bytes(report)) == report
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b"null", b'{"records": 1}', b'{"partitions": 5}', b"\xff"])
+def test_other_text_is_refused(text: bytes) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        report_from_bytes(text)
+
+
+@pytest.mark.parametrize("partitions", [b"\n", b"\xff", zlib.compress(b""), zlib.compress(b"\0\0\0\x09[[],1]xxxx"), GAP])
+def test_partitions_that_nobody_packed_are_refused(partitions: bytes) -> None:
+    nothing = report_to_bytes(DeliveryReport())
+    assert report_from_bytes(nothing) == DeliveryReport()
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        report_from_bytes(nothing + partitions)
+
+
+@pytest.mark.parametrize(
+    "latencies", [b"", b"\xff", zlib.compress(b""), zlib.compress(b"[]\n12345678"), zlib.compress(b'["t"]\n' + bytes(8))]
+)
+def test_latencies_that_nobody_packed_are_refused(latencies: bytes) -> None:
+    line, _, _ = report_to_bytes(DeliveryReport()).partition(b"\n")
+    values = json.loads(line) | {"latencies": len(latencies)}
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        report_from_bytes(json.dumps(values).encode() + b"\n" + latencies)
+
+
+HANDLE = TransactionHandle("prefix.query.ab.0", 2**40, 7, 2, 12, (("töpic", "0-3,5"), ("other", "1")))
+
+
+@pytest.mark.parametrize("transaction", [PreparedTransaction(HANDLE, 2, 2**32 - 1), None])
+def test_a_share_comes_back_as_it_was(transaction: PreparedTransaction | None) -> None:
+    share = Share(BATCH, transaction)
+    assert share_from_json(share_to_json(share), BATCH) == share
+
+
+@pytest.mark.parametrize("text", ["", "[[]]", "{}x", '[["id", "x", 0, 5, 1, [], 0, 0]]'])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        share_from_json(text, BATCH)

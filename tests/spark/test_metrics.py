@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.listener import CommitListener, ListenerAddress
 from spark_kafka_sink.spark.messages import total
-from spark_kafka_sink.spark.metrics import DeliveryMetrics, DeliveryReportParam, Feed
+from spark_kafka_sink.spark.metrics import CommitListener, DeliveryMetrics, DeliveryReportParam, Feed, ListenerAddress
 from tests.spark.reports import reports
 
 PARAM = DeliveryReportParam()

@@ -9,9 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
-from spark_kafka_sink.spark import options as module
-from spark_kafka_sink.spark.java_options import HARMLESS, REFUSED
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.options import HARMLESS, REFUSED, sink_options, warn_once
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -180,9 +178,9 @@ def test_a_partitioner_goes_to_the_tasks_by_its_name_or_as_the_object_it_is() ->
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_an_option_of_javas_producer_that_changes_nothing_here_is_ignored_with_one_warning(
-    name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_warned", set())
+    warn_once.cache_clear()
     for _ in range(2):
         assert sink_options({**SERVERS, f"kafka.{name}": "secret"}) == sink_options(SERVERS)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-import os
+import multiprocessing
 import pickle
+import sys
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -16,13 +18,14 @@ from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
+from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark import producer_cache
-from spark_kafka_sink.spark.producer_cache import MOST_PRODUCERS, ProducerCache
-from spark_kafka_sink.spark.producer_key import ProducerKey
+from spark_kafka_sink.spark.producer_cache import MOST_PRODUCERS, ProducerCache, ProducerKey
 from tests.kafka.ports import free_ports
 
 
@@ -39,59 +42,81 @@ def cache() -> Iterator[ProducerCache]:
     made.close()
 
 
-def producer_of(cache: ProducerCache, config: ProducerConfig) -> object:
-    with cache.scope(config):
-        return cache._producers[ProducerKey.of(config, False)]
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Producer]:
+    """The producers that caches make, in their order."""
+    producers: list[Producer] = []
+
+    class Noted(Producer):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            producers.append(self)
+
+    monkeypatch.setattr(producer_module, "Producer", Noted)
+    return producers
 
 
-def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config: ProducerConfig) -> None:
-    assert producer_of(cache, config) is producer_of(cache, replace(config))
+def open_and_close(cache: ProducerCache, *configs: ProducerConfig) -> None:
+    for config in configs:
+        with cache.scope(config):
+            pass
 
 
-def test_other_settings_get_another_producer(cache: ProducerCache, config: ProducerConfig) -> None:
-    assert producer_of(cache, config) is not producer_of(cache, replace(config, linger_ms=77))
+def test_equal_settings_share_a_producer_over_tasks(cache: ProducerCache, config: ProducerConfig, made: list[Producer]) -> None:
+    open_and_close(cache, config, replace(config))
+    assert len(made) == 1
 
 
-def test_a_closed_producer_is_replaced(cache: ProducerCache, config: ProducerConfig) -> None:
-    first = producer_of(cache, config)
-    cache._producers[ProducerKey.of(config, False)].close(1)
-    assert producer_of(cache, config) is not first
+def test_other_settings_get_another_producer(cache: ProducerCache, config: ProducerConfig, made: list[Producer]) -> None:
+    open_and_close(cache, config, replace(config, linger_ms=77))
+    assert len(made) == 2
+
+
+def test_a_closed_producer_is_replaced(cache: ProducerCache, config: ProducerConfig, made: list[Producer]) -> None:
+    open_and_close(cache, config)
+    made[0].close(1)
+    open_and_close(cache, config, config)
+    assert len(made) == 2
 
 
 def test_an_idle_producer_closes_itself_and_is_replaced(
-    cache: ProducerCache, config: ProducerConfig, monkeypatch: pytest.MonkeyPatch
+    cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_cache, "IDLE_CLOSE_MS", 20)
-    with cache.scope(config):
-        first = cache._producers[ProducerKey.of(config, False)]
-    first._sender.join(10)
-    assert first.closed
-    assert producer_of(cache, config) is not first
+    open_and_close(cache, config)
+    deadline = time.monotonic() + 10
+    while not made[0].closed and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert made[0].closed
+    open_and_close(cache, config)
+    assert len(made) == 2
 
 
 def test_a_failed_producer_leaves_at_once_and_another_takes_its_place(
-    cache: ProducerCache, config: ProducerConfig, monkeypatch: pytest.MonkeyPatch
+    cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cache.scope(config):
-        first = cache._producers[ProducerKey.of(config, False)]
-    monkeypatch.setattr(type(first), "failed", property(lambda producer: BrokerError("fatal") if producer is first else None))
-    assert producer_of(cache, config) is not first
-    assert first not in cache._producers.values()
+    open_and_close(cache, config)
+    first = made[0]
+    monkeypatch.setattr(Producer, "failed", property(lambda producer: BrokerError("fatal") if producer is first else None))
+    open_and_close(cache, config, config)
+    assert len(made) == 2
     first.close(1)
 
 
-def test_a_producer_that_closes_between_look_up_and_use_is_replaced(cache: ProducerCache, config: ProducerConfig) -> None:
-    first = producer_of(cache, config)
-    usable = cache._usable
+def test_a_producer_that_closes_between_look_up_and_use_is_replaced(
+    cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_and_close(cache, config)
+    scope = Producer.scope
 
-    def close_after_look_up(*wanted: Any) -> object:
-        producer = usable(*wanted)
-        if producer is first:
+    def close_first(producer: Producer) -> SendScope:
+        if producer is made[0]:
             producer.close(1)
-        return producer
+        return scope(producer)
 
-    cache._usable = close_after_look_up  # type: ignore[method-assign, assignment]
-    assert producer_of(cache, config) is not first
+    monkeypatch.setattr(Producer, "scope", close_first)
+    open_and_close(cache, config)
+    assert len(made) == 2
 
 
 def test_close_leaves_no_thread_behind(config: ProducerConfig) -> None:
@@ -102,21 +127,44 @@ def test_close_leaves_no_thread_behind(config: ProducerConfig) -> None:
         return [name for name in names if name.startswith("kafka-producer-network-thread")]
 
     cache = ProducerCache()
-    producer_of(cache, config)
+    open_and_close(cache, config)
     assert started()
     cache.close()
     assert not started()
 
 
-def test_a_forked_child_has_an_empty_cache_and_a_free_lock(cache: ProducerCache, config: ProducerConfig) -> None:
-    producer_of(cache, config)
-    with cache._lock:
-        child = os.fork()
-        if child == 0:
-            ok = not cache._producers and cache._lock.acquire(timeout=5)
-            os._exit(0 if ok else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+def test_a_forked_child_has_an_empty_cache_and_a_free_lock(
+    cache: ProducerCache, config: ProducerConfig, made: list[Producer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_and_close(cache, config)
+    in_lock, go_on = threading.Event(), threading.Event()
+
+    def waiting(*arguments: Any, **named: Any) -> Producer:
+        in_lock.set()
+        go_on.wait(60)
+        return Producer(*arguments, **named)
+
+    noted = producer_module.Producer
+    monkeypatch.setattr(producer_module, "Producer", waiting)
+    other = threading.Thread(target=open_and_close, args=(cache, replace(config, linger_ms=77)))
+    other.start()
+    assert in_lock.wait(10)
+    monkeypatch.setattr(producer_module, "Producer", noted)
+
+    def in_child() -> None:
+        open_and_close(cache, config)
+        cache.close(1)
+        sys.exit(len(made) != 2)
+
+    child = multiprocessing.get_context("fork").Process(target=in_child)
+    child.start()
+    child.join(20)
+    if child.is_alive():  # it waits for the lock
+        child.kill()
+        child.join()
+    go_on.set()
+    other.join()
+    assert child.exitcode == 0
 
 
 def producers_for(cache: ProducerCache, configs: Iterable[ProducerConfig]) -> int:

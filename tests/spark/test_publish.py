@@ -3,13 +3,13 @@ from __future__ import annotations
 import threading
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
 from spark_kafka_sink.errors import OptionError, SchemaError, UsageError
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
-from tests.spark.frames import expected, numbers, options, read_records, read_values, records
+from tests.spark.frames import expected, numbers, options, read_records, records
 
 pytestmark = pytest.mark.spark
 
@@ -66,36 +66,6 @@ def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka:
         sks.publish(df, bootstrap_servers=kafka.bootstrap_servers)
     with pytest.raises(UsageError, match="a streaming DataFrame"):
         sks.publish(spark.readStream.format("rate").load(), topic="t", bootstrap_servers=kafka.bootstrap_servers)
-
-
-def test_partition_writer_delivers_rows(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
-) -> None:
-    topic = new_topic(3)
-    records(spark, 300, 3).foreachPartition(sks.partition_writer(options(kafka, topic=topic), metrics))
-    assert read_records(kafka, topic) == expected(300, 3)
-    assert metrics.live is not None
-    assert metrics.live.records == 300
-
-
-def test_partition_writer_works_from_another_thread(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    write = sks.partition_writer(options(kafka, topic=topic))
-    thread = threading.Thread(target=lambda: numbers(spark.newSession(), 10).foreachPartition(write))
-    thread.start()
-    thread.join()
-    assert read_values(kafka, topic) == list(range(10))
-
-
-def test_partition_writer_needs_no_spark_task(kafka: Kafka, new_topic: NewTopic) -> None:
-    topic = new_topic()
-    sks.partition_writer(options(kafka, topic=topic))(iter([Row(value="7")]))
-    assert read_values(kafka, topic) == [7]
-
-
-def test_partition_writer_checks_options_at_once() -> None:
-    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
-        sks.partition_writer({"topic": "t"})
 
 
 def test_columns_that_nobody_writes_do_not_travel(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:

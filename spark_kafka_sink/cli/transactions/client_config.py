@@ -12,7 +12,7 @@ from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
-from spark_kafka_sink.spark.java_options import HARMLESS, ONLY_PLAINTEXT, why_refused
+from spark_kafka_sink.spark.options import HARMLESS, ONLY_PLAINTEXT, why_refused
 
 _FILE = "--command-config"
 # Files are shared with tools that are Java's admin clients.

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark import rows as rows_module
-from spark_kafka_sink.spark import task_writer
+from spark_kafka_sink.spark import partition_writer, task
 from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.producer_cache import cache
-from spark_kafka_sink.spark.rows import batches_of_rows
-from spark_kafka_sink.spark.task_writer import spark_partition, write_task
+from spark_kafka_sink.spark.task import SchemaAndBatch, run_task, spark_partition
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import options, read_values
@@ -31,7 +31,13 @@ def _no_producer_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _ten_rows_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(partition_writer, "CHUNK_ROWS", 10)
+
+
+def delivered(batches: Iterable[SchemaAndBatch], settings: SinkOptions) -> DeliveryReport:
+    report, share = run_task(batches, settings, Feed())
+    assert share is None
+    return report
 
 
 def numbered(start: int, stop: int) -> list[Row]:
@@ -40,7 +46,7 @@ def numbered(start: int, stop: int) -> list[Row]:
 
 def test_all_rows_of_a_task_are_in_kafka_when_it_reports(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
-    report = write_task(batches_of_rows(numbered(0, 95), topic), sink_options(options(kafka, topic=topic)), Feed())
+    report = delivered(batches_of_rows(numbered(0, 95), topic), sink_options(options(kafka, topic=topic)))
     assert report.records == 95
     assert report.partitions[topic, 0].last_offset == 94
     assert read_values(kafka, topic) == list(range(95))
@@ -49,7 +55,7 @@ def test_all_rows_of_a_task_are_in_kafka_when_it_reports(kafka: Kafka, new_topic
 def test_the_next_task_of_a_worker_counts_only_its_own_rows(kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic()
     settings = sink_options(options(kafka, topic=topic))
-    counts = [write_task(batches_of_rows(numbered(0, count), topic), settings, Feed()).records for count in (30, 7)]
+    counts = [delivered(batches_of_rows(numbered(0, count), topic), settings).records for count in (30, 7)]
     assert counts == [30, 7]
 
 
@@ -65,7 +71,7 @@ def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: N
         yield Row(value="bad", partition=-1)
 
     with pytest.raises(RecordError, match="column partition: -1 is negative, in row 11 of the task") as caught:
-        write_task(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)), Feed())
+        delivered(batches_of_rows(rows(), topic), sink_options(options(kafka, topic=topic)))
     assert caught.value.__notes__ == [
         "Kafka has acked 10 rows; they stay in their topics, and another attempt writes them again."
     ]
@@ -76,8 +82,8 @@ def test_a_task_after_a_failed_one_inherits_nothing_of_it(kafka: Kafka, new_topi
     topic = new_topic()
     settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
     with pytest.raises(RecordError):
-        write_task(batches_of_rows([*numbered(0, 20), Row(value="bad", partition=99)], topic), settings, Feed())
-    assert write_task(batches_of_rows(numbered(100, 105), topic), settings, Feed()).records == 5
+        delivered(batches_of_rows([*numbered(0, 20), Row(value="bad", partition=99)], topic), settings)
+    assert delivered(batches_of_rows(numbered(100, 105), topic), settings).records == 5
     assert read_values(kafka, topic) == list(range(100, 105))
 
 
@@ -85,8 +91,17 @@ def test_a_row_that_the_producer_refuses_is_named_as_the_tasks_row(kafka: Kafka,
     even, odd = new_topic(), new_topic()
     rows = [Row(value=b"x" * (20_000 if row == 25 else 1), topic=odd if row % 2 else even) for row in range(30)]
     with pytest.raises(RecordTooLargeError) as caught:
-        write_task(batches_of_rows(rows, None), sink_options(options(kafka, kafka__max__request__size="10000")), Feed())
+        delivered(batches_of_rows(rows, None), sink_options(options(kafka, kafka__max__request__size="10000")))
     assert caught.value.__notes__[0] == "That is row 25 of the task, counted from 0."
+
+
+@pytest.mark.parametrize(("header", "problem"), [(None, "a header is null"), ((None, b""), "a header has a null key")])
+def test_a_bad_header_is_named_as_the_tasks_row(kafka: Kafka, new_topic: NewTopic, header: object, problem: str) -> None:
+    topic = new_topic()
+    rows = [Row(value="v", headers=[("name", b""), header if row == 13 else ("", None)]) for row in range(25)]
+    with pytest.raises(RecordError, match=rf"{topic}: row 3 of \d+: {problem}") as caught:
+        delivered(batches_of_rows(rows, topic), sink_options(options(kafka, topic=topic)))
+    assert caught.value.__notes__[0] == "That is row 13 of the task, counted from 0."
 
 
 def test_outside_of_spark_there_is_no_partition() -> None:
@@ -107,7 +122,7 @@ def test_over_many_partitions_small_batches_are_put_together_and_every_row_arriv
     topic = new_topic(50)
     rows = [Row(value=str(number), partition=number % 50) for number in range(4050)]
     settings = sink_options(options(kafka, topic=topic, kafka__linger__ms="60000"))
-    report = write_task(batches_of_rows(rows, topic), settings, Feed())
+    report = delivered(batches_of_rows(rows, topic), settings)
     # The first ten go out before the topic's partitions are known; then 40 rows for each of them.
     assert appended == [10, 2000, 2000, 40]
     assert report.records == 4050
@@ -117,10 +132,10 @@ def test_over_many_partitions_small_batches_are_put_together_and_every_row_arriv
 def test_a_task_reports_topics_of_too_many_partitions_as_sums(
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_writer, "MOST_PARTITIONS", 2)
+    monkeypatch.setattr(task, "MOST_PARTITIONS", 2)
     narrow, wide = new_topic(), new_topic(3)
     rows = [Row(value="1", topic=narrow, partition=0), *(Row(value="1", topic=wide, partition=at % 3) for at in range(7))]
-    report = write_task(batches_of_rows(rows, None), sink_options(options(kafka)), Feed())
+    report = delivered(batches_of_rows(rows, None), sink_options(options(kafka)))
     assert report.records == 8
     assert {key: (one.records, one.last_offset) for key, one in report.partitions.items()} == {
         (narrow, 0): (1, 0),

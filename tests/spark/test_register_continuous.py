@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.spark.continuous import end_continuous_queries
+from spark_kafka_sink.spark.register import end_continuous_queries
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import numbers, options, read_values

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from typing import Any, cast
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
 from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark.report_text import MAX_PARTITIONS, html_table, summary, table
+from spark_kafka_sink.spark.display import MAX_PARTITIONS, html_table, progress_bar, summary, table
 
 
 def report(partitions: int, topic: str = "t") -> DeliveryReport:
@@ -45,3 +51,28 @@ def test_many_partitions_are_counted_not_listed() -> None:
 
 def test_names_of_topics_are_escaped_in_html() -> None:
     assert "<td>a&lt;b</td>" in html_table(report(1, "a<b"))
+
+
+class Refusing:
+    """A context of a cluster that lets a program follow no jobs."""
+
+    def __init__(self, refused: str) -> None:
+        self._refused = refused
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._refused:
+            raise Py4JError(f"Method {name} is not whitelisted")
+        return lambda *_: None
+
+
+class Session:
+    def __init__(self, context: object) -> None:
+        self._sc = context
+
+
+@pytest.mark.parametrize("refused", ["addJobTag", "_jsc"])
+def test_a_job_runs_without_a_bar_where_progress_cannot_be_followed(refused: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress_bar(cast("SparkSession", Session(Refusing(refused))), show=True):
+        ran = True
+    assert ran
+    assert capsys.readouterr().err == ""

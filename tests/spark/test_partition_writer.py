@@ -2,18 +2,23 @@ from __future__ import annotations
 
 import datetime
 import os
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 
-from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.spark import rows as module
-from spark_kafka_sink.spark.rows import batches_of_rows
+import spark_kafka_sink as sks
+from spark_kafka_sink.errors import OptionError, SchemaError
+from spark_kafka_sink.spark import partition_writer as module
+from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.schema import SinkSchema
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.spark.frames import expected, numbers, options, read_records, read_values, records
 
 UTC = datetime.UTC
 
@@ -140,3 +145,35 @@ def test_fields_are_found_in_any_case() -> None:
     assert found.to_pylist() == [{"key": b"k", "value": b"v"}]
     with pytest.raises(SchemaError, match="columns Key and key differ in case alone"):
         batch(Row(Key="k", key="k", value="v"))
+
+
+@pytest.mark.spark
+def test_partition_writer_delivers_rows(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    topic = new_topic(3)
+    records(spark, 300, 3).foreachPartition(sks.partition_writer(options(kafka, topic=topic), metrics))
+    assert read_records(kafka, topic) == expected(300, 3)
+    assert metrics.live is not None
+    assert metrics.live.records == 300
+
+
+@pytest.mark.spark
+def test_partition_writer_works_from_another_thread(spark: SparkSession, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    write = sks.partition_writer(options(kafka, topic=topic))
+    thread = threading.Thread(target=lambda: numbers(spark.newSession(), 10).foreachPartition(write))
+    thread.start()
+    thread.join()
+    assert read_values(kafka, topic) == list(range(10))
+
+
+def test_partition_writer_needs_no_spark_task(kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    sks.partition_writer(options(kafka, topic=topic))(iter([Row(value="7")]))
+    assert read_values(kafka, topic) == [7]
+
+
+def test_partition_writer_checks_options_at_once() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is required"):
+        sks.partition_writer({"topic": "t"})

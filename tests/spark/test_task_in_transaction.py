@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,14 +18,13 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.transactions import transaction_manager
-from spark_kafka_sink.spark import rows as rows_module
+from spark_kafka_sink.spark import partition_writer
+from spark_kafka_sink.spark.messages import share_from_json, share_to_json
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
+from spark_kafka_sink.spark.partition_writer import batches_of_rows
 from spark_kafka_sink.spark.producer_cache import cache
-from spark_kafka_sink.spark.rows import batches_of_rows
-from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
-from spark_kafka_sink.spark.task_batch import task_batch
-from spark_kafka_sink.spark.transactional_task import write_share
+from spark_kafka_sink.spark.task import SchemaAndBatch, run_task, task_batch
 from tests.exactly_once.opened import client_of, soon
 from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.fixtures import NewTopic
@@ -42,7 +41,7 @@ def _no_producer_left() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _ten_rows_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(partition_writer, "CHUNK_ROWS", 10)
 
 
 @pytest.fixture
@@ -51,7 +50,13 @@ def settings(kafka: Kafka, new_topic: NewTopic) -> SinkOptions:
 
 
 def write(settings: SinkOptions, rows: list[Row], batch: Batch) -> tuple[DeliveryReport, Share]:
-    return write_share(batches_of_rows(rows, settings.topic), settings, Feed(), batch)
+    return written(batches_of_rows(rows, settings.topic), settings, batch)
+
+
+def written(batches: Iterable[SchemaAndBatch], settings: SinkOptions, batch: Batch) -> tuple[DeliveryReport, Share]:
+    report, share = run_task(batches, settings, Feed(), batch)
+    assert share is not None
+    return report, share
 
 
 def numbered(start: int, stop: int) -> list[Row]:
@@ -112,7 +117,7 @@ def test_attempts_of_a_batch_have_transactions_of_their_own_and_later_batches_us
 
 def test_equal_rows_have_equal_checksums_and_others_have_others(settings: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = [write(settings, numbered(0, 30), Batch.of_new_job())[1]]
-    monkeypatch.setattr(rows_module, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(partition_writer, "CHUNK_ROWS", 7)
     shares += [write(settings, rows, Batch.of_new_job())[1] for rows in (numbered(0, 30), numbered(1, 31))]
     one, same, other = (share.transaction.checksum for share in shares if share.transaction is not None)
     assert one == same != other
@@ -129,6 +134,16 @@ def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settin
     assert open_ids(settings, batch) == []
     _, share = write(settings, numbered(100, 105), batch)
     end(settings, share, True)
+
+
+@pytest.mark.parametrize("header", [None, (None, b"")])
+def test_a_bad_header_fails_the_task_and_leaves_nothing_open(settings: SinkOptions, header: object) -> None:
+    batch = Batch.of_new_job()
+    rows = [*numbered(0, 20), Row(value="bad", partition=0, headers=[header])]
+    with pytest.raises(RecordError, match="a header ") as caught:
+        write(settings, rows, batch)
+    assert caught.value.__notes__[0] == "That is row 20 of the task, counted from 0."
+    assert open_ids(settings, batch) == []
 
 
 def test_a_timeout_over_the_brokers_limit_is_told_by_the_first_task(settings: SinkOptions) -> None:
@@ -156,7 +171,7 @@ def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
     monkeypatch.setattr(first_transactions, "time", SimpleNamespace(monotonic=lambda: later))
     rows = iter(numbered(5, 10))
     with pytest.raises(BatchAbortedError, match=rf"{batch}: .*kafka\.transaction\.timeout\.ms"):
-        write_share(batches_of_rows(rows, settings.topic), settings, Feed(), batch)
+        written(batches_of_rows(rows, settings.topic), settings, batch)
     assert len(list(rows)) == 5
     end(settings, share, False)
     assert open_ids(settings, batch) == []
@@ -179,7 +194,7 @@ def test_a_job_is_as_old_as_its_first_row_that_went_to_a_broker(settings: SinkOp
 
     shares = [
         other,
-        write_share(batches_of_rows(rows(), settings.topic), settings, Feed(), batch)[1],
+        written(batches_of_rows(rows(), settings.topic), settings, batch)[1],
         write(settings, numbered(30, 35), batch)[1],
     ]
     for share in shares:
@@ -199,7 +214,7 @@ def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_
         yield from numbered(15, 10_000)
 
     with pytest.raises(BatchAbortedError):
-        write_share(batches_of_rows(rows(), settings.topic), settings, Feed(), batch)
+        written(batches_of_rows(rows(), settings.topic), settings, batch)
     end(settings, share, False)
     assert open_ids(settings, batch) == []
 

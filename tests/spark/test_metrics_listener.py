@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.spark import listener as module
-from spark_kafka_sink.spark.listener import MAX_MESSAGE_BYTES, CommitListener, ListenerAddress, send_refusal, send_report
-from spark_kafka_sink.spark.report_bytes import report_to_bytes
+from spark_kafka_sink.spark import metrics as module
+from spark_kafka_sink.spark.messages import report_to_bytes
+from spark_kafka_sink.spark.metrics import MAX_MESSAGE_BYTES, CommitListener, ListenerAddress, send_refusal, send_report
 from tests.spark.reports import reports
 
 REPORT = DeliveryReport(records=5)

@@ -1,0 +1,141 @@
+"""Shows delivery reports as one line, as a table and as HTML for notebooks, and a progress bar while a job runs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
+from spark_kafka_sink.producer.report import DeliveryReport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.2
+# More partitions than this are counted, not listed: a report must stay readable.
+MAX_PARTITIONS = 50
+
+_HEADER = ("topic", "partition", "records", "bytes", "first offset", "last offset")
+
+
+def summary(report: DeliveryReport) -> str:
+    """Returns the counts in one line."""
+    sums = sum(partition == ALL_PARTITIONS for _, partition in report.partitions)
+    parts = [
+        f"{report.records:,} records",
+        f"{report.bytes:,} bytes ({report.compressed_bytes:,} sent)",
+        f"{report.batches:,} batches in {report.requests:,} requests",
+        f"{report.retries:,} retries",
+        f"{len(report.partitions) - sums:,} topic-partitions",
+        *([f"{sums:,} topics as sums"] if sums else []),
+    ]
+    commits = ""
+    if report.commits:
+        ended = f"{report.transactions_committed:,} transactions committed, {report.transactions_aborted:,} aborted"
+        commits = f"; {ended} in {report.commits:,} commits of {report.commit_ms / report.commits:,.0f} ms on average"
+    return ", ".join(parts) + commits + errors_text(report, "; errors: ")
+
+
+def errors_text(report: DeliveryReport, before: str = "") -> str:
+    """Returns the number of refused batches for each error, by Kafka's name of it, or an empty string if there are none."""
+    return before + ", ".join(f"{name} {count:,}" for name, count in sorted(report.errors.items())) if report.errors else ""
+
+
+def partition_rows(report: DeliveryReport) -> list[tuple[str, ...]]:
+    """Returns a row of cells for each of the first MAX_PARTITIONS topic-partitions."""
+    rows = []
+    for (topic, partition), one in sorted(report.partitions.items())[:MAX_PARTITIONS]:
+        offsets = ("?" if offset == NO_OFFSET else f"{offset:,}" for offset in (one.first_offset, one.last_offset))
+        name = "all" if partition == ALL_PARTITIONS else str(partition)
+        rows.append((topic, name, f"{one.records:,}", f"{one.bytes:,}", *offsets))
+    return rows
+
+
+def table(report: DeliveryReport) -> str:
+    """Returns the topic-partitions as a plain table."""
+    rows = [_HEADER, *partition_rows(report)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines + ([_more(report)] if _more(report) else []))
+
+
+def html_table(report: DeliveryReport) -> str:
+    """Returns the same table as HTML."""
+    header = "".join(f"<th>{name}</th>" for name in _HEADER)
+    rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in partition_rows(report))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{_more(report)}"
+
+
+def _more(report: DeliveryReport) -> str:
+    more = len(report.partitions) - MAX_PARTITIONS
+    return f"and {more:,} more topic-partitions" if more > 0 else ""
+
+
+@contextmanager
+def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None]:
+    """Shows how many tasks are finished of the jobs that this thread starts within the block.
+
+    show: whether to draw the bar; None: only in a notebook or a terminal. Threads: one asks Spark every POLL_S and draws. It
+    ends with the block. Nothing is shown on Spark Connect, which has no status tracker (its progress handlers show jobs there).
+    """
+    context = getattr(spark, "_sc", None)
+    # A tag of our own, beside any job group that the user has set in this thread.
+    tag = f"kafka-sink-{uuid.uuid4().hex}"
+    if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
+        yield
+        return
+    from tqdm.auto import tqdm
+
+    stop = threading.Event()
+    with tqdm(desc="kafka_sink", unit="task", total=0) as bar:
+        poller = threading.Thread(target=_poll, args=(context, tag, bar, stop), name="kafka-sink-progress", daemon=True)
+        poller.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            poller.join()
+            context.removeJobTag(tag)
+
+
+def _is_looked_at() -> bool:
+    """Returns whether this is a notebook or a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return (shell is not None and "IPKernelApp" in shell.config) or sys.stderr.isatty()
+
+
+def _is_tagged(context: Any, tag: str) -> bool:
+    """Returns whether Spark lets the program follow its own jobs. Some shared clusters do not, which must not fail the job."""
+    try:
+        context.addJobTag(tag)
+        _jobs(context, tag)
+    except Exception as error:  # AttributeError, py4j's, PySpark's
+        logger.info("no progress is shown: %s: %s", type(error).__name__, error)
+        return False
+    return True
+
+
+def _jobs(context: Any, tag: str) -> list[int]:
+    return list(context._jsc.sc().statusTracker().getJobIdsForTag(tag))
+
+
+def _poll(context: Any, tag: str, bar: Any, stop: threading.Event) -> None:
+    tracker, stopped = context.statusTracker(), False
+    while not stopped:
+        stopped = stop.wait(POLL_S)
+        jobs = [tracker.getJobInfo(job) for job in _jobs(context, tag)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+        known = [stage for stage in stages if stage]
+        bar.total = sum(stage.numTasks for stage in known)
+        bar.n = sum(stage.numCompletedTasks for stage in known)
+        bar.refresh()

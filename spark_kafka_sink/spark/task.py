@@ -1,0 +1,175 @@
+"""Runs a task, whichever way Spark calls it: appends all rows, waits until they are acked, and reports.
+
+Under exactly-once the task writes in a transaction, which it leaves open for the commit on the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from spark_kafka_sink.errors import RecordError, SerializationError, UsageError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.first_transactions import first_transactions
+from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
+from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.slots import slots
+from spark_kafka_sink.exactly_once.steps import step
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
+from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
+from spark_kafka_sink.spark.display import errors_text
+from spark_kafka_sink.spark.metrics import Feed
+from spark_kafka_sink.spark.options import SinkOptions
+from spark_kafka_sink.spark.producer_cache import cache
+from spark_kafka_sink.spark.python_workers import log_in_sparks_process
+from spark_kafka_sink.spark.schema import SinkSchema
+
+SchemaAndBatch = tuple[SinkSchema, pa.RecordBatch]
+
+# Entries of a task's report. Those of 1,000 take 5 to 7 KB in the task's result, and as much in its accumulator: with 10,000
+# entries, tasks of a large job would exceed spark.driver.maxResultSize (1 GiB) after all their rows are written.
+MOST_PARTITIONS = 1000
+
+# StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+def spark_partition() -> int:
+    """Returns the partition of the current Spark task, or -1 outside of a task."""
+    context = TaskContext.get()
+    return -1 if context is None else context.partitionId()
+
+
+def task_batch() -> Batch:
+    """Returns the micro-batch that this task belongs to, as Spark tells its tasks. Raises UsageError outside of a micro-batch."""
+    context = TaskContext.get()
+    query_id = context.getLocalProperty(QUERY_ID) if context else None
+    batch = context.getLocalProperty(BATCH_ID) if context else None
+    if query_id is None or batch is None:
+        raise UsageError(
+            "delivery.guarantee=exactly-once: Spark has not told this task which micro-batch of which query it writes"
+        )
+    return Batch(query_id, int(batch))
+
+
+def run_task(
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: Batch | None = None
+) -> tuple[DeliveryReport, Share | None]:
+    """Delivers every row and reports it. All rows are acked when this returns, because Spark kills workers without `finally` and
+    `atexit`.
+
+    The text of a failure says what the attempt knows, because nothing else of the attempt survives.
+
+    Args:
+        batch: the batch that the rows belong to, under exactly-once; None under another guarantee. With a batch the rows are
+            written in a transaction. The committer owns the transaction when this returns. The task never asks what became of
+            an earlier attempt, because only a commit decides. A task that fails has aborted its transaction.
+
+    Raises:
+        BatchAbortedError: `batch` is a job that has taken too long to be committed.
+    """
+    log_in_sparks_process()
+    if batch is not None:
+        step("task.start", batch.number)
+        batches = _in_time(batches, options, batch)
+    iterator = iter(batches)
+    first = next(iterator, None)
+    report, transaction = DeliveryReport(), None
+    if first is not None:  # Many tasks of a small DataFrame have no rows: they need no connection and no transaction.
+        rows = chain([first], iterator)
+        if batch is None:
+            report = _deliver(rows, options)
+        else:
+            report, transaction = _deliver_in_transaction(rows, options, batch)
+    feed.task_done(report)
+    if batch is None:
+        return report, None
+    step("message.before", batch.number)
+    return report, Share(batch, transaction)
+
+
+def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
+    with cache.scope(options.producer) as scope:
+        try:
+            _append_all(scope, _records(batches, options), options)
+            scope.flush()
+        except Exception as error:
+            report, context = scope.report(), TaskContext.get()
+            task = "" if context is None else f" of Spark partition {context.partitionId()}, attempt {context.attemptNumber()}"
+            error.add_note(
+                f"Kafka has acked {report.records:,} rows{task}; they stay in their topics, and another attempt writes them"
+                f" again.{errors_text(report, ' Refused batches by error: ')}"
+            )
+            raise
+        return scope.report().summed(MOST_PARTITIONS)
+
+
+def _deliver_in_transaction(
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch
+) -> tuple[DeliveryReport, PreparedTransaction | None]:
+    assert options.exactly_once is not None
+    ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
+    checksum = RowChecksum()
+
+    def checksummed() -> Iterator[TopicRecords]:
+        for records in _records(_stepping(batches, batch), options):
+            checksum.add(records.topic, records.columns)
+            yield records
+
+    with cache.transaction(options.producer, slots.take(ids, batch.number)) as scope:
+        try:
+            step("produce.before", batch.number)
+            _append_all(scope, checksummed(), options)
+            step("flush.before", batch.number)
+            handle = scope.prepare()
+            step("flush.after", batch.number)
+        except Exception as error:
+            refused = errors_text(scope.report(), " Refused batches by error: ")
+            error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{refused}")
+            raise
+        report = scope.report().summed(MOST_PARTITIONS)
+        if handle is None:
+            return report, None
+        if scope.first_sent is not None:
+            first_transactions.prepared(batch, scope.first_sent)
+        return report, PreparedTransaction(handle, spark_partition(), checksum.value)
+
+
+def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: SinkOptions) -> None:
+    for rows in ArrowBatchCoalescer(scope.rows_per_append, options.producer.linger_ms).coalesced(records):
+        try:
+            scope.append(rows.topic, rows.columns())
+        except (RecordError, SerializationError) as error:
+            rows.add_row_of_task(error)
+            raise
+
+
+def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterator[TopicRecords]:
+    """Yields the rows of all batches, topic by topic within each batch."""
+    first_row = 0
+    for schema, batch in batches:
+        yield from records_by_topic(batch, schema, options.topic, first_row=first_row)
+        first_row += batch.num_rows
+
+
+def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch) -> Iterator[SchemaAndBatch]:
+    """Yields the batches. Raises BatchAbortedError once the job has taken too long."""
+    first_transactions.check(batch, options.producer.transaction_timeout_ms)
+    for each in batches:
+        first_transactions.check(batch, options.producer.transaction_timeout_ms)
+        yield each
+
+
+def _stepping(batches: Iterable[SchemaAndBatch], batch: Batch) -> Iterator[SchemaAndBatch]:
+    """Yields the batches. The first was given to the producer when the second is asked for."""
+    for index, each in enumerate(batches):
+        yield each
+        if index == 0:
+            step("produce.after", batch.number)
