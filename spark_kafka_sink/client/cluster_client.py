@@ -73,10 +73,15 @@ class ClusterClient:
 
     # Questions
 
-    def try_many(self, questions: Sequence[Question], deadline: float) -> list[Answer]:
-        """Ask each once, all at the same time; what came of each, in their order, without an error being raised."""
+    def try_many(
+        self, questions: Sequence[Question], deadline: float, on_answer: Callable[[], None] | None = None
+    ) -> list[Answer]:
+        """Ask each once, all at the same time; what came of each, in their order, without an error being raised.
+
+        on_answer: is called as each answer arrives, while others are on their way.
+        """
         self._open(deadline)
-        answers = Exchange(self._client, self._metadata, questions, deadline, self._patience_ms).run()
+        answers = Exchange(self._client, self._metadata, questions, deadline, self._patience_ms, on_answer).run()
         self._used_ms = monotonic_ms()
         return answers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from spark_kafka_sink.client.cluster_metadata import ClusterMetadata
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
@@ -21,14 +21,22 @@ class Exchange:
     """
 
     def __init__(
-        self, client: NetworkClient, metadata: ClusterMetadata, questions: Sequence[Question], deadline: float, patience_ms: int
+        self,
+        client: NetworkClient,
+        metadata: ClusterMetadata,
+        questions: Sequence[Question],
+        deadline: float,
+        patience_ms: int,
+        on_answer: Callable[[], None] | None = None,
     ) -> None:
-        """patience_ms: how long to wait for one answer, where the deadline (on time.monotonic's clock) leaves as much."""
+        """patience_ms: how long to wait for one answer, where the deadline (on time.monotonic's clock) leaves as much. on_answer:
+        is called as each answer arrives."""
         self._client = client
         self._metadata = metadata
         self._questions = questions
         self._deadline = deadline
         self._patience_ms = patience_ms
+        self._on_answer = on_answer
         self._unsent: dict[int, deque[int]] = {}  # numbers of questions by node
         self._attempted: set[int] = set()  # nodes that were connected to since this began
         self._answers: dict[int, Answer] = {}
@@ -99,6 +107,8 @@ class Exchange:
             return  # of an exchange that was over before
         answer: Message | None = response.body
         self._answers[number] = response.error or answer or DisconnectedError("no answer was to come")
+        if self._on_answer is not None and response.error is None:
+            self._on_answer()
 
     def _overdue(self, question: Question) -> DisconnectedError:
         node_id = question.node_id

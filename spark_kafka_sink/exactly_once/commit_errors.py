@@ -1,4 +1,4 @@
-"""What a commit that cannot go on says: why, of which rows, and what to do."""
+"""The errors of a commit that cannot go on: why, which rows, and what to do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.old_jobs import COMPLETE_FOR_MS
+from spark_kafka_sink.exactly_once.last_records import COMPLETE_FOR_MS
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
-from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 # More are counted, not named: an error is read by people.
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 _COMMAND = "spark-kafka-sink transactions"
 _TO_DO: Mapping[Reason, str] = {
@@ -55,8 +55,10 @@ _OF_JOB: Mapping[Reason, str] = {
 }
 
 
-def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is_invisible: bool = True) -> CommitStoppedError:
-    """is_invisible: nobody can have committed the rows of this run."""
+def commit_stopped(
+    batch: MicroBatch, view: View, reason: Reason, options: str, *, is_invisible: bool = True
+) -> CommitStoppedError:
+    """Returns the error of a batch whose commit would lose or double rows. is_invisible: nobody can have committed this run's."""
     last = view.last
     said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
@@ -79,14 +81,14 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is
     )
 
 
-def _to_do(batch: Batch, last: CommitRecord | None, reason: Reason) -> str:
+def _to_do(batch: MicroBatch, last: CommitRecord | None, reason: Reason) -> str:
     if reason is Reason.UNFINISHED and last is not None:
         return _UNFINISHED[last.state]
     return (_OF_JOB if batch.is_job else _TO_DO)[reason]
 
 
 def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> CommitStoppedError:
-    """Of a query without a record, whose checkpoint is where `other`'s query had its own."""
+    """Returns the error of a query without a record, whose checkpoint is where `other`'s query had its own."""
     return CommitStoppedError(
         f"batch {view.batch} of {query_id}: its checkpoint {other.checkpoint} was that of query {other.query_id}, which has"
         f" reached batch {other.batch} ({other.state}): if it was deleted since, this query would write the same rows again, from"
@@ -99,7 +101,7 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     )
 
 
-def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
+def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
     lost = tuple(ended)
     return BatchAbortedError(
         f"{batch}: nothing that this run wrote of it is visible, nor will be; to write it again, {_again(batch)}."
@@ -114,7 +116,7 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
 
 
 class Standing(Enum):
-    """Facts that are known of a run's rows when the time of their commit is over."""
+    """What is known of a run's rows when the time of their commit is over."""
 
     ABORTED = "None of this run's rows is visible, and its transactions are aborted."
     OPEN = (
@@ -127,7 +129,7 @@ class Standing(Enum):
 
 
 def commit_timeout(
-    batch: Batch,
+    batch: MicroBatch,
     own: Iterable[PreparedTransaction],
     timeout_s: float,
     error: KafkaSinkError,
@@ -152,11 +154,11 @@ def commit_timeout(
     )
 
 
-def _command(name: str, batch: Batch, options: str) -> str:
+def _command(name: str, batch: MicroBatch, options: str) -> str:
     return f"{_COMMAND} {name} --query {batch.query_id} {options}".rstrip()
 
 
-def _again(batch: Batch) -> str:
+def _again(batch: MicroBatch) -> str:
     return "run the job again" if batch.is_job else "start the query again"
 
 
@@ -165,7 +167,7 @@ def rows_of(transactions: Iterable[PreparedTransaction]) -> str:
 
 
 def _transactions(transactions: tuple[PreparedTransaction, ...], view: View) -> str:
-    """Each with its rows, where they are, and what became of it, the ones that are in doubt first."""
+    """Names each with its rows, where they are, and what became of it, the ones that are in doubt first."""
     outcomes = view.outcomes or {}
     ordered = sorted(transactions, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")
     return _handles((each.handle for each in ordered), outcomes)
@@ -173,8 +175,8 @@ def _transactions(transactions: tuple[PreparedTransaction, ...], view: View) -> 
 
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:
     said = [_handle(each, (outcomes or {}).get(each.transactional_id)) for each in handles]
-    more = [f"and {len(said) - _MOST_NAMED} more"] if len(said) > _MOST_NAMED else []
-    return "; ".join(said[:_MOST_NAMED] + more) or "none"
+    more = [f"and {len(said) - _MAX_NAMED} more"] if len(said) > _MAX_NAMED else []
+    return "; ".join(said[:_MAX_NAMED] + more) or "none"
 
 
 def _handle(handle: TransactionHandle, outcome: str | None) -> str:

@@ -7,14 +7,12 @@ import zlib
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord
-from spark_kafka_sink.exactly_once.commit_record_codec import CHUNK_BYTES, decode, decode_key, encode, encode_key
+from spark_kafka_sink.exactly_once.commit_record import CHUNK_BYTES, CommitRecord, decode, decode_key, encode, encode_key
 from spark_kafka_sink.exactly_once.last_records import LastRecords, last_records_of
 from spark_kafka_sink.exactly_once.log_reader import LogReader
-from spark_kafka_sink.exactly_once.log_writer import LogWriter
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.records.record_reader import Record
@@ -22,15 +20,16 @@ from spark_kafka_sink.records.small_batch import NewRecord
 
 
 def partition_of(query_id: str, partitions: int) -> int:
-    """Where a query's records are. It must never give another one: they would not be found."""
+    """Returns the partition of a query's records. It must never return another one, or they would not be found."""
     return zlib.crc32(query_id.encode()) % partitions
 
 
 class CommitLog:
-    """One for a process, to be kept: it remembers what it has read, and reads only what is new. For one thread at a time.
+    """Claims queries' records, and reads them. Keep one per process: it remembers what it has read, and reads only what is new.
 
-    Deadlines are on time.monotonic's clock. What a cluster lacks is said at the first use: OptionError for the topic and for
-    transaction.timeout.ms, BrokerError with the ACL to grant, UnsupportedVersionError for brokers without transactions.
+    One thread at a time may use it. Deadlines are on time.monotonic's clock. The first use raises OptionError for an unsuitable
+    topic or transaction.timeout.ms, BrokerError with the ACL to grant, and UnsupportedVersionError for brokers without
+    transactions.
     """
 
     def __init__(
@@ -44,13 +43,13 @@ class CommitLog:
         self._is_ensured = False
 
     def ensure(self, deadline: float) -> None:
-        """Make the topic unless it is there, and check that it can be the log: once for an object."""
+        """Creates the topic unless it exists, and checks that it can be the log: once for an object."""
         if not self._is_ensured:
             ensure_topic(self._client, self._settings, deadline)
             self._is_ensured = True
 
     def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
-        """A query's records are the caller's to write from now on, and nobody's who claimed them before; its last one is read.
+        """Fences whoever wrote this query's records before, and reads its last one.
 
         The order is what makes this safe: once InitProducerId is answered, nobody else's record can be committed; so what is
         committed up to the high watermark of then is all there is.
@@ -71,12 +70,23 @@ class CommitLog:
         writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
         return Claim(ids.query_id, partition, writer, self._chunk_bytes)
 
+    def forget_job(self, ids: TransactionalIds, record: CommitRecord, deadline: float) -> bool:
+        """Removes a record if it is still the last one of its job; returns whether it was.
+
+        Raises ClaimLostError where somebody else takes the log.
+        """
+        claim = self.claim(ids, deadline)
+        if claim.last is None or claim.last.record_id != record.record_id:
+            return False
+        claim.forget(deadline)
+        return True
+
     def last_records(self, deadline: float) -> LastRecords:
-        """Of every query, wherever in the topic it is. Nothing is claimed: any of them may be out of date by now."""
+        """Returns the last record of every query, in any partition. Nothing is claimed: any of them may be out of date by now."""
         return last_records_of(self._client, self._settings.topic, deadline)
 
     def partition_of(self, query_id: str) -> int:
-        """Where a query's records are written, and looked for."""
+        """Returns the partition where a query's records are written, and looked for."""
         return partition_of(query_id, self._settings.partitions)
 
     def _read(self, number: int, deadline: float) -> _Partition:
@@ -88,7 +98,11 @@ class CommitLog:
 
 
 class Claim:
-    """The right to write a query's records, until somebody else claims them. last: its last record, None for none."""
+    """The right to write a query's records, until somebody else claims them.
+
+    Attributes:
+        last: the query's last record; None for none.
+    """
 
     def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
         self.last = partition.last(query_id)
@@ -100,10 +114,10 @@ class Claim:
         self._is_lost = False
 
     def write(self, record: CommitRecord, deadline: float) -> None:
-        """Returns once the record is committed, and is `last`.
+        """Writes a record; returns once it is committed, and is `last`.
 
-        ClaimLostError: somebody else has claimed the query, or nobody knows whether the record was written. Claim again, and
-        read. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
+        Raises ClaimLostError where somebody else has claimed the query, or nobody knows whether the record was written: claim
+        again, and read. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
         """
         chunks = encode(record, self._chunk_bytes)
         self._put([[(number, chunk)] for number, chunk in enumerate(chunks)], deadline)
@@ -111,7 +125,7 @@ class Claim:
         self._chunks = frozenset(range(len(chunks)))
 
     def forget(self, deadline: float) -> None:
-        """As `write`, of no record: compaction removes what was written of a job that is over."""
+        """Writes tombstones, as `write` does: compaction removes the records of a job that is over."""
         if self._chunks:
             self._put([[]], deadline)
         self.last = None
@@ -142,7 +156,7 @@ class Claim:
 
 
 class _Partition:
-    """What one partition says of its queries: for each the last values of its chunks."""
+    """One partition as it was read: for each of its queries the last values of its chunks."""
 
     def __init__(self, client: ClusterClient, topic: str, number: int) -> None:
         self._topic = topic
@@ -161,7 +175,7 @@ class _Partition:
         return self._records[query_id]
 
     def has_between(self, query_id: str, end: int, deadline: float) -> bool:
-        """Whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
+        """Returns whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
         if self.reader.position > end:
             return True
         return any(decode_key(record.key, self._topic)[0] == query_id for record in self.reader.between(end, deadline))

@@ -1,4 +1,4 @@
-"""Questions about transactional ids to their coordinators, asked again until each id has an answer that is final."""
+"""Requests about transactional ids to their coordinators, sent again until each id has a final answer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ COORDINATOR_LOAD_IN_PROGRESS and CONCURRENT_TRANSACTIONS among them."""
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """Of one id: an error code, and what was asked for where it is 0."""
+    """The answer about one id: an error code, and what was asked for where the code is 0."""
 
     code: int
     value: T
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[T]):
+class CoordinatorRequest(Generic[T]):
     """One request about some ids of one coordinator, and how to read its answer."""
 
     question: Question
@@ -42,19 +42,30 @@ class Asked(Generic[T]):
 
 
 class CoordinatorRounds(Generic[T]):
-    """Rounds of pipelined requests; between two a pause, of ms at first."""
+    """Sends rounds of pipelined requests, with a pause between two, of ms at first."""
 
-    def __init__(self, client: ClusterClient, ask: Callable[[int, Sequence[str]], Iterable[Asked[T]]], deadline: float) -> None:
-        """ask: what to ask a node about ids that it coordinates. deadline: on time.monotonic's clock."""
+    def __init__(
+        self,
+        client: ClusterClient,
+        ask: Callable[[int, Sequence[str]], Iterable[CoordinatorRequest[T]]],
+        deadline: float,
+        on_answer: Callable[[], None] | None = None,
+    ) -> None:
+        """ask: returns the requests to a node about ids that it coordinates. deadline: on time.monotonic's clock. on_answer: is
+        called as each answer arrives, while others are on their way."""
         self._client = client
         self._ask = ask
         self._deadline = deadline
+        self._on_answer = on_answer
         self._waiting = Waiting(deadline, BACKOFF)
         self.replies: dict[str, Reply[T]] = {}
         self.lost: set[str] = set()  # ids of requests that got no answer: they may have been carried out, or be yet
 
     def run(self, ids: Collection[str]) -> dict[str, Reply[T]]:
-        """A final reply for each id. DeadlineError: `replies` has those that came. PeerError for what a broker does wrong."""
+        """Returns a final reply for each id.
+
+        Raises DeadlineError, when `replies` has those that came, and PeerError for what a broker does wrong.
+        """
         while left := [each for each in ids if each not in self.replies]:
             found = self._client.coordinators(left, self._deadline)
             for each, why in found.late.items():
@@ -65,7 +76,7 @@ class CoordinatorRounds(Generic[T]):
         return self.replies
 
     def run_out(self, ids: Collection[str]) -> dict[str, str]:
-        """As `run`, but without an error at the deadline: what was said last of each id that has no reply then."""
+        """As `run`, but returns at the deadline what was said last of each id that has no reply."""
         try:
             self.run(ids)
         except DeadlineError as error:
@@ -76,9 +87,9 @@ class CoordinatorRounds(Generic[T]):
         by_node: dict[int, list[str]] = {}
         for each, node_id in nodes.items():
             by_node.setdefault(node_id, []).append(each)
-        asked = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
-        answers = self._client.try_many([one.question for one in asked], self._deadline)
-        for one, answer in zip(asked, answers, strict=True):
+        requests = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
+        answers = self._client.try_many([one.question for one in requests], self._deadline, self._on_answer)
+        for one, answer in zip(requests, answers, strict=True):
             if isinstance(answer, DisconnectedError):
                 self._lost(one.ids, answer.message)
             elif isinstance(answer, Exception):

@@ -1,17 +1,16 @@
-"""One partition of a log, read by a thread that waits: what is committed, and all of that."""
+"""Reads one partition of a log in the calling thread: all that is committed, and nothing else."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.question import Answer, Question
 from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import BrokerError, DisconnectedError
-from spark_kafka_sink.exactly_once.committed_records import committed_records
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -25,6 +24,7 @@ from spark_kafka_sink.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from spark_kafka_sink.records.record_reader import Record
 
 _READ_UNCOMMITTED: Final = 0
@@ -48,8 +48,11 @@ _OTHER_LEADER: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETC
 
 
 class LogReader:
-    """Remembers how far it has read. Where that place is lost, as the topic was made anew or the log's end is gone, it begins
-    again and `on_restart` is told, before the first record: what was read before counts no more."""
+    """Reads on from where it stopped before.
+
+    Where that place is lost, because the topic was created again or the log's end is gone, it begins again. It calls `on_restart`
+    before the first record then: what was read before does not count any more.
+    """
 
     def __init__(
         self,
@@ -78,9 +81,9 @@ class LogReader:
         return self._position
 
     def read_to_end(self, deadline: float) -> None:
-        """Read what is committed up to the high watermark of now; an open transaction before that is waited for.
+        """Reads what is committed up to the high watermark of now, and waits for the end of open transactions before it.
 
-        Raises DeadlineError, which tells of it, and BrokerError where the client may not read.
+        Raises DeadlineError, which names such a transaction's offset, and BrokerError where the client may not read.
         """
         self._waiting = Waiting(deadline, BACKOFF)
         self._end, self._is_confirmed = None, False
@@ -93,7 +96,7 @@ class LogReader:
                 self._waiting.fail()
 
     def between(self, end: int, deadline: float) -> list[Record]:
-        """What lies between where was read to and the offset `end`, committed or not; `end` is under the high watermark."""
+        """Returns the records between `position` and the offset `end`, committed or not; `end` is under the high watermark."""
         found: list[Record] = []
         self._waiting = Waiting(deadline, BACKOFF)
         position = self.position
@@ -132,23 +135,23 @@ class LogReader:
         self._on_restart()
 
     def _round(self, node_id: int, deadline: float) -> bool:
-        """Offsets that are not known, and a Fetch where they are. False: again after a pause, maybe of another leader."""
-        wanted = [LATEST_TIMESTAMP] if self._end is None else []
-        wanted += [EARLIEST_TIMESTAMP] if self._position is None else []
-        questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
+        """Asks for unknown offsets, and fetches where they are known. False: ask again after a pause, maybe another leader."""
+        unknown = [LATEST_TIMESTAMP] if self._end is None else []
+        unknown += [EARLIEST_TIMESTAMP] if self._position is None else []
+        questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in unknown]
         if self._position is not None:
             wait_ms = self._wait_ms(self._position, deadline)
             questions.append(self._fetch(node_id, self._position, _READ_COMMITTED, wait_ms))
         answers = self._client.try_many(questions, deadline)
-        offsets = [self._offset(answer) for answer in answers[: len(wanted)]]
+        offsets = [self._offset(answer) for answer in answers[: len(unknown)]]
         if None in offsets:
             return False
-        for timestamp, offset in zip(wanted, offsets, strict=True):
+        for timestamp, offset in zip(unknown, offsets, strict=True):
             if timestamp == LATEST_TIMESTAMP:
                 self._end = offset
             else:
                 self._position = offset
-        return len(answers) == len(wanted) or self._take_fetched(answers[-1])
+        return len(answers) == len(unknown) or self._take_fetched(answers[-1])
 
     def _offsets_request(self, timestamp: int) -> ListOffsetsRequest:
         partition = ListOffsetsPartition(
@@ -238,3 +241,40 @@ class LogReader:
         if facts.refreshes_metadata or code in _OTHER_LEADER:
             self._client.stale()
         return False
+
+
+# The records that are committed, of what a Fetch with read_committed answers. Java's CompletedFetch. Pure.
+
+_ABORT: Final = b"\x00\x00\x00\x00"  # version 0, type 0; a commit's type is 1 (ControlRecordType)
+
+
+def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Record | None, int]]:
+    """Yields each record at `position` or behind it with the offset to go on from, and None with that offset at each batch's end.
+
+    Raises ProtocolError for what no broker should send.
+    """
+    aborted = sorted(said.aborted_transactions or (), key=lambda each: each.first_offset)
+    producers = set[int]()  # whose records are being dropped
+    for batch in _batches(said):
+        while aborted and aborted[0].first_offset <= batch.last_offset:
+            producers.add(aborted.pop(0).producer_id)
+        if batch.is_control:
+            if _is_abort(batch):
+                producers.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in producers):
+            for record in batch.records():
+                if record.offset >= position:
+                    yield record, record.offset + 1
+        # Compaction takes records out, also the last one, but a batch's end stays.
+        yield None, max(position, batch.last_offset + 1)
+
+
+def _batches(said: PartitionData) -> Iterator[FetchedBatch]:
+    records = said.records or b""
+    data = records if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
+    return decode_batches(data, cut_off=True)
+
+
+def _is_abort(batch: FetchedBatch) -> bool:
+    records = batch.records()  # empty where compaction has removed the marker
+    return bool(records) and records[0].key == _ABORT

@@ -1,4 +1,4 @@
-"""Transactions of a few records each, written to one partition by a thread that waits for their end."""
+"""Writes transactions of a few records each to one partition, and waits for their end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Final
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.question import Question
 from spark_kafka_sink.client.waiting import Waiting
-from spark_kafka_sink.errors import BrokerError, DisconnectedError
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
-from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError
+from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.add_partitions_to_txn import (
@@ -40,11 +39,20 @@ _ADD_PARTITIONS: Final = ADD_PARTITIONS_TO_TXN.limited_to(0, 3)
 _SEQUENCES: Final = 2**31
 
 
+class ClaimLostError(PeerError):
+    """Somebody else claimed a query's records in the commit log, or nobody knows what became of a record that was written.
+
+    On this error, discard what was read and start over: claim, read, decide. It names the id and what the broker said.
+    """
+
+    code = "CLAIM_LOST"
+
+
 class RecordRefusedError(BrokerError):
-    """The brokers take no such records, whoever asks: what was to be written is not in the log, nor will be."""
+    """The brokers accept no such records from anybody: what was to be written is not in the log, and will not be."""
 
 
-class _Then(Enum):
+class _Consequence(Enum):
     LOST = auto()  # somebody else writes under this id now, or nobody knows: to be claimed again
     REFUSED = auto()  # asking again does not help
 
@@ -63,18 +71,15 @@ _ADVICE: Final[Mapping[int, str]] = {
 """Of Produce and AddPartitionsToTxn: what only somebody else can change. What is neither here nor retriable loses the claim."""
 
 
-def _then(code: int) -> _Then | None:
-    """What becomes of the claim; None: the same again."""
+def _consequence(code: int) -> _Consequence | None:
+    """Returns what becomes of the claim; None: send the same again."""
     if code in _ADVICE:
-        return _Then.REFUSED
-    return None if error_facts(code).retriable else _Then.LOST
+        return _Consequence.REFUSED
+    return None if error_facts(code).retriable else _Consequence.LOST
 
 
 class LogWriter:
-    """One producer's transactions, one after the other. After an error it is of no use any more.
-
-    `InitProducerId` was answered with producer_id and epoch; transaction_version is 1 or 2.
-    """
+    """Writes one producer's transactions, one after the other. After an error it cannot be used any more."""
 
     def __init__(
         self,
@@ -85,6 +90,7 @@ class LogWriter:
         transaction_version: int,
         partition: tuple[str, int],
     ) -> None:
+        """producer_id, epoch: from InitProducerId's answer. transaction_version: 1 or 2."""
         self._client = client
         self._transactions = TransactionClient(client)
         self._id = transactional_id
@@ -102,9 +108,9 @@ class LogWriter:
         return self._version < 2
 
     def append(self, records: Sequence[NewRecord], deadline: float) -> int:
-        """Write records, in one batch, in the transaction that is open or begins with it; the offset of the first, -1 if unknown.
+        """Writes records in one batch, in the open transaction or a new one; returns the first one's offset, -1 if unknown.
 
-        Raises ClaimLostError, RecordRefusedError (with what to do), DeadlineError. What is written can then not become visible.
+        Raises ClaimLostError, RecordRefusedError (with what to do) or DeadlineError. What is written cannot become visible then.
         """
         if self._spent:
             raise self._lost(self._spent)
@@ -129,7 +135,7 @@ class LogWriter:
         return TransactionHandle(self._id, self._producer_id, self._epoch, self._version, self._written, partitions)
 
     def commit(self, deadline: float) -> None:
-        """Returns once the coordinator says that it is committed; ClaimLostError for anything else."""
+        """Commits the open transaction; raises ClaimLostError unless the coordinator says that it is committed."""
         (ended,) = self._transactions.end([self.handle()], True, deadline).values()
         if ended.outcome is not Outcome.COMMITTED:
             raise self._lost(f"EndTxn: {ended.error}")
@@ -153,14 +159,15 @@ class LogWriter:
             v3_and_below_topics=topics,
         )
 
-        def ask(node_id: int, ids: Sequence[str]) -> list[Asked[None]]:
-            return [Asked(Question(node_id, _ADD_PARTITIONS, request), ids, lambda answer: {self._id: _added(answer)})]
+        def ask(node_id: int, ids: Sequence[str]) -> list[CoordinatorRequest[None]]:
+            question = Question(node_id, _ADD_PARTITIONS, request)
+            return [CoordinatorRequest(question, ids, lambda answer: {self._id: _added(answer)})]
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
         self._check(reply.code, "AddPartitionsToTxn")
 
     def _produce(self, batch: bytes, deadline: float) -> int:
-        """Until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
+        """Sends a batch until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
         api = _PRODUCE_VERSION_1 if self._adds_partitions else _PRODUCE_VERSION_2
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=[batch])])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
@@ -190,11 +197,11 @@ class LogWriter:
 
     def _check(self, code: int, api: str) -> None:
         """Raises for what asking again does not change."""
-        then = _then(code) if code else None
+        consequence = _consequence(code) if code else None
         name = error_facts(code).name
-        if then is _Then.LOST:
+        if consequence is _Consequence.LOST:
             raise self._lost(f"{api}: {name}")
-        if then is _Then.REFUSED:
+        if consequence is _Consequence.REFUSED:
             text = f"{api} as {self._id}: {name}: {_ADVICE[code]}"
             raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=name)
 

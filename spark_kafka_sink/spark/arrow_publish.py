@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
@@ -21,7 +21,7 @@ from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
-from spark_kafka_sink.spark.transactional_task import write_share
+from spark_kafka_sink.spark.transactional_task import write_in_transaction
 
 _RESULT_DDL = "spark_partition int, report binary, share string"
 
@@ -44,14 +44,14 @@ class ArrowTask:
     schema: SinkSchema
     options: SinkOptions
     feed: Feed
-    batch: Batch | None = None
+    batch: MicroBatch | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((self.schema, batch) for batch in batches)
         if self.batch is None:
             report, text = write_task(rows, self.options, self.feed), None
         else:
-            report, share = write_share(rows, self.options, self.feed, self.batch)
+            report, share = write_in_transaction(rows, self.options, self.feed, self.batch)
             text = share_to_json(share).encode()
         columns = [
             array_of_numbers(np.array([spark_partition()], np.int32)),
@@ -63,7 +63,7 @@ class ArrowTask:
 
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     """Run the job, under exactly-once with all its rows visible at its end, or none; its tasks' reports, by Spark partition."""
-    job = None if options.exactly_once is None else Batch.of_new_job()
+    job = None if options.exactly_once is None else MicroBatch.of_new_job()
     df, task = _planned(df, options, metrics, job)
     if job is not None:
         check_job(options, job)
@@ -76,7 +76,7 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
 
 
 def publish_dataframe(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None = None
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None = None
 ) -> list[TaskReport]:
     """Run the job and return its tasks' reports, by Spark partition; `metrics` counts them as live and as committed.
 
@@ -87,7 +87,7 @@ def publish_dataframe(
 
 
 def _planned(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None
 ) -> tuple[DataFrame, ArrowTask]:
     """The record's columns alone, and the task for them. Raises for what cannot be written, before there is anything to abort."""
     if df.isStreaming:

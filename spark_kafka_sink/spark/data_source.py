@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
@@ -25,7 +25,7 @@ from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.serialized_columns import looked_at
 from spark_kafka_sink.spark.task_batch import task_batch
 from spark_kafka_sink.spark.task_writer import spark_partition, write_task
-from spark_kafka_sink.spark.transactional_task import write_share
+from spark_kafka_sink.spark.transactional_task import write_in_transaction
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         self._schema = schema
         self._options = options
         self._feed = feed
-        self._job = Batch.of_new_job()  # in the driver, once a job
+        self._job = MicroBatch.of_new_job()  # in the driver, once a job
 
     def check(self) -> None:
         """Raise what keeps the job from being committed, as far as it can be known before its tasks write."""
@@ -95,10 +95,10 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         batches = ((self._schema, batch) for batch in iterator)
         if self._options.exactly_once is None:
             return DeliveryMessage(spark_partition(), write_task(batches, self._options, self._feed))
-        report, share = write_share(batches, self._options, self._feed, self._batch())
+        report, share = write_in_transaction(batches, self._options, self._feed, self._batch())
         return DeliveryMessage(spark_partition(), report, share)
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> MicroBatch:
         """What a task writes a share of."""
         return self._job
 
@@ -137,7 +137,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
 class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     """A stream's writer, made anew for each micro-batch."""
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> MicroBatch:
         return task_batch()
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]

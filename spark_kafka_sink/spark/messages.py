@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 
@@ -26,7 +26,7 @@ class DeliveryMessage(WriterCommitMessage):
 
     spark_partition: int = -1
     report: DeliveryReport = field(default_factory=DeliveryReport)
-    share: Share | None = None
+    share: TaskTransaction | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The partitions of a transaction are text ("0-7,9,12"), of up to 5 KB for 1,000 of them.
@@ -36,7 +36,7 @@ class DeliveryMessage(WriterCommitMessage):
         return _message, (self.spark_partition, self.report, batch, share)
 
 
-def _message(spark_partition: int, report: DeliveryReport, batch: Batch | None, share: bytes | None) -> DeliveryMessage:
+def _message(spark_partition: int, report: DeliveryReport, batch: MicroBatch | None, share: bytes | None) -> DeliveryMessage:
     if batch is None or share is None:
         return DeliveryMessage(spark_partition, report)
     return DeliveryMessage(spark_partition, report, share_from_json(zlib.decompress(share).decode(), batch))
@@ -56,7 +56,7 @@ def check_complete(messages: Sequence[WriterCommitMessage | None]) -> None:
         raise UsageError(NOT_WRITTEN)
 
 
-def shares_of(messages: Sequence[WriterCommitMessage | None]) -> list[Share]:
+def shares_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskTransaction]:
     """The shares of the tasks that finished under exactly-once."""
     return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
 

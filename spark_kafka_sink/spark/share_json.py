@@ -6,11 +6,11 @@ from __future__ import annotations
 import json
 
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
-def share_to_json(share: Share) -> str:
+def share_to_json(share: TaskTransaction) -> str:
     return json.dumps([_of_transaction(share.transaction)] if share.transaction is not None else [])
 
 
@@ -20,10 +20,10 @@ def _of_transaction(each: PreparedTransaction) -> list[object]:
     return [*named, handle.partitions, each.spark_partition, each.checksum]
 
 
-def share_from_json(text: str, batch: Batch) -> Share:
+def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
     """Raises ValueError or TypeError when the text is not what `share_to_json` makes."""
     transactions = [_transaction(*each) for each in json.loads(text)]
-    return Share(batch, transactions[0] if transactions else None)
+    return TaskTransaction(batch, transactions[0] if transactions else None)
 
 
 def _transaction(

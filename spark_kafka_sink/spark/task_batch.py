@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark import TaskContext
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 
 # StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY
 QUERY_ID = "sql.streaming.queryId"
@@ -14,7 +14,7 @@ BATCH_ID = "streaming.sql.batchId"
 JOB_GROUP = "spark.jobGroup.id"
 
 
-def task_batch() -> Batch:
+def task_batch() -> MicroBatch:
     """Of the micro-batch's task that this is. UsageError elsewhere."""
     context = TaskContext.get()
     query_id = context.getLocalProperty(QUERY_ID) if context else None
@@ -23,4 +23,4 @@ def task_batch() -> Batch:
         raise UsageError(
             "delivery.guarantee=exactly-once: Spark has not told this task which micro-batch of which query it writes"
         )
-    return Batch(query_id, int(batch))
+    return MicroBatch(query_id, int(batch))

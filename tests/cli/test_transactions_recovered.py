@@ -9,9 +9,8 @@ from confluent_kafka import Producer
 
 from spark_kafka_sink.exactly_once import old_jobs
 from spark_kafka_sink.exactly_once.commit_log import partition_of
-from spark_kafka_sink.exactly_once.commit_record import State
-from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.commit_record import State, encode_key
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from tests.cli.left_over import LeftOver, until
 
 
@@ -185,7 +184,7 @@ def test_who_asks_about_a_job_hears_what_became_of_it_and_it_is_not_forgotten_by
 
 
 def test_of_a_job_without_a_record_it_is_said_when_that_means_that_nothing_is_visible(job: LeftOver) -> None:
-    other = Batch.of_new_job().query_id
+    other = MicroBatch.of_new_job().query_id
     job.write(0, State.COMPLETE, [])
     refused = job.run("recover", "--query", other)
     job.query_id = other

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import TransactionDescription
+from spark_kafka_sink.exactly_once.proof import TransactionDescription
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Step, Stop, View, decide
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle

@@ -8,9 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.errors import CommitStoppedError
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State, encode_key
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.opened import soon
 from tests.exactly_once.queries import PREFIX, Query
@@ -26,7 +25,7 @@ def place(query: Query) -> str:
 
 def begin(query: Query, *values: str, start: int | None = None, checkpoint: str | None = None) -> None:
     own = query.write(*values)
-    query.committer().commit(Batch(query.id, 0, place(query) if checkpoint is None else checkpoint), own, start)
+    query.committer().commit(MicroBatch(query.id, 0, place(query) if checkpoint is None else checkpoint), own, start)
 
 
 def another(query: Query) -> Query:

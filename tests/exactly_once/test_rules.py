@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
+from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import (
     Commit,
     Done,

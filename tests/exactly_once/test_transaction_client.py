@@ -10,8 +10,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
-from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.transaction_client import OpenTransaction, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle

@@ -11,13 +11,13 @@ from pyspark import cloudpickle
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.spark.messages import DeliveryMessage, check_complete, reports_of, shares_of, total
 from tests.producer.test_partition_reports import of_1000_partitions
 
-BATCH = Batch("query", 3)
+BATCH = MicroBatch("query", 3)
 
 
 def test_messages_pickle_with_their_reports() -> None:
@@ -39,7 +39,7 @@ def test_failed_tasks_have_no_report() -> None:
 
 
 def test_the_shares_of_finished_tasks_are_those_that_have_one() -> None:
-    share = Share(Batch("query", 3), None)
+    share = TaskTransaction(MicroBatch("query", 3), None)
     messages = [DeliveryMessage(0, DeliveryReport(), share), None, DeliveryMessage(1)]
     assert shares_of(messages) == [share]
     assert pickle.loads(pickle.dumps(messages[0])) == messages[0]
@@ -51,9 +51,14 @@ def transaction(partitions: Sequence[int]) -> PreparedTransaction:
 
 
 @pytest.mark.parametrize(
-    "share", [None, Share(BATCH, None), Share(BATCH, transaction(sorted(random.Random(1).sample(range(10_000), 1000))))]
+    "share",
+    [
+        None,
+        TaskTransaction(BATCH, None),
+        TaskTransaction(BATCH, transaction(sorted(random.Random(1).sample(range(10_000), 1000)))),
+    ],
 )
-def test_a_message_of_1000_partitions_is_small_and_its_report_is_added_quickly(share: Share | None) -> None:
+def test_a_message_of_1000_partitions_is_small_and_its_report_is_added_quickly(share: TaskTransaction | None) -> None:
     """With an accumulator's update of the same size it is what a task returns; tasks times that must stay under
     spark.driver.maxResultSize, 1 GiB."""
     report = DeliveryReport(

@@ -3,17 +3,17 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.spark.share_json import share_from_json, share_to_json
 
-BATCH = Batch("query", 3)
+BATCH = MicroBatch("query", 3)
 HANDLE = TransactionHandle("prefix.query.ab.0", 2**40, 7, 2, 12, (("töpic", "0-3,5"), ("other", "1")))
 
 
 @pytest.mark.parametrize("transaction", [PreparedTransaction(HANDLE, 2, 2**32 - 1), None])
 def test_a_share_comes_back_as_it_was(transaction: PreparedTransaction | None) -> None:
-    share = Share(BATCH, transaction)
+    share = TaskTransaction(BATCH, transaction)
     assert share_from_json(share_to_json(share), BATCH) == share
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_sink.exactly_once.committed_records import committed_records
+from spark_kafka_sink.exactly_once.log_reader import committed_records
 from spark_kafka_sink.protocol.fetch import AbortedTransaction, PartitionData
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
