@@ -54,7 +54,7 @@ def looked(view: View, listed: tuple[TransactionHandle, ...] = (), age_ms: int =
     return view.with_look(described, (*view.own_handles, *listed), BEGUN_MS + age_ms)
 
 
-# The table of DESIGN.md
+# The table of spark_kafka_sink/exactly_once/README.md
 
 COLUMNS: Final = {"an earlier batch": -1, "the same batch": 0, "the next": 1, "a later one": 2}
 
