@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
+from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.last_records import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle

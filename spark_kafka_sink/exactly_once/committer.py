@@ -12,10 +12,9 @@ from typing import Final
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout, rows_of
-from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
-from spark_kafka_sink.exactly_once.last_records import old_jobs
 from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused

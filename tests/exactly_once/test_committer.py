@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError
-from spark_kafka_sink.exactly_once import failpoints, last_records
+from spark_kafka_sink.exactly_once import commit_log, failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
@@ -352,7 +352,7 @@ def test_records_of_jobs_are_removed_when_nobody_asks_any_more(query: Query, mon
     claim.write(CommitRecord(prepared.id, 0, State.PREPARED, "r", 0, ()), soon())
     sweeping.committer().check(MicroBatch(sweeping.id, 0), 30)
     assert {old.id, prepared.id} <= query.log().last_records(soon()).records.keys()
-    monkeypatch.setattr(last_records, "_KEPT_FOR_MS", {State.COMPLETE: -60_000})
+    monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {State.COMPLETE: -60_000})
     old.committer().check(MicroBatch(old.id, 0), 30)
     assert old.id in query.log().last_records(soon()).records
     sweeping.committer().check(MicroBatch(sweeping.id, 0), 30)

@@ -15,11 +15,10 @@ from spark_kafka_sink.cli.log_format import warn
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
-from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
+from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
 from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry_on_claim_lost
-from spark_kafka_sink.exactly_once.last_records import LastRecords, LoggedRecord, last_records_of
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix

@@ -23,8 +23,8 @@ from spark_kafka_sink.cli.transactions.result import (
     text_table,
     written_again,
 )
+from spark_kafka_sink.exactly_once.commit_log import LastRecords, LoggedRecord
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
-from spark_kafka_sink.exactly_once.last_records import LastRecords, LoggedRecord
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.rules import key

@@ -13,9 +13,9 @@ from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionO
 from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_resolve, transactions_text, written_again
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
+from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
 from spark_kafka_sink.exactly_once.execution import Execution
-from spark_kafka_sink.exactly_once.last_records import COMPLETE_FOR_MS, old_jobs
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.resolving import NOTHING_TO_RESOLVE, Refusal, Refused, Resolution
