@@ -62,7 +62,10 @@ def commit_stopped(
     last = view.last
     said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
-    to_do = _to_do(batch, last, reason).format(
+    outcomes = view.outcomes or {}
+    ordered = sorted(shown, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")  # in doubt: first
+    advice = _OF_JOB if batch.is_job else _TO_DO
+    to_do = (advice[reason] if last is None or reason is not Reason.UNFINISHED else _UNFINISHED[last.state]).format(
         batch=batch.number,
         again=_again(batch),
         recover=_command("recover", batch, options),
@@ -72,19 +75,13 @@ def commit_stopped(
     invisible = f" Of this run {rows_of(view.own)} are not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The log's last word is: {said}."
-        f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",
+        f" Transactions: {_handles((each.handle for each in ordered), outcomes)}. To go on: {to_do}",
         reason=reason.name,
         query_id=batch.query_id,
         batch=batch.number,
         rows=view.rows,
         transactional_ids=tuple(each.handle.transactional_id for each in shown),
     )
-
-
-def _to_do(batch: MicroBatch, last: CommitRecord | None, reason: Reason) -> str:
-    if reason is Reason.UNFINISHED and last is not None:
-        return _UNFINISHED[last.state]
-    return (_OF_JOB if batch.is_job else _TO_DO)[reason]
 
 
 def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> CommitStoppedError:
@@ -166,19 +163,12 @@ def rows_of(transactions: Iterable[PreparedTransaction]) -> str:
     return f"{sum(each.handle.records for each in transactions):,} rows"
 
 
-def _transactions(transactions: tuple[PreparedTransaction, ...], view: View) -> str:
-    """Names each with its rows, where they are, and what became of it, the ones that are in doubt first."""
-    outcomes = view.outcomes or {}
-    ordered = sorted(transactions, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")
-    return _handles((each.handle for each in ordered), outcomes)
-
-
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:
-    said = [_handle(each, (outcomes or {}).get(each.transactional_id)) for each in handles]
+    """Names each transaction with its rows, where they are, and what became of it."""
+    said = []
+    for each in handles:
+        where = ", ".join(f"{topic} {numbers}" for topic, numbers in each.partitions)
+        outcome = (outcomes or {}).get(each.transactional_id)
+        said.append(f"{each.transactional_id}, {each.records:,} rows in {where}{f' ({outcome})' if outcome else ''}")
     more = [f"and {len(said) - _MAX_NAMED} more"] if len(said) > _MAX_NAMED else []
     return "; ".join(said[:_MAX_NAMED] + more) or "none"
-
-
-def _handle(handle: TransactionHandle, outcome: str | None) -> str:
-    where = ", ".join(f"{topic} {numbers}" for topic, numbers in handle.partitions)
-    return f"{handle.transactional_id}, {handle.records:,} rows in {where}{f' ({outcome})' if outcome else ''}"

@@ -122,7 +122,7 @@ def encode_key(query_id: str, chunk: int) -> bytes:
 
 def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     """The values of its chunks in order; in each, lists of `chunk_bytes`, or one item that is longer."""
-    items: list[tuple[str, object]] = [("transactions", _transaction(each)) for each in record.transactions]
+    items: list[tuple[str, object]] = [("transactions", _encoded(each)) for each in record.transactions]
     items += [("committed", each) for each in record.committed]
     items += [("aborted", each) for each in record.aborted]
     parts = _parts([len(_json(item)) for _, item in items], chunk_bytes)
@@ -143,7 +143,7 @@ def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
     return chunks
 
 
-def _transaction(each: PreparedTransaction) -> dict[str, object]:
+def _encoded(each: PreparedTransaction) -> dict[str, object]:
     handle = each.handle
     return {
         "id": handle.transactional_id,
@@ -198,13 +198,15 @@ def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
     objects = [first, *(_chunk(chunks, number, first) for number in range(1, _get(first, "chunks", int)))]
     transactions, committed, aborted = ([item for each in objects for item in _get(each, name, list)] for name in _LISTS)
     version = _get(first, "format", int)
+    if (state := _get(first, "state", str)) not in set(State):
+        raise CommitRecordError(f"a record of the commit log has the unknown state {state!r}: a newer version wrote it")
     return CommitRecord(
         query_id=_get(first, "query_id", str),
         batch=_get(first, "batch", int),
-        state=_state(_get(first, "state", str)),
+        state=State(state),
         record_id=_get(first, "record_id", str),
         rows=_get(first, "rows", int),
-        transactions=tuple(_prepared(each, version) for each in transactions),
+        transactions=tuple(_decoded(each, version) for each in transactions),
         committed=tuple(map(_name, committed)),
         aborted=tuple(map(_name, aborted)),
         checkpoint=_get(first, "checkpoint", str),
@@ -216,7 +218,10 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
         raise CommitRecordError(
             f"chunk {number} of a record in the commit log is missing: was the topic's cleanup.policy always compact?"
         )
-    found = _parsed(chunks[number])
+    try:
+        found: object = json.loads(chunks[number])
+    except ValueError:  # no JSON, or no UTF-8
+        raise CommitRecordError(f"the commit log has {chunks[number][:100]!r}, which is not this sink's") from None
     if not isinstance(found, dict):
         raise CommitRecordError(f"the commit log has the value {chunks[number][:100]!r}, which is not this sink's")
     if (version := _get(found, "format", int)) not in _VERSIONS:
@@ -231,38 +236,29 @@ def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | 
     return found
 
 
-def _state(name: str) -> State:
-    if name not in set(State):
-        raise CommitRecordError(f"a record of the commit log has the unknown state {name!r}: a newer version wrote it")
-    return State(name)
-
-
 def _name(item: object) -> str:
     if not isinstance(item, str):
         raise CommitRecordError(f"a record of the commit log has the transactional id {item!r}: it is damaged")
     return item
 
 
-def _prepared(item: object, record_format: int) -> PreparedTransaction:
+def _decoded(item: object, record_format: int) -> PreparedTransaction:
     if not isinstance(item, dict):
         raise CommitRecordError(f"a record of the commit log has the transaction {item!r}")
     field, versions = _VERSIONS[record_format]
     _check_fields(item, _TRANSACTION_FIELDS - {"version"} | {field})
+    if (version := _get(item, field, int)) not in versions:
+        text = f"a record of the commit log has {field} = {version}: a newer version wrote it, or it is damaged"
+        raise CommitRecordError(text)
     handle = TransactionHandle(
         transactional_id=_get(item, "id", str),
         producer_id=_get(item, "pid", int),
         epoch=_get(item, "epoch", int),
-        transaction_version=_version(item, field, versions),
+        transaction_version=versions[version],
         records=_get(item, "rows", int),
         partitions=tuple(map(_partitions, _get(item, "to", list))),
     )
     return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
-
-
-def _version(item: Mapping[str, Any], field: str, versions: Mapping[int, int]) -> int:
-    if (said := _get(item, field, int)) not in versions:
-        raise CommitRecordError(f"a record of the commit log has {field} = {said}: a newer version wrote it, or it is damaged")
-    return versions[said]
 
 
 def _partitions(item: object) -> tuple[str, str]:
@@ -282,11 +278,3 @@ def _get(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise CommitRecordError(f"a record of the commit log has {name} = {value!r}: another version wrote it, or it is damaged")
     return value
-
-
-def _parsed(data: bytes) -> object:
-    try:
-        parsed: object = json.loads(data)
-    except ValueError:  # no JSON, or no UTF-8
-        raise CommitRecordError(f"the commit log has {data[:100]!r}, which is not this sink's") from None
-    return parsed

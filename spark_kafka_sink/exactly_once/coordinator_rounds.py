@@ -91,17 +91,14 @@ class CoordinatorRounds(Generic[T]):
         answers = self._client.try_many([one.question for one in requests], self._deadline, self._on_answer)
         for one, answer in zip(requests, answers, strict=True):
             if isinstance(answer, DisconnectedError):
-                self._lost(one.ids, answer.message)
+                self._client.forget_coordinators(one.ids)
+                self.lost.update(one.ids)
+                for each in one.ids:
+                    self._waiting.note(each, answer.message)
             elif isinstance(answer, Exception):
                 raise answer
             else:
                 self._take(one.read(answer))
-
-    def _lost(self, ids: Sequence[str], why: str) -> None:
-        self._client.forget_coordinators(ids)
-        self.lost.update(ids)
-        for each in ids:
-            self._waiting.note(each, why)
 
     def _take(self, replies: Mapping[str, Reply[T]]) -> None:
         for each, reply in replies.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -138,22 +138,19 @@ class Execution:
         if not handles:
             return True
         self._reach("sweep.before")
+        deadline = time.monotonic() + self._call.best_effort.sweep_s
         try:
-            is_all = self._sweep(handles, time.monotonic() + self._call.best_effort.sweep_s)
+            ended = self._transactions.end(handles, False, deadline)
+            left = [each for each in handles if ended[each.transactional_id].outcome is not Outcome.ABORTED]
+            self._call.aborted += len(handles) - len(left)
+            # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
+            described = self._transactions.describe([each.transactional_id for each in left], deadline) if left else {}
         except KafkaSinkError as error:
             logger.warning(
                 "batch %s of %s: transactions may stay open until they time out: %s", self.view.batch, self._ids.query_id, error
             )
             return False
         self._reach("sweep.after")
-        return is_all
-
-    def _sweep(self, handles: tuple[TransactionHandle, ...], deadline: float) -> bool:
-        ended = self._transactions.end(handles, False, deadline)
-        left = [each for each in handles if ended[each.transactional_id].outcome is not Outcome.ABORTED]
-        self._call.aborted += len(handles) - len(left)
-        # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
-        described = self._transactions.describe([each.transactional_id for each in left], deadline) if left else {}
         return not any(proof_of(each, described.get(each.transactional_id)) is Proof.OPEN for each in left)
 
     def forget(self) -> None:
@@ -210,13 +207,10 @@ class Execution:
                 query_id=self._ids.query_id,
             )
         if self._call.checkpoint and self.view.batch != self.view.start:
-            self._check_checkpoint(each.record for each in logged.records.values())
-
-    def _check_checkpoint(self, records: Iterable[CommitRecord]) -> None:
-        """Raises CommitStoppedError for a query whose checkpoint was another one's: it is that one, started over."""
-        for other in records:
-            if other.checkpoint == self._call.checkpoint and other.query_id != self._ids.query_id:
-                raise checkpoint_deleted(self._ids.query_id, self.view, other)
+            for other in (each.record for each in logged.records.values()):
+                if other.checkpoint == self._call.checkpoint and other.query_id != self._ids.query_id:
+                    # It is that query, started over.
+                    raise checkpoint_deleted(self._ids.query_id, self.view, other)
 
     def _look(self) -> None:
         described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._call.deadline)
@@ -259,7 +253,8 @@ class Execution:
         self._reach(before)
         was_prepared_maybe = self._call.is_prepared_maybe
         self._call.is_prepared_maybe |= is_prepared
-        deadline = self._deadline_of(write)
+        left_ms = ms_to_prepare(self.view, write) if is_prepared else None
+        deadline = self._call.deadline if left_ms is None else min(self._call.deadline, self._looked + left_ms / 1000)
         try:
             self._claim.write(record, deadline)
         except RecordRefusedError:
@@ -276,10 +271,6 @@ class Execution:
             self._call.prepared = time.monotonic() if is_prepared else None
         self._reach(after)
         self.view = self.view.with_written(record)
-
-    def _deadline_of(self, write: Write) -> float:
-        left_ms = ms_to_prepare(self.view, write) if write.state is State.PREPARED else None
-        return self._call.deadline if left_ms is None else min(self._call.deadline, self._looked + left_ms / 1000)
 
     def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
         ended = self._transactions.commit(handles, self._call.deadline, self.view.batch)

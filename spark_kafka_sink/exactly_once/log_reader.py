@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.list_offsets import (
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
-from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
+from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
 
 _READ_UNCOMMITTED: Final = 0
@@ -89,7 +89,10 @@ class LogReader:
         self._end, self._is_confirmed = None, False
         while not self._is_at_end():
             node_id = self._client.leader(self._topic, self._partition, deadline)
-            self._check_topic_id()
+            topic_id = self._client.known().topic_id(self._topic)
+            if topic_id != self._topic_id:
+                self._topic_id = topic_id
+                self._restart()
             if not self._round(node_id, deadline):
                 self._waiting.again()
             elif not self._is_at_end() and self._waiting.is_over:
@@ -123,12 +126,6 @@ class LogReader:
         known = self._end is not None and self._position is not None and self._position >= self._end
         return known and self._is_confirmed
 
-    def _check_topic_id(self) -> None:
-        topic_id = self._client.known().topic_id(self._topic)
-        if topic_id != self._topic_id:
-            self._topic_id = topic_id
-            self._restart()
-
     def _restart(self) -> None:
         self._position = self._end = None
         self._is_confirmed = False
@@ -140,7 +137,9 @@ class LogReader:
         unknown += [EARLIEST_TIMESTAMP] if self._position is None else []
         questions = [Question(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in unknown]
         if self._position is not None:
-            wait_ms = self._wait_ms(self._position, deadline)
+            # At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves.
+            is_at_end = self._end is None or self._position >= self._end
+            wait_ms = 0 if is_at_end else max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
             questions.append(self._fetch(node_id, self._position, _READ_COMMITTED, wait_ms))
         answers = self._client.try_many(questions, deadline)
         offsets = [self._offset(answer) for answer in answers[: len(unknown)]]
@@ -159,12 +158,6 @@ class LogReader:
         )
         topic = ListOffsetsTopic(name=self._topic, partitions=[partition])
         return ListOffsetsRequest(replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic])
-
-    def _wait_ms(self, position: int, deadline: float) -> int:
-        """At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves."""
-        if self._end is None or position >= self._end:
-            return 0
-        return max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
 
     def _fetch(self, node_id: int, position: int, isolation_level: int, wait_ms: int) -> Question:
         partition = FetchPartition(
@@ -201,7 +194,10 @@ class LogReader:
             return False
         if not self._is_fine(said.error_code, "Fetch"):
             return False
-        self._take(said)
+        for record, after in committed_records(said, self._position):
+            if record is not None:
+                self._on_record(record)
+            self._position = after
         self._is_confirmed = True
         if self._position < self._end:
             text = f"an open transaction holds readers back at offset {said.last_stable_offset} of {self._end}, until it is ended"
@@ -213,13 +209,6 @@ class LogReader:
             return None
         assert isinstance(answer, FetchResponse)
         return answer.responses[0].partitions[0] if self._is_fine(answer.error_code, "Fetch") else None
-
-    def _take(self, said: PartitionData) -> None:
-        assert self._position is not None
-        for record, after in committed_records(said, self._position):
-            if record is not None:
-                self._on_record(record)
-            self._position = after
 
     def _is_there(self, answer: Answer, api: str) -> bool:
         if isinstance(answer, DisconnectedError):
@@ -255,11 +244,14 @@ def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Reco
     """
     aborted = sorted(said.aborted_transactions or (), key=lambda each: each.first_offset)
     producers = set[int]()  # whose records are being dropped
-    for batch in _batches(said):
+    found = said.records or b""
+    data = found if isinstance(found, (bytes, bytearray, memoryview)) else b"".join(found)
+    for batch in decode_batches(data, cut_off=True):
         while aborted and aborted[0].first_offset <= batch.last_offset:
             producers.add(aborted.pop(0).producer_id)
         if batch.is_control:
-            if _is_abort(batch):
+            marker = batch.records()  # empty where compaction has removed it
+            if marker and marker[0].key == _ABORT:
                 producers.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in producers):
             for record in batch.records():
@@ -267,14 +259,3 @@ def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Reco
                     yield record, record.offset + 1
         # Compaction takes records out, also the last one, but a batch's end stays.
         yield None, max(position, batch.last_offset + 1)
-
-
-def _batches(said: PartitionData) -> Iterator[FetchedBatch]:
-    records = said.records or b""
-    data = records if isinstance(records, (bytes, bytearray, memoryview)) else b"".join(records)
-    return decode_batches(data, cut_off=True)
-
-
-def _is_abort(batch: FetchedBatch) -> bool:
-    records = batch.records()  # empty where compaction has removed the marker
-    return bool(records) and records[0].key == _ABORT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -25,7 +24,6 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -52,11 +50,6 @@ class RecordRefusedError(BrokerError):
     """The brokers accept no such records from anybody: what was to be written is not in the log, and will not be."""
 
 
-class _Consequence(Enum):
-    LOST = auto()  # somebody else writes under this id now, or nobody knows: to be claimed again
-    REFUSED = auto()  # asking again does not help
-
-
 _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant this client Write on the topic",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this client Write on the transactional id, or on a prefix of it",
@@ -69,13 +62,6 @@ _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.UNSUPPORTED_VERSION: "the brokers are too old",
 }
 """Of Produce and AddPartitionsToTxn: what only somebody else can change. What is neither here nor retriable loses the claim."""
-
-
-def _consequence(code: int) -> _Consequence | None:
-    """Returns what becomes of the claim; None: send the same again."""
-    if code in _ADVICE:
-        return _Consequence.REFUSED
-    return None if error_facts(code).retriable else _Consequence.LOST
 
 
 class LogWriter:
@@ -98,14 +84,11 @@ class LogWriter:
         self._epoch = epoch
         self._version = transaction_version
         self._topic, self._partition = partition
+        self._where = f"{self._topic}-{self._partition}"
         self._sequence = 0
         self._added = False
         self._written = 0
         self._spent = ""
-
-    @property
-    def _adds_partitions(self) -> bool:
-        return self._version < 2
 
     def append(self, records: Sequence[NewRecord], deadline: float) -> int:
         """Writes records in one batch, in the open transaction or a new one; returns the first one's offset, -1 if unknown.
@@ -114,7 +97,7 @@ class LogWriter:
         """
         if self._spent:
             raise self._lost(self._spent)
-        if self._adds_partitions and not self._added:
+        if self._version < 2 and not self._added:
             self._add_partition(deadline)
             self._added = True
         batch = small_batch(
@@ -160,15 +143,19 @@ class LogWriter:
         )
 
         def ask(node_id: int, ids: Sequence[str]) -> list[CoordinatorRequest[None]]:
-            question = Question(node_id, _ADD_PARTITIONS, request)
-            return [CoordinatorRequest(question, ids, lambda answer: {self._id: _added(answer)})]
+            return [CoordinatorRequest(Question(node_id, _ADD_PARTITIONS, request), ids, read)]
+
+        def read(answer: Message) -> dict[str, Reply[None]]:
+            assert isinstance(answer, AddPartitionsToTxnResponse)
+            (topic,) = answer.results_by_topic_v3_and_below
+            return {self._id: Reply(topic.results_by_partition[0].partition_error_code, None)}
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
         self._check(reply.code, "AddPartitionsToTxn")
 
     def _produce(self, batch: bytes, deadline: float) -> int:
         """Sends a batch until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
-        api = _PRODUCE_VERSION_1 if self._adds_partitions else _PRODUCE_VERSION_2
+        api = _PRODUCE_VERSION_1 if self._version < 2 else _PRODUCE_VERSION_2
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=[batch])])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
         waiting = Waiting(deadline, BACKOFF)
@@ -181,7 +168,8 @@ class LogWriter:
             elif isinstance(answer, Exception):
                 raise answer
             else:
-                said = _produced(answer)
+                assert isinstance(answer, ProduceResponse)
+                said = answer.responses[0].partition_responses[0]
                 if said.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     return said.base_offset
                 self._check(said.error_code, f"Produce to {self._where}")
@@ -191,32 +179,16 @@ class LogWriter:
                     self._client.stale()
             waiting.again()
 
-    @property
-    def _where(self) -> str:
-        return f"{self._topic}-{self._partition}"
-
     def _check(self, code: int, api: str) -> None:
         """Raises for what asking again does not change."""
-        consequence = _consequence(code) if code else None
-        name = error_facts(code).name
-        if consequence is _Consequence.LOST:
-            raise self._lost(f"{api}: {name}")
-        if consequence is _Consequence.REFUSED:
-            text = f"{api} as {self._id}: {name}: {_ADVICE[code]}"
-            raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=name)
+        facts = error_facts(code)
+        if code in _ADVICE:
+            text = f"{api} as {self._id}: {facts.name}: {_ADVICE[code]}"
+            raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=facts.name)
+        if code and not facts.retriable:
+            raise self._lost(f"{api}: {facts.name}")  # somebody else writes under this id now, or nobody knows: claim again
 
     def _lost(self, why: str) -> ClaimLostError:
         return ClaimLostError(
             f"{self._id} (producer id {self._producer_id}, epoch {self._epoch}): {why}", transactional_id=self._id, error=why
         )
-
-
-def _added(answer: Message) -> Reply[None]:
-    assert isinstance(answer, AddPartitionsToTxnResponse)
-    (topic,) = answer.results_by_topic_v3_and_below
-    return Reply(topic.results_by_partition[0].partition_error_code, None)
-
-
-def _produced(answer: Message) -> PartitionProduceResponse:
-    assert isinstance(answer, ProduceResponse)
-    return answer.responses[0].partition_responses[0]

@@ -114,8 +114,12 @@ class TransactionClient:
             return
         brokers = self._client.brokers(deadline)
         soon = min(deadline, time.monotonic() + _PATIENCE_S)
-        questions = [question for node_id in brokers for question in (_versions(node_id), _verification(node_id))]
-        labels = [str(node) for node in brokers.values() for _ in range(2)]
+        questions, labels = list[Question](), list[str]()
+        for node_id, node in brokers.items():
+            resource = DescribeConfigsResource(_BROKER, str(node_id), [_VERIFICATION])
+            questions.append(Question(node_id, API_VERSIONS, api_versions_request()))
+            questions.append(Question(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])))
+            labels += [str(node)] * 2
         for label, answer in zip(labels, self._client.try_many(questions, soon), strict=True):
             if isinstance(answer, ApiVersionsResponse) and not answer.error_code:
                 if (error := too_old(node_api_versions(label, answer))) is not None:
@@ -178,7 +182,11 @@ class TransactionClient:
                 if not _is_complete(answer, name, waiting):
                     found = None
                 elif found is not None:
-                    found += [OpenTransaction(t.transactional_id, t.producer_id) for t in _matching(answer, prefix)]
+                    found += [
+                        OpenTransaction(each.transactional_id, each.producer_id)
+                        for each in answer.transaction_states
+                        if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING
+                    ]
         return found
 
     # Begun and ended
@@ -194,8 +202,11 @@ class TransactionClient:
 
         def ask(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[InitProducerIdResponse]]:
             request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-            question = Question(node_id, INITIALISING, request)
-            return [CoordinatorRequest(question, ids, lambda answer: {transactional_id: _initialised(answer)})]
+            return [CoordinatorRequest(Question(node_id, INITIALISING, request), ids, read)]
+
+        def read(answer: Message) -> dict[str, Reply[InitProducerIdResponse]]:
+            assert isinstance(answer, InitProducerIdResponse)
+            return {transactional_id: Reply(answer.error_code, answer)}
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([transactional_id])[transactional_id]
         if reply.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
@@ -236,7 +247,9 @@ class TransactionClient:
         late = rounds.run_out(by_id)
         ended = {each: _ended(by_id[each], reply.value, committed) for each, reply in rounds.replies.items()}
         ended = {each: replace(one, asked_again=each in rounds.lost) for each, one in ended.items()}
-        _check_allowed(ended)
+        for each, end in ended.items():
+            if end.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                raise refused(each, end.code, "EndTxn")
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 
     def commit(self, handles: Iterable[TransactionHandle], deadline: float, batch: int = -1) -> dict[str, Ended]:
@@ -305,17 +318,6 @@ def _is_complete(answer: ListTransactionsResponse, name: str, waiting: Waiting) 
     return False
 
 
-def _matching(answer: ListTransactionsResponse, prefix: str) -> Iterable[OpenTransaction]:
-    for each in answer.transaction_states:
-        if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING:
-            yield OpenTransaction(each.transactional_id, each.producer_id)
-
-
-def _initialised(answer: Message) -> Reply[InitProducerIdResponse]:
-    assert isinstance(answer, InitProducerIdResponse)
-    return Reply(answer.error_code, answer)
-
-
 def _end(node_id: int, handle: TransactionHandle, committed: bool, batch: int | None) -> CoordinatorRequest[EndTxnResponse]:
     request = EndTxnRequest(
         transactional_id=handle.transactional_id,
@@ -342,18 +344,3 @@ def _ended(handle: TransactionHandle, answer: EndTxnResponse, committed: bool) -
     code = answer.error_code
     outcome = outcome_of_end(handle, code, committed=committed)
     return Ended(outcome, code, error_facts(code).name if code else "", answer.producer_id, answer.producer_epoch)
-
-
-def _check_allowed(ended: Mapping[str, Ended]) -> None:
-    for each, end in ended.items():
-        if end.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            raise refused(each, end.code, "EndTxn")
-
-
-def _versions(node_id: int) -> Question:
-    return Question(node_id, API_VERSIONS, api_versions_request())
-
-
-def _verification(node_id: int) -> Question:
-    resource = DescribeConfigsResource(resource_type=_BROKER, resource_name=str(node_id), configuration_keys=[_VERIFICATION])
-    return Question(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]))

@@ -31,12 +31,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How the commands reach a cluster, as the command line says it.
-
-    Attributes:
-        commit_log_partitions: None for as many as the topic has.
-        timeout_s: for each query or job.
-    """
+    """The options of all commands. commit_log_partitions: None for as many as the topic has. timeout_s: for each query or job."""
 
     bootstrap_servers: str
     prefix: str

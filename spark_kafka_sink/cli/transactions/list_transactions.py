@@ -74,16 +74,13 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
             listed[query_id] = (*listed.get(query_id, ()), handle)
     lines = overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
     if has_log:
-        return [_read_first(line, logged.unreadable) for line in lines], logged.unreadable
+        # What is open may be prepared by a record that this version cannot read.
+        unread = {error.facts.get("query_id") for error in logged.unreadable}
+        to_do = "its record in the commit log cannot be read: see below"
+        return [replace(line, to_do=to_do) if line.query_id in unread else line for line in lines], logged.unreadable
     # What the log says under another name may be that these are prepared: none of them may be aborted.
     to_do = f"{connection.no_log}; if there never was one, what is open ends when it times out"
     return [replace(line, to_do=to_do) for line in lines], []
-
-
-def _read_first(line: QueryLine, unreadable: Iterable[CommitRecordError]) -> QueryLine:
-    """What is open may be prepared by a record that this version cannot read."""
-    is_unread = any(error.facts.get("query_id") == line.query_id for error in unreadable)
-    return replace(line, to_do="its record in the commit log cannot be read: see below") if is_unread else line
 
 
 def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> str:
@@ -91,7 +88,17 @@ def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> st
         return f"Nothing is open under {options.prefix}, and nothing is in {options.commit_log_topic}."
     head = ("QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
     parts = [text_table(head, [_query_row(line, now_ms) for line in lines])]
-    rows = [_transaction_row(each) for line in lines for each in line.transactions]
+    rows = [
+        (
+            each.handle.transactional_id,
+            each.standing,
+            *("-" if ms is None else age(ms) for ms in (each.age_ms, each.left_ms)),
+            rows_text(rows_of(each.handle)),
+            partitions_text(each.handle.partitions),
+        )
+        for line in lines
+        for each in line.transactions
+    ]
     if rows:
         parts.append(text_table(("TRANSACTION", "STATE", "AGE", "TIMES OUT IN", "ROWS", "PARTITIONS"), rows))
     return "\n\n".join(parts)
@@ -106,12 +113,6 @@ def _query_row(line: QueryLine, now_ms: int) -> tuple[str, ...]:
     return line.query_id, str(record.batch), record.state, f"{record.rows:,}", written, count, line.to_do or "-"
 
 
-def _transaction_row(line: TransactionLine) -> tuple[str, ...]:
-    rows = rows_text(rows_of(line.handle))
-    times = ["-" if ms is None else age(ms) for ms in (line.age_ms, line.left_ms)]
-    return line.handle.transactional_id, line.standing, *times, rows, partitions_text(line.handle.partitions)
-
-
 def _json(line: QueryLine) -> Mapping[str, object]:
     record = line.record
     return {
@@ -121,18 +122,11 @@ def _json(line: QueryLine) -> Mapping[str, object]:
         "rows": None if record is None else record.rows,
         "written": None if line.written_ms is None else _iso(line.written_ms),
         "to_do": line.to_do,
-        "transactions": list(_transactions_json(line.transactions)),
+        "transactions": [
+            {**handle_json(each.handle), "state": each.standing, "age_ms": each.age_ms, "times_out_in_ms": each.left_ms}
+            for each in line.transactions
+        ],
     }
-
-
-def _transactions_json(lines: Iterable[TransactionLine]) -> Iterable[Mapping[str, object]]:
-    for line in lines:
-        yield {
-            **handle_json(line.handle),
-            "state": line.standing,
-            "age_ms": line.age_ms,
-            "times_out_in_ms": line.left_ms,
-        }
 
 
 def _iso(ms: int) -> str:

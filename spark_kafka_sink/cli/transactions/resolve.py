@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,7 @@ from spark_kafka_sink.cli.transactions.result import COMMAND, Result, how_to_res
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.exactly_once import resolving
 from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS, old_jobs
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Outcome
@@ -59,24 +59,16 @@ def resolve_batch(connection: Connection, query_id: str, batch: int, resolution:
     def finish(execution: Execution, end: object) -> ResolvedBatch:
         assert isinstance(end, Refused)
         is_written = any(end.refusal is NOTHING_TO_RESOLVE[each.state] for each in written)
-        return _resolved_batch(execution.view, end, None if is_written else end.refusal)
+        refusal, last = None if is_written else end.refusal, execution.view.last
+        if last is None:
+            return ResolvedBatch(refusal, None)
+        outcomes = execution.view.outcomes or {}
+        words = {each: str(outcomes.get(each, Outcome.UNKNOWN)) for each in end.transactional_ids}
+        words = words or dict.fromkeys(last.aborted, str(Outcome.ABORTED))
+        lost = ((each, words[each.transactional_id]) for each in last.handles if each.transactional_id in words)
+        return ResolvedBatch(refusal, last, tuple(lost))
 
     return connection.carry_out(query_id, View(batch, ()), decide, finish)
-
-
-def _resolved_batch(view: View, end: Refused, refusal: Refusal | None) -> ResolvedBatch:
-    last = view.last
-    if last is None:
-        return ResolvedBatch(refusal, None)
-    outcomes = view.outcomes or {}
-    if end.transactional_ids:
-        said = {each: str(outcomes.get(each, Outcome.UNKNOWN)) for each in end.transactional_ids}
-        return ResolvedBatch(refusal, last, tuple(_with_words(last.handles, said)))
-    return ResolvedBatch(refusal, last, tuple(_with_words(last.handles, dict.fromkeys(last.aborted, str(Outcome.ABORTED)))))
-
-
-def _with_words(handles: Iterable[TransactionHandle], words: dict[str, str]) -> Iterable[tuple[TransactionHandle, str]]:
-    return ((each, words[each.transactional_id]) for each in handles if each.transactional_id in words)
 
 
 # recover
@@ -122,7 +114,7 @@ def _all(connection: Connection) -> list[Result]:
     return [
         *(_recovered(connection, record) for record in prepared),
         *(_forgotten(connection, record) for record in old),
-        *(_unread(error) for error in logged.unreadable),
+        *(Result(str(error.facts.get("query_id", error.facts["topic"])), None, False, str(error)) for error in logged.unreadable),
     ]
 
 
@@ -132,7 +124,10 @@ def _one(connection: Connection, query_id: str) -> Result:
     is_open = is_job(query_id) and bool(connection.transactions.open_handles(connection.ids(query_id), connection.deadline()))
     logged = connection.record(query_id)
     if logged is None:
-        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{_unrecorded(query_id, is_open=is_open)}")
+        hours = COMPLETE_FOR_MS // 3_600_000
+        first = f"{COMMAND} abort --query {query_id}, as it has open transactions, and then " if is_open else ""
+        advice = f"; if it failed less than {hours} hours ago, nothing of it is visible: {first}{written_again(query_id)}"
+        raise click.ClickException(f"{query_id}: {Refusal.NO_RECORD.value}{advice if is_job(query_id) else ''}")
     if logged.record.state is State.PREPARED:
         return _recovered(connection, logged.record)
     return Result(query_id, logged.record.batch, True, f"nothing is prepared: {_over(logged.record)}")
@@ -145,18 +140,6 @@ def _over(record: CommitRecord) -> str:
     again = written_again(record.query_id)
     do_not = f"; do not {again}" if is_job(record.query_id) else ""
     return _OVER[record.state].format(rows=record.rows, do_not=do_not, again=again)
-
-
-def _unrecorded(query_id: str, *, is_open: bool) -> str:
-    if not is_job(query_id):
-        return ""
-    first = f"{COMMAND} abort --query {query_id}, as it has open transactions, and then " if is_open else ""
-    hours = COMPLETE_FOR_MS // 3_600_000
-    return f"; if it failed less than {hours} hours ago, nothing of it is visible: {first}{written_again(query_id)}"
-
-
-def _unread(error: CommitRecordError) -> Result:
-    return Result(str(error.facts.get("query_id", error.facts["topic"])), None, False, str(error))
 
 
 def _recovered(connection: Connection, record: CommitRecord) -> Result:
