@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +65,7 @@ _COMMON: Final = (
     click.option("--json", "as_json", is_flag=True, help="JSON lines instead of text."),
     click.option(
         "--timeout",
+        "timeout_s",
         default=60.0,
         show_default=True,
         type=click.FloatRange(0, 3600, min_open=True),
@@ -90,23 +92,11 @@ _COMMON: Final = (
 def _connected(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that all commands have, and passes them on as `ConnectionOptions`."""
 
-    def with_connection(
-        *,
-        bootstrap_servers: str,
-        prefix: str,
-        commit_log_topic: str,
-        commit_log_partitions: int | None,
-        command_config: Path | None,
-        timeout: float,
-        as_json: bool,
-        **others: Any,
-    ) -> None:
+    def with_connection(**values: Any) -> None:
         from spark_kafka_sink.cli.transactions.connection import ConnectionOptions
 
-        options = ConnectionOptions(
-            bootstrap_servers, prefix, commit_log_topic, commit_log_partitions, command_config, timeout, as_json
-        )
-        command(options, **others)
+        options = ConnectionOptions(**{each.name: values.pop(each.name) for each in fields(ConnectionOptions)})
+        command(options, **values)
 
     with_connection.__name__, with_connection.__doc__ = command.__name__, command.__doc__
     decorated: Any = with_connection

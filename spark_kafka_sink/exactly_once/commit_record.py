@@ -247,18 +247,21 @@ def _decoded(item: object, record_format: int) -> PreparedTransaction:
         raise CommitRecordError(f"a record of the commit log has the transaction {item!r}")
     field, versions = _VERSIONS[record_format]
     _check_fields(item, _TRANSACTION_FIELDS - {"version"} | {field})
-    if (version := _get(item, field, int)) not in versions:
-        text = f"a record of the commit log has {field} = {version}: a newer version wrote it, or it is damaged"
-        raise CommitRecordError(text)
     handle = TransactionHandle(
         transactional_id=_get(item, "id", str),
         producer_id=_get(item, "pid", int),
         epoch=_get(item, "epoch", int),
-        transaction_version=versions[version],
+        transaction_version=_version(item, field, versions),
         records=_get(item, "rows", int),
         partitions=tuple(map(_partitions, _get(item, "to", list))),
     )
     return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
+
+
+def _version(item: Mapping[str, Any], field: str, versions: Mapping[int, int]) -> int:
+    if (said := _get(item, field, int)) not in versions:
+        raise CommitRecordError(f"a record of the commit log has {field} = {said}: a newer version wrote it, or it is damaged")
+    return versions[said]
 
 
 def _partitions(item: object) -> tuple[str, str]:

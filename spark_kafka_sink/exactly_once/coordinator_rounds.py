@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.question import Question
+from spark_kafka_sink.client.question import Answer, Question
 from spark_kafka_sink.client.waiting import Waiting
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -70,7 +70,13 @@ class CoordinatorRounds(Generic[T]):
             found = self._client.coordinators(left, self._deadline)
             for each, why in found.late.items():
                 self._waiting.note(each, f"the coordinator: {why}")
-            self._round(found.nodes)
+            by_node: dict[int, list[str]] = {}
+            for each, node_id in found.nodes.items():
+                by_node.setdefault(node_id, []).append(each)
+            requests = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
+            answers = self._client.try_many([one.question for one in requests], self._deadline, self._on_answer)
+            for one, answer in zip(requests, answers, strict=True):
+                self._take(one, answer)
             if not all(each in self.replies for each in left):
                 self._waiting.again()
         return self.replies
@@ -83,25 +89,16 @@ class CoordinatorRounds(Generic[T]):
             return {each: self._waiting.said(each) or error.message for each in ids if each not in self.replies}
         return {}
 
-    def _round(self, nodes: Mapping[str, int]) -> None:
-        by_node: dict[int, list[str]] = {}
-        for each, node_id in nodes.items():
-            by_node.setdefault(node_id, []).append(each)
-        requests = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
-        answers = self._client.try_many([one.question for one in requests], self._deadline, self._on_answer)
-        for one, answer in zip(requests, answers, strict=True):
-            if isinstance(answer, DisconnectedError):
-                self._client.forget_coordinators(one.ids)
-                self.lost.update(one.ids)
-                for each in one.ids:
-                    self._waiting.note(each, answer.message)
-            elif isinstance(answer, Exception):
-                raise answer
-            else:
-                self._take(one.read(answer))
-
-    def _take(self, replies: Mapping[str, Reply[T]]) -> None:
-        for each, reply in replies.items():
+    def _take(self, request: CoordinatorRequest[T], answer: Answer) -> None:
+        if isinstance(answer, DisconnectedError):
+            self._client.forget_coordinators(request.ids)
+            self.lost.update(request.ids)
+            for each in request.ids:
+                self._waiting.note(each, answer.message)
+            return
+        if isinstance(answer, Exception):
+            raise answer
+        for each, reply in request.read(answer).items():
             facts = error_facts(reply.code)
             if reply.code and facts.retriable:
                 self._waiting.note(each, facts.name)

@@ -60,14 +60,6 @@ _PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """A transaction in an answer of ListTransactions."""
-
-    transactional_id: str
-    producer_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class Ended:
     """What became of an attempt to end a transaction.
 
@@ -139,8 +131,8 @@ class TransactionClient:
                 raise refused(each, reply.code, "DescribeTransactions")
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
-    def list_open(self, prefix: str, deadline: float) -> list[OpenTransaction]:
-        """Returns every transaction that is Ongoing under an id that begins with `prefix`, on all brokers: never a part of them.
+    def list_open(self, prefix: str, deadline: float) -> list[str]:
+        """Returns every id that begins with `prefix` and has an Ongoing transaction, on all brokers: never a part of them.
 
         Without Describe on an id Kafka leaves its transactions out. One whose coordinator moves meanwhile may be missing.
         """
@@ -154,7 +146,7 @@ class TransactionClient:
 
     def open_handles(self, ids: TransactionalIds, deadline: float) -> tuple[TransactionHandle, ...]:
         """Returns handles of all open transactions of this query's tasks; `records` is 0, because nobody knows the number."""
-        listed = [each.transactional_id for each in self.list_open(ids.start, deadline) if ids.owns(each.transactional_id)]
+        listed = [each for each in self.list_open(ids.start, deadline) if ids.owns(each)]
         version = self.transaction_version(deadline)
         described = self.describe(listed, deadline).items()
         return tuple(
@@ -163,13 +155,13 @@ class TransactionClient:
             if said.state == ONGOING
         )
 
-    def _list_once(self, prefix: str, waiting: Waiting, deadline: float) -> list[OpenTransaction] | None:
+    def _list_once(self, prefix: str, waiting: Waiting, deadline: float) -> list[str] | None:
         """Returns None unless all brokers have answered: an id may move from one that fails to one that has answered before."""
         brokers = self._client.brokers(deadline)
         # Filtered on this side: only 4.1 has a pattern, a regular expression of RE2.
         request = ListTransactionsRequest(state_filters=[ONGOING])
         questions = [Question(node_id, LIST_TRANSACTIONS, request) for node_id in brokers]
-        found: list[OpenTransaction] | None = []
+        found: list[str] | None = []
         for node_id, answer in zip(brokers, self._client.try_many(questions, deadline), strict=True):
             name = f"ListTransactions of {brokers[node_id]}"
             if isinstance(answer, DisconnectedError):
@@ -183,7 +175,7 @@ class TransactionClient:
                     found = None
                 elif found is not None:
                     found += [
-                        OpenTransaction(each.transactional_id, each.producer_id)
+                        each.transactional_id
                         for each in answer.transaction_states
                         if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING
                     ]

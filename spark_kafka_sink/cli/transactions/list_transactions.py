@@ -60,7 +60,7 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
     """Returns also what of the log cannot be read."""
     # What is open is asked for before the log is read: what was prepared between the two is then no orphan.
     deadline = connection.deadline()
-    ids = [each.transactional_id for each in connection.transactions.list_open(f"{connection.prefix}.", deadline)]
+    ids = connection.transactions.list_open(f"{connection.prefix}.", deadline)
     by_query = {each: query_id for each in ids if (query_id := query_of(connection.prefix, each)) is not None}
     logged = connection.records(deadline) if has_log else LastRecords()
     records = logged.records
