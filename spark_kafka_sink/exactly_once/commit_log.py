@@ -111,11 +111,7 @@ class CommitLog:
 
 
 class Claim:
-    """The right to write a query's records, until somebody else claims them.
-
-    Attributes:
-        last: the query's last record; None for none.
-    """
+    """The right to write a query's records, until somebody else claims them. last: its last record; None for none."""
 
     def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
         self.last = partition.last(query_id)
@@ -261,14 +257,7 @@ def last_records_of(client: ClusterClient, topic: str, deadline: float) -> LastR
     A driver that is alive may write another record at any time. One record that cannot be read does not hide the others: those
     who share the topic may run another version.
 
-    Args:
-        client: asks the brokers.
-        topic: the commit log.
-        deadline: on time.monotonic's clock.
-
-    Raises:
-        BrokerError: the topic may not be read.
-        DeadlineError: the cluster did not answer in time.
+    Raises BrokerError where the topic may not be read, and DeadlineError.
     """
     count, code = client.topic(topic, deadline)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -323,10 +312,7 @@ _KEPT_FOR_MS: Final[Mapping[State, int]] = {
 def old_jobs(logged: Iterable[LoggedRecord], prefix: str, now_ms: int) -> list[CommitRecord]:
     """Returns the records of jobs under this prefix of transactional ids that may be forgotten.
 
-    Args:
-        logged: records of any query or job.
-        prefix: of transactional ids.
-        now_ms: since the epoch, by a clock that agrees with those of the jobs' drivers to within some minutes.
+    now_ms: since the epoch, by a clock that agrees with those of the jobs' drivers to within some minutes.
     """
     records = (each.record for each in logged if _is_old(each, now_ms))
     return [each for each in records if foreign_prefix(prefix, each) is None]

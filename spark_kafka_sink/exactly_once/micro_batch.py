@@ -51,12 +51,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransaction:
-    """A finished task's part of a batch.
-
-    Attributes:
-        batch: the batch.
-        transaction: an open transaction, which commit() ends; None for a task without rows.
-    """
+    """A finished task's part of a batch: an open transaction, which commit() ends; None for a task without rows."""
 
     batch: MicroBatch
     transaction: PreparedTransaction | None
@@ -92,14 +87,10 @@ class FirstTransactions:
                 self._begun.popitem(last=False)
 
     def check(self, batch: MicroBatch, timeout_ms: int) -> None:
-        """Raises BatchAbortedError when a transaction of the job has certainly timed out.
+        """Raises BatchAbortedError when a transaction of the job has certainly timed out. timeout_ms: transaction.timeout.ms.
 
         The slack, a minute or a quarter of a short timeout, covers the time between sending the first row and its arrival at the
         broker, and an attempt whose result Spark discarded.
-
-        Args:
-            batch: the batch of the task that is about to write.
-            timeout_ms: transaction.timeout.ms.
         """
         begun = self._begun.get(batch)
         if begun is None:

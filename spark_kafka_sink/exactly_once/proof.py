@@ -62,13 +62,7 @@ _ABORTING: Final[Mapping[int, tuple[int, Outcome]]] = {ErrorCode.NONE: (0, Outco
 
 
 def outcome_of_end(handle: TransactionHandle, code: int, *, committed: bool) -> Outcome:
-    """Returns what the error code of an EndTxn answer proves.
-
-    Args:
-        handle: the transaction.
-        code: of the answer.
-        committed: whether EndTxn asked to commit it, not to abort it.
-    """
+    """Returns what the error code of an EndTxn answer proves. committed: whether it asked to commit, not to abort."""
     since, outcome = (_COMMITTING if committed else _ABORTING).get(code, (0, Outcome.UNKNOWN))
     return outcome if handle.transaction_version >= since else Outcome.UNKNOWN
 

@@ -63,10 +63,7 @@ def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refus
 
     Everything is committed that can be; `resolution` is for the rest. So where all are committed, or all are aborted, the record
     says that, whatever `resolution` is.
-
-    Args:
-        view: of that batch, with no transactions of its own.
-        resolution: what to do with transactions that are not committed.
+    The view is of that batch, with no transactions of its own.
     """
     if not view.read:
         return Read()
@@ -107,39 +104,30 @@ def batch_to_abort(last: CommitRecord | None) -> int:
 def abort(view: View) -> Read | Look | Write | Done | Refused:
     """Returns the next step towards aborting all open transactions of a failed batch job, or of a query that does not run.
 
-    They are in the log before any is aborted, so that a commit() that still runs does not prepare one of them: it stops.
-
-    Args:
-        view: of `batch_to_abort`; for a job of batch 0, with the transactions that its tasks told of.
+    They are in the log before any is aborted, so that a commit() that still runs does not prepare one of them: it stops. The view
+    is of `batch_to_abort`; for a job of batch 0, with the transactions that its tasks told of.
     """
     if not view.read:
         return Read()
-    refusal = _why_not_to_abort(view)
-    if refusal is not None:
-        return Refused(refusal)
+    last = view.last
+    if last is not None and last.state is State.PREPARED:
+        return Refused(Refusal.PREPARED)
+    if last is not None and last.state is State.REPLAY:
+        return Refused(Refusal.TO_BE_REPLAYED)
+    if last is not None and last.state is State.COMPLETE and view.own:
+        return Refused(Refusal.COMPLETE)
+    if batch_to_abort(last) != view.batch:
+        return Refused(Refusal.MOVED_ON)
     if view.listed is None:
         return Look()
     own = {key(each.handle) for each in view.own}
     found = (*view.own, *(PreparedTransaction(each, -1, 0) for each in view.listed if key(each) not in own))
-    logged = set() if view.last is None else {key(each) for each in view.last.handles}
+    logged = set() if last is None else {key(each) for each in last.handles}
     new = tuple(each for each in found if key(each.handle) not in logged)
-    return _write_closed(view.last, new) if new else Done(tuple(each.handle for each in found))
-
-
-def _write_closed(last: CommitRecord | None, new: tuple[PreparedTransaction, ...]) -> Write:
-    """Lists new transactions as aborted. What the log says of the last batch still holds, for a commit of it again."""
+    if not new:
+        return Done(tuple(each.handle for each in found))
+    # What the log says of the last batch still holds, for a commit of it again.
     ids = tuple(each.handle.transactional_id for each in new)
     if last is None:
         return Write(State.CLOSED, new, 0, aborted=ids)
     return Write(last.state, (*last.transactions, *new), last.rows, last.committed, (*last.aborted, *ids))
-
-
-def _why_not_to_abort(view: View) -> Refusal | None:
-    last = view.last
-    if last is not None and last.state is State.PREPARED:
-        return Refusal.PREPARED
-    if last is not None and last.state is State.REPLAY:
-        return Refusal.TO_BE_REPLAYED
-    if last is not None and last.state is State.COMPLETE and view.own:
-        return Refusal.COMPLETE
-    return None if batch_to_abort(last) == view.batch else Refusal.MOVED_ON

@@ -186,10 +186,7 @@ class TransactionClient:
     def init_producer_id(self, transactional_id: str, timeout_ms: int, deadline: float) -> tuple[int, int]:
         """Returns a producer id and epoch for the next transaction; fences who had the id, and aborts what that one left open.
 
-        Args:
-            transactional_id: the id.
-            timeout_ms: transaction.timeout.ms; raises OptionError where it is over the brokers' limit.
-            deadline: on time.monotonic's clock.
+        Raises OptionError where timeout_ms (transaction.timeout.ms) is over the brokers' limit.
         """
 
         def ask(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[InitProducerIdResponse]]:

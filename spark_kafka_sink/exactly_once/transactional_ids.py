@@ -38,12 +38,7 @@ class TransactionalIds:
         return self.start + _LOG
 
     def for_slot(self, token: str, slot: int) -> str:
-        """Returns an id for a task of a Python worker.
-
-        Args:
-            token: the worker's own, hexadecimal.
-            slot: 0 for the first task of a batch that the worker runs.
-        """
+        """Returns an id for a task of the Python worker with this hexadecimal token. slot: 0 for the first task of a batch."""
         return f"{self.start}{token}.{slot}"
 
     def owns(self, transactional_id: str) -> bool:
@@ -72,12 +67,7 @@ def foreign_prefix(prefix: str, record: CommitRecord) -> str | None:
 
 @dataclass(slots=True)
 class _Worker:
-    """This process as one query sees it.
-
-    Attributes:
-        token: random, drawn by this process.
-        batches: the last batch that used each slot.
-    """
+    """This process as one query sees it: its random token, and the last batch that used each slot."""
 
     token: str = field(default_factory=lambda: os.urandom(8).hex())
     batches: list[int] = field(default_factory=list)

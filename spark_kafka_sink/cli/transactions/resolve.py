@@ -26,13 +26,8 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBatch:
-    """What became of a batch.
-
-    Attributes:
-        refusal: why nothing was written, None where something was.
-        record: the query's last one now.
-        lost: what is not committed, with what is proved of it.
-    """
+    """What became of a batch. refusal: why nothing was written, None where something was. record: the query's last one now.
+    lost: what is not committed, with what is proved of it."""
 
     refusal: Refusal | None
     record: CommitRecord | None
