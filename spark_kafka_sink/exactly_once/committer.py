@@ -128,7 +128,7 @@ class Committer:
         """
         failpoints.reach("commit.start", batch.number)
         begun = time.monotonic()
-        call = self._call(batch, begun)
+        call = self._call(batch)
         try:
             is_own = retry_on_claim_lost(partial(self._attempt, batch, own, start, call), call.deadline)
         except DeadlineError as error:
@@ -186,8 +186,8 @@ class Committer:
         is_prepared = call.prepared is not None or any(key(each.handle) in call.logged for each in own)
         return Standing.PREPARED if is_prepared else Standing.UNKNOWN
 
-    def _call(self, batch: MicroBatch, begun: float) -> CommitCall:
-        return CommitCall(begun + self._timeout_s, batch.checkpoint, self._best_effort)
+    def _call(self, batch: MicroBatch) -> CommitCall:
+        return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort)
 
     def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
         return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
@@ -203,9 +203,8 @@ class Committer:
             DeadlineError: the cluster did not answer in time, so the job may be prepared.
             KafkaSinkError: the commit log cannot be used.
         """
-        begun = time.monotonic()
-        deadline = begun + self._timeout_s
-        return retry_on_claim_lost(lambda: self._abort(job, own, self._call(job, begun)), deadline)
+        call = self._call(job)
+        return retry_on_claim_lost(partial(self._abort, job, own, call), call.deadline)
 
     def _abort(self, job: MicroBatch, own: OwnTransactions, call: CommitCall) -> Refused | bool:
         execution = self._execution(job, View(job.number, own), call)

@@ -103,8 +103,8 @@ WORKERS = [
     Kill(PYTHON, "flush.after"),
     Kill(PYTHON, "flush.after", again=True),
 ]
-# Of the first run's four transactions the first is committed and the last is open: no connection is given two EndTxns at a time,
-# and there are three coordinators.
+# The batch is prepared, the first of its four transactions is committed, the last is open: an EndTxn is on its way before its
+# connection takes another one, and there are at most three coordinators.
 COMMITTED_IN_PART = Kill(PYTHON, "end.before", nth=4)
 COMMITTERS = [
     Kill(ERROR, "log.after"),
