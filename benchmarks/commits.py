@@ -21,10 +21,9 @@ from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
 from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.list_transactions import LIST_TRANSACTIONS, ListTransactionsRequest, ListTransactionsResponse
 from spark_kafka_sink.records.columns import RecordColumns
@@ -72,7 +71,7 @@ class _Query:
         """A micro-batch; seconds of its commit."""
         own = tuple(self._prepared(number, partition) for partition in range(TRANSACTIONS))
         begun = time.perf_counter()
-        self.committer.commit(Batch(self.ids.query_id, number), own)
+        self.committer.commit(MicroBatch(self.ids.query_id, number), own)
         return time.perf_counter() - begun
 
     def _prepared(self, number: int, partition: int) -> PreparedTransaction:

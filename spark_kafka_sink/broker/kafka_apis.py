@@ -63,7 +63,7 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
 
 Faults: TypeAlias = Callable[[Request, Serve], None]
 """What tests let go wrong, called by many threads in the place of `serve(request)`, which raises nothing. It serves the request
-now, later, from another thread, or not at all and answers itself. `request.on_answer` decides what becomes of the answer."""
+now, later, from another thread, or not at all and answers itself. `request.on_response` decides what becomes of the answer."""
 
 
 class KafkaApis:

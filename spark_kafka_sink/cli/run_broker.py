@@ -1,4 +1,4 @@
-"""`spark-kafka-sink broker`: an EmbeddedBroker until a signal comes."""
+"""`spark-kafka-sink broker`: runs an EmbeddedBroker until a signal comes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_kafka_sink.errors import KafkaSinkError
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """As they come from the command line."""
+    """The options of the command line."""
 
     port: int
     host: str
@@ -41,7 +41,7 @@ class BrokerOptions:
 
 
 def run_broker(options: BrokerOptions) -> NoReturn:
-    """Ends with 0 after SIGTERM, with 130 after Ctrl+C; with 1 and a message where it cannot start, 2 for wrong options."""
+    """Exits with 0 after SIGTERM, with 130 after Ctrl+C, with 1 and a message where it cannot start, with 2 for wrong options."""
     broker = EmbeddedBroker(options.brokers, port=options.port, config=_config(options), advertised=_advertised(options))
     _add_faults(broker, options)
     log_to(sys.stderr, options.log_format, verbose=options.verbose)
@@ -65,7 +65,7 @@ def _add_faults(broker: EmbeddedBroker, options: BrokerOptions) -> None:
 
 
 class _Signals:
-    """SIGTERM and Ctrl+C, noted from the beginning on, so that each ends the broker in order. A second one kills."""
+    """Notes SIGTERM and Ctrl+C from the beginning, so that each ends the broker in order. A second one kills it."""
 
     def __init__(self) -> None:
         self._came = threading.Event()
@@ -101,7 +101,7 @@ def _config(options: BrokerOptions) -> BrokerConfig:
 
 
 def _users(path: Path) -> dict[str, str]:
-    """Of lines user=password; empty ones and those behind # are passed over. Never says what a line holds."""
+    """Reads lines of user=password, without empty ones and comments (#). Errors never contain what a line holds."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -121,7 +121,7 @@ def _users(path: Path) -> dict[str, str]:
 
 
 def _advertised(options: BrokerOptions) -> dict[int, tuple[str, int]]:
-    """Port 0: that on which the broker listens. A wildcard is no address to connect to."""
+    """Returns the addresses for clients; port 0 is the one that the broker listens on. A wildcard is no address to connect to."""
     host = options.advertised_host or (socket.gethostname() if options.host in ("0.0.0.0", "::", "") else None)
     return {} if host is None else dict.fromkeys(range(1, options.brokers + 1), (host, 0))
 

@@ -96,10 +96,15 @@ class ClusterClient:
 
     # Requests
 
-    def try_many(self, requests: Sequence[ClusterRequest], deadline: float) -> list[Answer]:
-        """Sends each once, all at the same time. Returns their responses or errors in order, and raises none of them."""
+    def try_many(
+        self, requests: Sequence[ClusterRequest], deadline: float, on_response: Callable[[], None] | None = None
+    ) -> list[Answer]:
+        """Sends each once, all at the same time. Returns their responses or errors in order, and raises none of them.
+
+        on_response: called as each response arrives, while others are on their way.
+        """
         self._open(deadline)
-        answers = RequestRound(self._client, self._metadata, requests, deadline, self._patience_ms).run()
+        answers = RequestRound(self._client, self._metadata, requests, deadline, self._patience_ms).run(on_response)
         self._used_ms = monotonic_ms()
         return answers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -98,15 +98,16 @@ class RequestRound:
         self._attempted: set[int] = set()  # nodes that were connected to since this began
         self._answers: dict[int, Answer] = {}
 
-    def run(self) -> list[Answer]:
-        """Returns an answer for each request, in their order."""
+    def run(self, on_response: Callable[[], None] | None = None) -> list[Answer]:
+        """Returns an answer for each request, in their order. on_response: called as each response arrives."""
         for number, request in enumerate(self._requests):
             self._route(number, request)
         while len(self._answers) < len(self._requests) and self._left_ms() > 0:
             wait_ms = self._send(monotonic_ms())
             if len(self._answers) < len(self._requests):
                 for response in self._client.poll(min(wait_ms, self._left_ms()), monotonic_ms()):
-                    self._take(response)
+                    if self._take(response) and on_response is not None:
+                        on_response()
         return [self._answers.get(number) or self._overdue(request) for number, request in enumerate(self._requests)]
 
     def _left_ms(self) -> int:
@@ -154,11 +155,14 @@ class RequestRound:
         for number in self._unsent.pop(node_id):
             self._answers[number] = DisconnectedError(reason)
 
-    def _take(self, response: ClientResponse) -> None:
+    def _take(self, response: ClientResponse) -> bool:
+        """Returns whether it is a response of this round: one may be of a round that was over before, or an error."""
         asker, number = response.tag if isinstance(response.tag, tuple) else (None, -1)
-        if asker is self:  # else it is of a round that was over before
-            body: Message | None = response.body
-            self._answers[number] = response.error or body or DisconnectedError("no answer was to come")
+        if asker is not self:
+            return False
+        body: Message | None = response.body
+        self._answers[number] = response.error or body or DisconnectedError("no answer was to come")
+        return response.error is None
 
     def _overdue(self, request: ClusterRequest) -> DisconnectedError:
         node_id = request.node_id

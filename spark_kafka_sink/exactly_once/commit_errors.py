@@ -1,4 +1,4 @@
-"""What a commit that cannot go on says: why, of which rows, and what to do."""
+"""The errors of a commit that cannot go on: why, which rows, and what to do."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from spark_kafka_sink.errors import BatchAbortedError, CommitStoppedError, CommitTimeoutError, KafkaSinkError
+from spark_kafka_sink.exactly_once.commit_log import COMPLETE_FOR_MS
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.old_jobs import COMPLETE_FOR_MS
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
-from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 # More are counted, not named: an error is read by people.
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 _COMMAND = "spark-kafka-sink transactions"
 _TO_DO: Mapping[Reason, str] = {
@@ -55,12 +55,17 @@ _OF_JOB: Mapping[Reason, str] = {
 }
 
 
-def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is_invisible: bool = True) -> CommitStoppedError:
-    """is_invisible: nobody can have committed the rows of this run."""
+def commit_stopped(
+    batch: MicroBatch, view: View, reason: Reason, options: str, *, is_invisible: bool = True
+) -> CommitStoppedError:
+    """Returns the error of a batch whose commit would lose or double rows. is_invisible: nobody can have committed this run's."""
     last = view.last
     said = "no record" if last is None else f"batch {last.batch}, {last.state}, {last.rows:,} rows"
     shown = last.transactions if last is not None and last.batch == batch.number else view.own
-    to_do = _to_do(batch, last, reason).format(
+    outcomes = view.outcomes or {}
+    ordered = sorted(shown, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")  # in doubt: first
+    advice = _OF_JOB if batch.is_job else _TO_DO
+    to_do = (advice[reason] if last is None or reason is not Reason.UNFINISHED else _UNFINISHED[last.state]).format(
         batch=batch.number,
         again=_again(batch),
         recover=_command("recover", batch, options),
@@ -70,7 +75,7 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is
     invisible = f" Of this run {rows_of(view.own)} are not visible." if is_invisible and not is_own else ""
     return CommitStoppedError(
         f"{batch}: {reason.value}.{invisible} The log's last word is: {said}."
-        f" Transactions: {_transactions(shown, view)}. To go on: {to_do}",
+        f" Transactions: {_handles((each.handle for each in ordered), outcomes)}. To go on: {to_do}",
         reason=reason.name,
         query_id=batch.query_id,
         batch=batch.number,
@@ -79,14 +84,8 @@ def commit_stopped(batch: Batch, view: View, reason: Reason, options: str, *, is
     )
 
 
-def _to_do(batch: Batch, last: CommitRecord | None, reason: Reason) -> str:
-    if reason is Reason.UNFINISHED and last is not None:
-        return _UNFINISHED[last.state]
-    return (_OF_JOB if batch.is_job else _TO_DO)[reason]
-
-
 def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> CommitStoppedError:
-    """Of a query without a record, whose checkpoint is where `other`'s query had its own."""
+    """Returns the error of a query without a record, whose checkpoint is where `other`'s query had its own."""
     return CommitStoppedError(
         f"batch {view.batch} of {query_id}: its checkpoint {other.checkpoint} was that of query {other.query_id}, which has"
         f" reached batch {other.batch} ({other.state}): if it was deleted since, this query would write the same rows again, from"
@@ -99,7 +98,7 @@ def checkpoint_deleted(query_id: str, view: View, other: CommitRecord) -> Commit
     )
 
 
-def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
+def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: Iterable[TransactionHandle]) -> BatchAbortedError:
     lost = tuple(ended)
     return BatchAbortedError(
         f"{batch}: nothing that this run wrote of it is visible, nor will be; to write it again, {_again(batch)}."
@@ -114,7 +113,7 @@ def batch_aborted(batch: Batch, own: Iterable[PreparedTransaction], ended: Itera
 
 
 class Standing(Enum):
-    """Facts that are known of a run's rows when the time of their commit is over."""
+    """What is known of a run's rows when the time of their commit is over."""
 
     ABORTED = "None of this run's rows is visible, and its transactions are aborted."
     OPEN = (
@@ -127,7 +126,7 @@ class Standing(Enum):
 
 
 def commit_timeout(
-    batch: Batch,
+    batch: MicroBatch,
     own: Iterable[PreparedTransaction],
     timeout_s: float,
     error: KafkaSinkError,
@@ -152,11 +151,11 @@ def commit_timeout(
     )
 
 
-def _command(name: str, batch: Batch, options: str) -> str:
+def _command(name: str, batch: MicroBatch, options: str) -> str:
     return f"{_COMMAND} {name} --query {batch.query_id} {options}".rstrip()
 
 
-def _again(batch: Batch) -> str:
+def _again(batch: MicroBatch) -> str:
     return "run the job again" if batch.is_job else "start the query again"
 
 
@@ -164,19 +163,12 @@ def rows_of(transactions: Iterable[PreparedTransaction]) -> str:
     return f"{sum(each.handle.records for each in transactions):,} rows"
 
 
-def _transactions(transactions: tuple[PreparedTransaction, ...], view: View) -> str:
-    """Each with its rows, where they are, and what became of it, the ones that are in doubt first."""
-    outcomes = view.outcomes or {}
-    ordered = sorted(transactions, key=lambda each: outcomes.get(each.handle.transactional_id, "") == "committed")
-    return _handles((each.handle for each in ordered), outcomes)
-
-
 def _handles(handles: Iterable[TransactionHandle], outcomes: Mapping[str, str] | None = None) -> str:
-    said = [_handle(each, (outcomes or {}).get(each.transactional_id)) for each in handles]
-    more = [f"and {len(said) - _MOST_NAMED} more"] if len(said) > _MOST_NAMED else []
-    return "; ".join(said[:_MOST_NAMED] + more) or "none"
-
-
-def _handle(handle: TransactionHandle, outcome: str | None) -> str:
-    where = ", ".join(f"{topic} {numbers}" for topic, numbers in handle.partitions)
-    return f"{handle.transactional_id}, {handle.records:,} rows in {where}{f' ({outcome})' if outcome else ''}"
+    """Names each transaction with its rows, where they are, and what became of it."""
+    said = []
+    for each in handles:
+        where = ", ".join(f"{topic} {numbers}" for topic, numbers in each.partitions)
+        outcome = (outcomes or {}).get(each.transactional_id)
+        said.append(f"{each.transactional_id}, {each.records:,} rows in {where}{f' ({outcome})' if outcome else ''}")
+    more = [f"and {len(said) - _MAX_NAMED} more"] if len(said) > _MAX_NAMED else []
+    return "; ".join(said[:_MAX_NAMED] + more) or "none"

@@ -4,33 +4,45 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.errors import BrokerError, OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord
-from spark_kafka_sink.exactly_once.commit_record_codec import CHUNK_BYTES, decode, decode_key, encode, encode_key
-from spark_kafka_sink.exactly_once.last_records import LastRecords, last_records_of
+from spark_kafka_sink.exactly_once.commit_record import (
+    CHUNK_BYTES,
+    CommitRecord,
+    CommitRecordError,
+    State,
+    decode,
+    decode_key,
+    encode,
+    encode_key,
+)
 from spark_kafka_sink.exactly_once.log_reader import LogReader
-from spark_kafka_sink.exactly_once.log_writer import LogWriter
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.records.small_batch import NewRecord
 
 
 def partition_of(query_id: str, partitions: int) -> int:
-    """Where a query's records are. It must never give another one: they would not be found."""
+    """Returns the partition of a query's records. It must never return another one, or they would not be found."""
     return zlib.crc32(query_id.encode()) % partitions
 
 
 class CommitLog:
-    """One for a process, to be kept: it remembers what it has read, and reads only what is new. For one thread at a time.
+    """Claims queries' records, and reads them. Keep one per process: it remembers what it has read, and reads only what is new.
 
-    Deadlines are on time.monotonic's clock. What a cluster lacks is said at the first use: OptionError for the topic and for
-    transaction.timeout.ms, BrokerError with the ACL to grant, UnsupportedVersionError for brokers without transactions.
+    One thread at a time may use it. Deadlines are on time.monotonic's clock. The first use raises OptionError for an unsuitable
+    topic or transaction.timeout.ms, BrokerError with the ACL to grant, and UnsupportedVersionError for brokers without
+    transactions.
     """
 
     def __init__(
@@ -44,13 +56,13 @@ class CommitLog:
         self._is_ensured = False
 
     def ensure(self, deadline: float) -> None:
-        """Make the topic unless it is there, and check that it can be the log: once for an object."""
+        """Creates the topic unless it exists, and checks that it can be the log: once for an object."""
         if not self._is_ensured:
             ensure_topic(self._client, self._settings, deadline)
             self._is_ensured = True
 
     def claim(self, ids: TransactionalIds, deadline: float) -> Claim:
-        """A query's records are the caller's to write from now on, and nobody's who claimed them before; its last one is read.
+        """Fences whoever wrote this query's records before, and reads its last one.
 
         The order is what makes this safe: once InitProducerId is answered, nobody else's record can be committed; so what is
         committed up to the high watermark of then is all there is.
@@ -71,39 +83,50 @@ class CommitLog:
         writer = LogWriter(self._client, ids.commit_log, producer_id, epoch, version, (self._settings.topic, number))
         return Claim(ids.query_id, partition, writer, self._chunk_bytes)
 
+    def forget_job(self, ids: TransactionalIds, record: CommitRecord, deadline: float) -> bool:
+        """Removes a record if it is still the last one of its job; returns whether it was.
+
+        Raises ClaimLostError where somebody else takes the log.
+        """
+        claim = self.claim(ids, deadline)
+        if claim.last is None or claim.last.record_id != record.record_id:
+            return False
+        claim.forget(deadline)
+        return True
+
     def last_records(self, deadline: float) -> LastRecords:
-        """Of every query, wherever in the topic it is. Nothing is claimed: any of them may be out of date by now."""
+        """Returns the last record of every query, in any partition. Nothing is claimed: any of them may be out of date by now."""
         return last_records_of(self._client, self._settings.topic, deadline)
 
     def partition_of(self, query_id: str) -> int:
-        """Where a query's records are written, and looked for."""
+        """Returns the partition where a query's records are written, and looked for."""
         return partition_of(query_id, self._settings.partitions)
 
     def _read(self, number: int, deadline: float) -> _Partition:
         if number not in self._partitions:
-            self._partitions[number] = _Partition(self._client, self._settings.topic, number)
+            self._partitions[number] = _Partition(self._client, self._settings.topic, number, is_strict=True)
         partition = self._partitions[number]
         partition.reader.read_to_end(deadline)
         return partition
 
 
 class Claim:
-    """The right to write a query's records, until somebody else claims them. last: its last record, None for none."""
+    """The right to write a query's records, until somebody else claims them. last: its last record; None for none."""
 
     def __init__(self, query_id: str, partition: _Partition, writer: LogWriter, chunk_bytes: int) -> None:
         self.last = partition.last(query_id)
         self._query_id = query_id
         self._partition: _Partition | None = partition  # until a record was written
-        self._chunks = frozenset(partition.chunks(query_id))
+        self._chunks = frozenset(partition.chunks.get(query_id, ()))
         self._writer = writer
         self._chunk_bytes = chunk_bytes
         self._is_lost = False
 
     def write(self, record: CommitRecord, deadline: float) -> None:
-        """Returns once the record is committed, and is `last`.
+        """Writes a record; returns once it is committed, and is `last`.
 
-        ClaimLostError: somebody else has claimed the query, or nobody knows whether the record was written. Claim again, and
-        read. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
+        Raises ClaimLostError where somebody else has claimed the query, or nobody knows whether the record was written: claim
+        again, and read. After any other error (DeadlineError, BrokerError) nothing was written, and this claim is over as well.
         """
         chunks = encode(record, self._chunk_bytes)
         self._put([[(number, chunk)] for number, chunk in enumerate(chunks)], deadline)
@@ -111,7 +134,7 @@ class Claim:
         self._chunks = frozenset(range(len(chunks)))
 
     def forget(self, deadline: float) -> None:
-        """As `write`, of no record: compaction removes what was written of a job that is over."""
+        """Writes tombstones, as `write` does: compaction removes the records of a job that is over."""
         if self._chunks:
             self._put([[]], deadline)
         self.last = None
@@ -142,41 +165,159 @@ class Claim:
 
 
 class _Partition:
-    """What one partition says of its queries: for each the last values of its chunks."""
+    """What one partition says of its queries, as far as it was read: for each the last record of every chunk."""
 
-    def __init__(self, client: ClusterClient, topic: str, number: int) -> None:
-        self._topic = topic
-        self._values: dict[str, dict[int, bytes]] = {}
-        self._records: dict[str, CommitRecord] = {}
+    def __init__(self, client: ClusterClient, topic: str, number: int, *, is_strict: bool) -> None:
+        """is_strict: raises CommitRecordError for a key that is not ours, whose record is read again next time."""
+        self.foreign: CommitRecordError | None = None  # the first: a topic that is no commit log has one for each key
+        self.chunks: dict[str, dict[int, Record]] = {}  # by query and number; never empty
         self.reader = LogReader(client, topic, number, self._take, self._forget)
-
-    def chunks(self, query_id: str) -> list[int]:
-        return list(self._values.get(query_id, ()))
+        self._topic = topic
+        self._is_strict = is_strict
+        self._decoded: dict[str, CommitRecord] = {}
 
     def last(self, query_id: str) -> CommitRecord | None:
-        if query_id not in self._values:
+        """Returns a query's last record; None for none. Raises CommitRecordError where it cannot be read."""
+        chunks = self.chunks.get(query_id)
+        if chunks is None:
             return None
-        if query_id not in self._records:
-            self._records[query_id] = decode(self._values[query_id])
-        return self._records[query_id]
+        if query_id not in self._decoded:
+            self._decoded[query_id] = decode({number: each.value for number, each in chunks.items() if each.value is not None})
+        return self._decoded[query_id]
 
     def has_between(self, query_id: str, end: int, deadline: float) -> bool:
-        """Whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
+        """Returns whether there are records of a query between the place that was read to and `end`, or that is behind `end`."""
         if self.reader.position > end:
             return True
         return any(decode_key(record.key, self._topic)[0] == query_id for record in self.reader.between(end, deadline))
 
     def _take(self, record: Record) -> None:
-        query_id, chunk = decode_key(record.key, self._topic)
-        chunks = self._values.setdefault(query_id, {})
+        try:
+            query_id, number = decode_key(record.key, self._topic)
+        except CommitRecordError as error:
+            if self._is_strict:
+                raise
+            self.foreign = self.foreign or error
+            return
+        self._decoded.pop(query_id, None)
+        chunks = self.chunks.setdefault(query_id, {})
         if record.value is None:
-            chunks.pop(chunk, None)
+            chunks.pop(number, None)
             if not chunks:
-                del self._values[query_id]
+                del self.chunks[query_id]
         else:
-            chunks[chunk] = record.value
-        self._records.pop(query_id, None)
+            chunks[number] = record
 
     def _forget(self) -> None:
-        self._values.clear()
-        self._records.clear()
+        self.chunks.clear()
+        self._decoded.clear()
+        self.foreign = None
+
+
+# The log read without a claim
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRecord:
+    """A record, the partition of the topic that it is in, and when it was written: ms since the epoch, on its writer's clock."""
+
+    record: CommitRecord
+    partition: int
+    written_ms: int
+
+
+@dataclass(slots=True)
+class LastRecords:
+    """What a read of the log has found.
+
+    Attributes:
+        records: the last one of each query or job, by its id.
+        unreadable: what this version cannot read; its `facts` have the query_id, if it is known.
+    """
+
+    records: dict[str, LoggedRecord] = field(default_factory=dict)
+    unreadable: list[CommitRecordError] = field(default_factory=list)
+
+    def of(self, query_id: str) -> LoggedRecord | None:
+        """Returns the last record of one query.
+
+        Raises CommitRecordError where it cannot be read, or where the topic has somebody else's records and none of this query:
+        it may be no commit log at all.
+        """
+        found = self.records.get(query_id)
+        for error in self.unreadable:
+            if found is None and error.facts.get("query_id", query_id) == query_id:
+                raise error
+        return found
+
+
+def last_records_of(client: ClusterClient, topic: str, deadline: float) -> LastRecords:
+    """Reads all partitions of a commit log; a topic that does not exist has no records.
+
+    A driver that is alive may write another record at any time. One record that cannot be read does not hide the others: those
+    who share the topic may run another version.
+
+    Raises BrokerError where the topic may not be read, and DeadlineError.
+    """
+    count, code = client.topic(topic, deadline)
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return LastRecords()
+    if code and not count:
+        name = error_facts(code).name
+        raise BrokerError(f"commit log topic {topic}: {name}", topic=topic, error_code=code, error=name)
+    found = LastRecords()
+    for number in range(count):
+        partition = _Partition(client, topic, number, is_strict=False)
+        partition.reader.read_to_end(deadline)
+        records, unreadable = _decoded(partition, topic, number)
+        if unreadable:
+            # A driver may just be writing chunks that were behind the end, of which the first were read.
+            partition.reader.read_to_end(deadline)
+            records, unreadable = _decoded(partition, topic, number)
+        found.records |= records
+        found.unreadable += [*unreadable, *([partition.foreign] if partition.foreign else [])]
+    return found
+
+
+def _decoded(partition: _Partition, topic: str, number: int) -> tuple[dict[str, LoggedRecord], list[CommitRecordError]]:
+    records, unreadable = {}, []
+    for query_id, chunks in partition.chunks.items():
+        try:
+            record = partition.last(query_id)
+            assert record is not None
+            records[query_id] = LoggedRecord(record, number, chunks[0].timestamp)
+        except CommitRecordError as error:
+            text = f"topic {topic}, partition {number}, query {query_id}: {error.message}"
+            unreadable.append(CommitRecordError(text, topic=topic, partition=number, query_id=query_id))
+    return records, unreadable
+
+
+# Batch jobs that ended long ago: each has an id that never comes back, so their records would stay in the log for ever.
+
+COMPLETE_FOR_MS: Final = 48 * 60 * 60 * 1000
+"""Until then somebody may ask: Spark, which aborts a job whose commit did not answer, or a person, for whom `recover` has ended
+it meanwhile. A forgotten job is taken for one that has never committed, and run again. Not for ever: a driver that starts reads
+these records, some 150 bytes a transaction."""
+
+ABORTED_FOR_MS: Final = 60 * 60 * 1000
+"""To forget these says the same: nothing of the job is visible."""
+
+_KEPT_FOR_MS: Final[Mapping[State, int]] = {
+    State.COMPLETE: COMPLETE_FOR_MS,
+    State.ABORTED: ABORTED_FOR_MS,
+    State.CLOSED: ABORTED_FOR_MS,
+}
+
+
+def old_jobs(logged: Iterable[LoggedRecord], prefix: str, now_ms: int) -> list[CommitRecord]:
+    """Returns the records of jobs under this prefix of transactional ids that may be forgotten.
+
+    now_ms: since the epoch, by a clock that agrees with those of the jobs' drivers to within some minutes.
+    """
+    records = (each.record for each in logged if _is_old(each, now_ms))
+    return [each for each in records if foreign_prefix(prefix, each) is None]
+
+
+def _is_old(logged: LoggedRecord, now_ms: int) -> bool:
+    kept_for_ms = _KEPT_FOR_MS.get(logged.record.state)
+    return kept_for_ms is not None and is_job(logged.record.query_id) and logged.written_ms < now_ms - kept_for_ms

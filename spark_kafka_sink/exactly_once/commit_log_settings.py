@@ -1,5 +1,7 @@
-"""Which topic is the commit log, and how it is made. A module of its own for who only reads options: what asks a cluster doubles
-what they import, in each of the Python processes that Spark starts for a query.
+"""The settings of the commit log's topic.
+
+They are a module of their own because each Python process that Spark starts for a query reads them, and importing a client would
+double what these processes import.
 """
 
 from __future__ import annotations
@@ -12,9 +14,14 @@ DEFAULT_TOPIC: Final = "__spark_kafka_sink_commits"
 
 @dataclass(frozen=True, slots=True)
 class CommitLogSettings:
-    """topic: any legal name. partitions: of a new topic; also what queries are spread over, so never change it for a log that is
-    in use (adding partitions to the topic changes nothing). replication_factor: of a new topic; None: 3, or as many as there are
-    brokers. transaction_timeout_ms: how long a driver that died can hold back readers of the log.
+    """Names the topic, and says how it is created.
+
+    Attributes:
+        topic: any legal name.
+        partitions: of a new topic, and the number that queries are spread over, so never change it for a log in use. Adding
+            partitions to the topic changes nothing.
+        replication_factor: of a new topic; None for 3, or as many as there are brokers.
+        transaction_timeout_ms: how long a driver that died can hold back readers of the log.
     """
 
     topic: str = DEFAULT_TOPIC

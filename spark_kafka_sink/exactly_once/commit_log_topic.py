@@ -1,4 +1,4 @@
-"""The topic of the commit log: made when it is first used, and looked at whether it can be one."""
+"""The topic of the commit log: created when it is first used, and checked whether it can be one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResult,
 )
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic
@@ -52,10 +51,10 @@ _REFUSED_CONFIGS: Final = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_
 
 
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
-    """Make the topic unless it is there, and check it. Two may do so at once.
+    """Creates the topic unless it exists, and checks it. Two processes may do so at once.
 
-    Raises OptionError for a topic that cannot be the log, or that brokers will not make like this; BrokerError with the ACL where
-    the client may not.
+    Raises OptionError for a topic that cannot be the log, or that brokers refuse to create like this, and BrokerError with the
+    ACL where the client may not.
     """
     waiting = ResponseWaiter(deadline, BACKOFF)
     while True:
@@ -67,23 +66,17 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
             elif code and not error_facts(code).retriable:
                 raise _refused(client, settings, code, "Metadata", None)
             elif partitions and _is_checked(client, settings, waiting, deadline):
-                _check_partitions(settings, partitions)  # last: its advice is for a topic that is the log
-                return
+                if partitions >= settings.partitions:
+                    return
+                # Last, as this advice is for a topic that is the log.
+                raise OptionError(
+                    f"option commit.log.partitions: topic {settings.topic} has {partitions}, not {settings.partitions}: set it to"
+                    f" {partitions}, which is never to be changed afterwards, or choose another commit.log.topic",
+                    option="commit.log.partitions",
+                    topic=settings.topic,
+                )
         # Else it is just being made: brokers learn of it one after the other.
         waiting.again()
-
-
-def _check_partitions(settings: CommitLogSettings, partitions: int) -> None:
-    if partitions < settings.partitions:
-        raise OptionError(
-            f"option commit.log.partitions: topic {settings.topic} has {partitions}, not {settings.partitions}: set it to"
-            f" {partitions}, which is never to be changed afterwards, or choose another commit.log.topic",
-            option="commit.log.partitions",
-            topic=settings.topic,
-        )
-
-
-# Made
 
 
 def _create(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> None:
@@ -97,9 +90,16 @@ def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Respons
             _warn_of_configs(settings, first, {name: value for name, value in configs.items() if name not in only})
     if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         return
+    if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
+        raise OptionError(
+            f"option commit.log.replication.factor: topic {settings.topic} cannot be made with {replicas} replicas:"
+            f" {result.error_message or 'there are too few brokers'}",
+            option="commit.log.replication.factor",
+            topic=settings.topic,
+        )
     facts = error_facts(result.error_code)
     if not facts.retriable:
-        raise _not_made(client, settings, result, replicas)
+        raise _refused(client, settings, result.error_code, "CreateTopics", result.error_message, replicas)
     waiting.note(f"CreateTopics of {settings.topic}", facts.name)
 
 
@@ -134,39 +134,20 @@ def _warn_of_configs(settings: CommitLogSettings, refused: CreatableTopicResult,
     )
 
 
-def _by_hand(client: ClusterClient, settings: CommitLogSettings, replicas: int) -> str:
-    return (
-        f"`kafka-topics.sh --bootstrap-server {','.join(client.config.bootstrap_servers)} --create --topic {settings.topic}"
-        f" --partitions {settings.partitions} --replication-factor {replicas} --config {_CLEANUP_POLICY}=compact"
-        f" --config {_MIN_ISR}={max(1, replicas - 1)}`"
-    )
-
-
 def _replicas(client: ClusterClient, deadline: float) -> int:
-    """At most 3. Clients hear only of brokers that run; where one is down, the replicas of what keeps the transactions themselves
-    tell how many there are. Made with 2 of 3 the log could not be written to when the next one is down."""
+    """Returns the number of brokers, at most 3.
+
+    Clients only hear of brokers that run. Where one is down, the replicas of __transaction_state tell how many there are: with 2
+    replicas of 3 brokers the log could not be written to when the next one is down.
+    """
     request = MetadataRequest([MetadataRequestTopic(name=_TRANSACTIONS)], allow_auto_topic_creation=False)
     (topic,) = client.ask_any(METADATA, request, deadline).topics  # without partitions, where Describe is not granted
     known = max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
     return min(_DEFAULT_REPLICATION, max(known, len(client.brokers(deadline))))
 
 
-def _not_made(client: ClusterClient, settings: CommitLogSettings, result: CreatableTopicResult, replicas: int) -> KafkaSinkError:
-    if result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR:
-        return OptionError(
-            f"option commit.log.replication.factor: topic {settings.topic} cannot be made with {replicas} replicas:"
-            f" {result.error_message or 'there are too few brokers'}",
-            option="commit.log.replication.factor",
-            topic=settings.topic,
-        )
-    return _refused(client, settings, result.error_code, "CreateTopics", result.error_message, replicas)
-
-
-# There
-
-
 def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: ResponseWaiter, deadline: float) -> bool:
-    """False where it is to be asked again. Not on the broker that is asked yet, a topic has no configs."""
+    """Returns False where it has to be asked again: a topic that the broker has not heard of yet has no configs."""
     resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=settings.topic, configuration_keys=[_CLEANUP_POLICY])
     (result,) = client.ask_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline).results
     if result.error_code:
@@ -175,11 +156,6 @@ def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Res
             raise _refused(client, settings, result.error_code, "DescribeConfigs", result.error_message)
         waiting.note(f"DescribeConfigs of {settings.topic}", facts.name)
         return False
-    _check_policy(settings, result)
-    return True
-
-
-def _check_policy(settings: CommitLogSettings, result: DescribeConfigsResult) -> None:
     policies = [config.value or "" for config in result.configs if config.name == _CLEANUP_POLICY]
     if policies != ["compact"]:
         raise OptionError(
@@ -189,6 +165,7 @@ def _check_policy(settings: CommitLogSettings, result: DescribeConfigsResult) ->
             option="commit.log.topic",
             topic=settings.topic,
         )
+    return True
 
 
 _GRANTS: Final[Mapping[str, str]] = {
@@ -202,13 +179,20 @@ _DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLU
 def _refused(
     client: ClusterClient, settings: CommitLogSettings, code: int, api: str, message: str | None, replicas: int | None = None
 ) -> KafkaSinkError:
-    """replicas: of the topic, where it was to be created."""
+    """Returns the error for a code. replicas: of the topic, where it was to be created."""
     name = error_facts(code).name
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         text = f"option commit.log.topic: {settings.topic!r} is no topic's name: {message or name}"
         return OptionError(text, option="commit.log.topic")
     to_do = _GRANTS[api] if code in _DENIALS else message or "see the brokers' logs"
-    by_hand = "" if replicas is None else f"; or create the topic yourself: {_by_hand(client, settings, replicas)}"
+    by_hand = ""
+    if replicas is not None:
+        servers = ",".join(client.config.bootstrap_servers)
+        by_hand = (
+            f"; or create the topic yourself: `kafka-topics.sh --bootstrap-server {servers} --create --topic {settings.topic}"
+            f" --partitions {settings.partitions} --replication-factor {replicas} --config {_CLEANUP_POLICY}=compact"
+            f" --config {_MIN_ISR}={max(1, replicas - 1)}`"
+        )
     return BrokerError(
         f"the commit log, topic {settings.topic}: {api} answered {name}: {to_do}{by_hand}",
         topic=settings.topic,

@@ -1,17 +1,30 @@
-"""What the commit log says of a batch."""
+"""What the commit log says of a batch, and how that is written: JSON that people can read, in chunks that brokers take.
+
+Key: `["<query id>",<chunk>]`, as with the query id alone compaction would keep only the last chunk. Value: an object with what
+the record says, and the chunk's part of its lists.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Final, TypeVar
 
+from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
 class State(StrEnum):
-    """prepared: its transactions will be committed, by whoever comes. complete: all are. aborted: all are proved aborted, it is
-    to be written again. closed: there was none yet, and what was written for the first is aborted on request. replay: some are
-    aborted; those may be written again, by tasks whose rows are proved the same."""
+    """The state of a batch.
+
+    PREPARED: its transactions will be committed, by any driver or command that reads this.
+    COMPLETE: all are committed.
+    ABORTED: all are proved aborted, and the batch is to be written again.
+    CLOSED: there was no batch yet, and what was written for the first one is aborted on request.
+    REPLAY: some are aborted; those may be written again, by tasks whose rows are proved the same.
+    """
 
     PREPARED = "prepared"
     COMPLETE = "complete"
@@ -22,9 +35,12 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PreparedTransaction:
-    """One task's share of a batch. It pickles.
+    """The open transaction of one task of a batch. It pickles.
 
-    spark_partition: the task's, -1 where that is not known. checksum: of its rows, whatever their Arrow batches were.
+    Attributes:
+        handle: ends it.
+        spark_partition: the task's, -1 where that is not known.
+        checksum: of its rows, whatever their Arrow batches were.
     """
 
     handle: TransactionHandle
@@ -34,13 +50,16 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """A query's, or a batch job's, last word. query_id: Spark's id of the query, or the job's own.
+    """What was decided of the last batch of a query or batch job.
 
-    record_id: random, another one for each record that is written. rows: of all transactions.
-    committed: transactional ids that were committed before this record and need no other end: those that a replay left in place.
-    aborted: those that were proved aborted, where the state is replay, or complete with a loss that somebody accepted; and those
-    that somebody wants aborted, which were never prepared: a commit() of one of them must stop.
-    checkpoint: where the query has its checkpoint, as it was given; "" where that is not known.
+    Attributes:
+        query_id: Spark's id of the query, or the job's own.
+        record_id: random, another one for each record that is written.
+        rows: of all transactions.
+        committed: transactional ids that were committed before this record, because a replay left them in place.
+        aborted: transactional ids that were proved aborted, where the state is REPLAY, or COMPLETE with a loss that somebody
+            accepted; and those that somebody wants aborted, which were never prepared: a commit() of one of them must stop.
+        checkpoint: where the query has its checkpoint, as it was given; "" where that is not known.
     """
 
     query_id: str
@@ -63,5 +82,202 @@ class CommitRecord:
 
     @property
     def to_commit(self) -> tuple[TransactionHandle, ...]:
-        """What this record, while it is prepared, asks whoever comes to commit."""
+        """The transactions that remain to be committed while the record is prepared."""
         return tuple(each for each in self.handles if each.transactional_id not in self.committed)
+
+
+FORMAT: Final = 2
+"""Rises with every change: a driver that does not understand a record must not act on it.
+
+Format 1 has `end_txn` for a transaction, the version of EndTxn that ends it, where format 2 has `version`, the transaction's own.
+It is still read: a query that is upgraded finds its last record in it.
+"""
+CHUNK_BYTES: Final = 500_000
+"""Half of Kafka's default max.message.bytes."""
+
+_LISTS: Final = ("transactions", "committed", "aborted")
+_FIELDS: Final = frozenset(
+    {"format", "query_id", "batch", "state", "record_id", "rows", "checkpoint", "chunks", "chunk", *_LISTS}
+)
+# Short, as a record may have thousands of these. version: of transactions; to: (topic, partitions); task: Spark's partition.
+_TRANSACTION_FIELDS: Final = frozenset({"id", "pid", "epoch", "version", "rows", "to", "task", "sum"})
+# By format: the field that tells the transaction version, and which version each of its values stands for.
+_VERSIONS: Final[Mapping[int, tuple[str, Mapping[int, int]]]] = {1: ("end_txn", {4: 1, 5: 2}), 2: ("version", {1: 1, 2: 2})}
+
+T = TypeVar("T")
+
+
+class CommitRecordError(ProtocolError):
+    """A record in the commit log that this version cannot read: a newer version's, a damaged one, or somebody else's."""
+
+    code = "COMMIT_RECORD"
+
+
+# Encoded
+
+
+def encode_key(query_id: str, chunk: int) -> bytes:
+    return _json([query_id, chunk])
+
+
+def encode(record: CommitRecord, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
+    """The values of its chunks in order; in each, lists of `chunk_bytes`, or one item that is longer."""
+    items: list[tuple[str, object]] = [("transactions", _encoded(each)) for each in record.transactions]
+    items += [("committed", each) for each in record.committed]
+    items += [("aborted", each) for each in record.aborted]
+    parts = _parts([len(_json(item)) for _, item in items], chunk_bytes)
+    head = {
+        "format": FORMAT,
+        "query_id": record.query_id,
+        "batch": record.batch,
+        "state": record.state.value,
+        "record_id": record.record_id,
+        "rows": record.rows,
+        "checkpoint": record.checkpoint,
+        "chunks": len(parts),
+    }
+    chunks = []
+    for number, (start, end) in enumerate(parts):
+        lists = {name: [item for kind, item in items[start:end] if kind == name] for name in _LISTS}
+        chunks.append(_json({**head, "chunk": number, **lists}))
+    return chunks
+
+
+def _encoded(each: PreparedTransaction) -> dict[str, object]:
+    handle = each.handle
+    return {
+        "id": handle.transactional_id,
+        "pid": handle.producer_id,
+        "epoch": handle.epoch,
+        "version": handle.transaction_version,
+        "rows": handle.records,
+        "to": handle.partitions,
+        "task": each.spark_partition,
+        "sum": each.checksum,
+    }
+
+
+def _parts(sizes: Sequence[int], maximum: int) -> list[tuple[int, int]]:
+    """Which items each chunk has, from and to; at least one chunk."""
+    parts = []
+    start = used = 0
+    for number, size in enumerate(sizes):
+        if used + size > maximum and number > start:
+            parts.append((start, number))
+            start, used = number, 0
+        used += size
+    return [*parts, (start, len(sizes))]
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# Decoded
+
+
+def decode_key(key: bytes | None, topic: str) -> tuple[str, int]:
+    """Query id and number of the chunk. Raises CommitRecordError. topic: that the record is in, for the error."""
+    try:
+        found: object = json.loads(key or b"")
+    except ValueError:  # no JSON, or no UTF-8
+        found = None
+    match found:
+        case [str(query_id), int(chunk)]:
+            return query_id, chunk
+    raise CommitRecordError(
+        f"topic {topic} has a record with the key {(key or b'')[:100]!r}, which is not this sink's: it is no commit log, or not"
+        " only that; name another commit.log.topic, for nothing else to be in",
+        topic=topic,
+    )
+
+
+def decode(chunks: Mapping[int, bytes]) -> CommitRecord:
+    """A query's last record, from the last values by number of chunk. Raises CommitRecordError."""
+    first = _chunk(chunks, 0, None)
+    objects = [first, *(_chunk(chunks, number, first) for number in range(1, _get(first, "chunks", int)))]
+    transactions, committed, aborted = ([item for each in objects for item in _get(each, name, list)] for name in _LISTS)
+    version = _get(first, "format", int)
+    if (state := _get(first, "state", str)) not in set(State):
+        raise CommitRecordError(f"a record of the commit log has the unknown state {state!r}: a newer version wrote it")
+    return CommitRecord(
+        query_id=_get(first, "query_id", str),
+        batch=_get(first, "batch", int),
+        state=State(state),
+        record_id=_get(first, "record_id", str),
+        rows=_get(first, "rows", int),
+        transactions=tuple(_decoded(each, version) for each in transactions),
+        committed=tuple(map(_name, committed)),
+        aborted=tuple(map(_name, aborted)),
+        checkpoint=_get(first, "checkpoint", str),
+    )
+
+
+def _chunk(chunks: Mapping[int, bytes], number: int, first: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if number not in chunks:
+        raise CommitRecordError(
+            f"chunk {number} of a record in the commit log is missing: was the topic's cleanup.policy always compact?"
+        )
+    try:
+        found: object = json.loads(chunks[number])
+    except ValueError:  # no JSON, or no UTF-8
+        raise CommitRecordError(f"the commit log has {chunks[number][:100]!r}, which is not this sink's") from None
+    if not isinstance(found, dict):
+        raise CommitRecordError(f"the commit log has the value {chunks[number][:100]!r}, which is not this sink's")
+    if (version := _get(found, "format", int)) not in _VERSIONS:
+        raise CommitRecordError(
+            f"query {found.get('query_id')} has a record of format {version} in the commit log, this version reads formats up to"
+            f" {FORMAT}: run the version that wrote it, or a newer one",
+            format=version,
+        )
+    _check_fields(found, _FIELDS)
+    if first is not None and found["record_id"] != first["record_id"]:
+        raise CommitRecordError(f"chunk {number} of query {first['query_id']} in the commit log is another record's")
+    return found
+
+
+def _name(item: object) -> str:
+    if not isinstance(item, str):
+        raise CommitRecordError(f"a record of the commit log has the transactional id {item!r}: it is damaged")
+    return item
+
+
+def _decoded(item: object, record_format: int) -> PreparedTransaction:
+    if not isinstance(item, dict):
+        raise CommitRecordError(f"a record of the commit log has the transaction {item!r}")
+    field, versions = _VERSIONS[record_format]
+    _check_fields(item, _TRANSACTION_FIELDS - {"version"} | {field})
+    handle = TransactionHandle(
+        transactional_id=_get(item, "id", str),
+        producer_id=_get(item, "pid", int),
+        epoch=_get(item, "epoch", int),
+        transaction_version=_version(item, field, versions),
+        records=_get(item, "rows", int),
+        partitions=tuple(map(_partitions, _get(item, "to", list))),
+    )
+    return PreparedTransaction(handle, _get(item, "task", int), _get(item, "sum", int))
+
+
+def _version(item: Mapping[str, Any], field: str, versions: Mapping[int, int]) -> int:
+    if (said := _get(item, field, int)) not in versions:
+        raise CommitRecordError(f"a record of the commit log has {field} = {said}: a newer version wrote it, or it is damaged")
+    return versions[said]
+
+
+def _partitions(item: object) -> tuple[str, str]:
+    match item:
+        case [str(topic), str(numbers)]:
+            return topic, numbers
+    raise CommitRecordError(f"a record of the commit log has the partitions {item!r}: another version wrote it, or it is damaged")
+
+
+def _check_fields(found: Mapping[str, Any], known: Collection[str]) -> None:
+    if unknown := sorted(set(found) - set(known)):
+        raise CommitRecordError(f"a record of the commit log has unknown fields: {', '.join(unknown)}; a newer version wrote it")
+
+
+def _get(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    value = found.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise CommitRecordError(f"a record of the commit log has {name} = {value!r}: another version wrote it, or it is damaged")
+    return value

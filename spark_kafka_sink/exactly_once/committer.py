@@ -5,39 +5,64 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
-from spark_kafka_sink.exactly_once import resolving
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once import failpoints, resolving
 from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout, rows_of
-from spark_kafka_sink.exactly_once.commit_log import CommitLog
+from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
-from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.execution import SWEEP_S, Execution, Progress, until_it_keeps_its_claim
-from spark_kafka_sink.exactly_once.old_jobs import forget, old_jobs
+from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import Done, GiveUp, Stop, View, decide, key
-from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.exactly_once.steps import step
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 
 logger = logging.getLogger(__name__)
 
-Own = tuple[PreparedTransaction, ...]
+OwnTransactions = tuple[PreparedTransaction, ...]
+"""The transactions that the tasks of one run have written a batch in."""
 
 # One job of sixteen, by the end of its id, which is random: it reads the whole log for that.
 _SWEEPING: Final = "0"
 _FORGOTTEN_AT_ONCE: Final = 100
 _REMEMBERED: Final = 1000
-# The list only serves to abort what lost tasks have left open: a broker that does not answer must not hold rows back.
-_LIST_S: Final = 5.0
+
+
+# A broker that does not list open transactions must not hold rows back.
+_BEST_EFFORT: Final = BestEffort(list_s=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReport:
+    """What a commit did.
+
+    Attributes:
+        rows: the rows that this commit made visible; 0 where an earlier one had.
+        own: whether they are those that the batch's tasks have just written, and not those of an earlier attempt, which were
+            prepared before that driver died.
+        committed, aborted: how many transactions were ended.
+        visible_ms: from when the prepared record was written to the last transaction's end, 0 where the record was there already.
+        commit_ms: all of commit().
+    """
+
+    rows: int
+    own: bool
+    committed: int
+    aborted: int
+    visible_ms: int
+    commit_ms: int
 
 
 class Committer:
-    """Whatever a commit is interrupted by, the same call again does what is left. For one thread at a time."""
+    """Commits the batches of a query. Whatever interrupts a commit, the same call again does what is left.
+
+    One thread at a time may use it.
+    """
 
     def __init__(
         self,
@@ -46,31 +71,24 @@ class Committer:
         prefix: str,
         timeout_s: float,
         options: str = "",
-        *,
-        sweep_s: float = SWEEP_S,
-        list_s: float = _LIST_S,
+        best_effort: BestEffort = _BEST_EFFORT,
     ) -> None:
-        """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here.
-
-        sweep_s: how long, beyond that, to try to abort what cannot be committed. list_s: how long to wait for the list of open
-        transactions, in which those of lost tasks are.
-        """
+        """prefix: of transactional ids. timeout_s: bounds each call. options: of the command that resolves what stops here."""
         self._log = log
         self._transactions = transactions
         self._prefix = prefix
         self._timeout_s = timeout_s
-        self._sweep_s = sweep_s
-        self._list_s = list_s
+        self._best_effort = best_effort
         self._options = options
         # Batches whose record this process has written, or maybe: Spark gives it a batch once, others may again.
         self._prepared: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
         self._is_checked = False
 
-    def check(self, job: Batch, timeout_s: float) -> None:
-        """Before the tasks of a job write: raises what keeps the commit log from being claimed and read for it, and
-        UnsupportedVersionError for a broker that is too old.
+    def check(self, job: MicroBatch, timeout_s: float) -> None:
+        """Checks, before the tasks of a job write, that the commit log can be claimed and read for it.
 
-        Here records of old jobs are removed, now and then.
+        Raises what keeps it from that, and UnsupportedVersionError for a broker that is too old. One job in sixteen also removes
+        the records of old jobs here.
         """
         deadline = time.monotonic() + timeout_s
         self._check_brokers(deadline)
@@ -79,7 +97,7 @@ class Committer:
             self._forget_old_jobs(deadline)
 
     def _check_brokers(self, deadline: float) -> None:
-        """Once: tasks look at each broker that they write to, too."""
+        """Checks them once, because tasks check each broker that they write to as well."""
         if not self._is_checked:
             self._transactions.check_brokers(deadline)
             self._is_checked = True
@@ -89,51 +107,56 @@ class Committer:
         now_ms = time.time_ns() // 1_000_000
         try:
             for record in old_jobs(self._log.last_records(deadline).records.values(), self._prefix, now_ms)[:_FORGOTTEN_AT_ONCE]:
-                forget(self._log, self._prefix, record, deadline)
+                self._log.forget_job(TransactionalIds(self._prefix, record.query_id), record, deadline)
         except KafkaSinkError as error:
             logger.warning("old batch jobs stay in the commit log: %s", error)
 
-    def commit(self, batch: Batch, own: Own, start: int | None = None) -> CommitReport:
-        """Make the rows of a batch visible, unless they are.
+    def commit(self, batch: MicroBatch, own: OwnTransactions, start: int | None = None) -> CommitReport:
+        """Makes the rows of a batch visible, unless they are.
 
-        own: the transactions that its tasks have prepared. start: the batch at which the log may begin (commit.log.start).
+        Args:
+            batch: the batch.
+            own: the transactions that its tasks have prepared.
+            start: the batch at which the log may begin (commit.log.start).
 
-        Raises CommitStoppedError where going on would lose or double rows; BatchAbortedError where the batch has to be written
-        again, as what `own` holds cannot be committed; UnsupportedVersionError where a broker is too old; CommitTimeoutError
-        where the cluster did not answer in time; and what the commit log raises for a topic that cannot be one.
+        Raises:
+            CommitStoppedError: going on would lose or double rows.
+            BatchAbortedError: the transactions in `own` cannot be committed, so the batch has to be written again.
+            UnsupportedVersionError: a broker is too old.
+            CommitTimeoutError: the cluster did not answer in time.
+            KafkaSinkError: the commit log cannot be used.
         """
-        step("commit.start", batch.number)
+        failpoints.reach("commit.start", batch.number)
         begun = time.monotonic()
-        done = Progress()
-        attempt = partial(self._attempt, batch, own, start, begun + self._timeout_s, done)
+        call = self._call(batch)
         try:
-            is_own = until_it_keeps_its_claim(attempt, begun + self._timeout_s)
+            is_own = retry_on_claim_lost(partial(self._attempt, batch, own, start, call), call.deadline)
         except DeadlineError as error:
-            standing = self._standing(batch, own, done)
+            standing = self._standing(batch, own, call)
             raise commit_timeout(batch, own, self._timeout_s, error, standing, self._options) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
-                error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, own, done)))
+                error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, own, call)))
             raise
-        step("commit.end", batch.number)
-        visible_s = done.visible - done.prepared if done.visible and done.prepared else 0.0
+        failpoints.reach("commit.end", batch.number)
+        visible_s = call.visible - call.prepared if call.visible and call.prepared else 0.0
         commit_ms = round((time.monotonic() - begun) * 1000)
-        return CommitReport(done.rows, is_own, done.committed, done.aborted, round(visible_s * 1000), commit_ms)
+        return CommitReport(call.rows, is_own, call.committed, call.aborted, round(visible_s * 1000), commit_ms)
 
-    def _attempt(self, batch: Batch, own: Own, start: int | None, deadline: float, done: Progress) -> bool:
-        """Whether the rows that are visible are those of `own`."""
-        execution = self._execution(batch, View(batch.number, own, start), deadline, done, self._list_s)
+    def _attempt(self, batch: MicroBatch, own: OwnTransactions, start: int | None, call: CommitCall) -> bool:
+        """Returns whether the rows that are visible are those of `own`."""
+        execution = self._execution(batch, View(batch.number, own, start), call)
         try:
-            self._check_brokers(deadline)
+            self._check_brokers(call.deadline)
             end = execution.run(decide)
         except (ClaimLostError, DeadlineError):
             raise
         except KafkaSinkError:
-            if self._is_invisible(batch, own, done):  # else they may be in the log
+            if self._is_invisible(batch, own, call):  # else they may be in the log
                 execution.abort(execution.view.own_handles)
             raise
         finally:
-            if done.is_prepared_maybe:
+            if call.is_prepared_maybe:
                 self._prepared.append((batch.query_id, batch.number))
         assert isinstance(end, Done | GiveUp | Stop)
         execution.abort(end.leftovers)
@@ -141,47 +164,50 @@ class Committer:
             raise batch_aborted(batch, own, end.ended)
         view = execution.view
         if not isinstance(end, Done):
-            is_invisible = self._is_invisible(batch, own, done)
+            is_invisible = self._is_invisible(batch, own, call)
             raise commit_stopped(batch, view, end.reason, self._options, is_invisible=is_invisible)
         recorded = {key(each) for each in view.last.handles} if view.last is not None else set()
         return all(key(each.handle) in recorded for each in own)
 
-    def _is_invisible(self, batch: Batch, own: Own, done: Progress) -> bool:
-        """Nobody can have prepared the rows of this run, and so nobody have committed them."""
-        is_logged = any(key(each.handle) in done.logged for each in own)
-        return not is_logged and not done.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
+    def _is_invisible(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> bool:
+        """Returns whether nobody can have prepared the rows of this run, so that nobody can have committed them."""
+        is_logged = any(key(each.handle) in call.logged for each in own)
+        return not is_logged and not call.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
-    def _standing(self, batch: Batch, own: Own, done: Progress) -> Standing:
+    def _standing(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> Standing:
         """Returns what is known when the time is over. Aborts what nobody can commit, in a time of its own."""
-        is_invisible = self._is_invisible(batch, own, done)
+        is_invisible = self._is_invisible(batch, own, call)
         handles = tuple(each.handle for each in own)
-        is_ended = is_invisible and self._execution(batch, View(batch.number, own), time.monotonic(), done).abort(handles)
-        if done.visible is not None:
+        is_ended = is_invisible and self._execution(batch, View(batch.number, own), call).abort(handles)
+        if call.visible is not None:
             return Standing.VISIBLE
         if is_invisible:
             return Standing.ABORTED if is_ended else Standing.OPEN
-        is_prepared = done.prepared is not None or any(key(each.handle) in done.logged for each in own)
+        is_prepared = call.prepared is not None or any(key(each.handle) in call.logged for each in own)
         return Standing.PREPARED if is_prepared else Standing.UNKNOWN
 
-    def _execution(self, batch: Batch, view: View, deadline: float, done: Progress, list_s: float | None = None) -> Execution:
-        ids = TransactionalIds(self._prefix, batch.query_id)
-        sweep_s = self._sweep_s
-        return Execution(
-            self._log, self._transactions, ids, view, deadline, done, batch.checkpoint, sweep_s=sweep_s, list_s=list_s
-        )
+    def _call(self, batch: MicroBatch) -> CommitCall:
+        return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort)
 
-    def abort_job(self, job: Batch, own: Own) -> Refused | bool:
-        """Abort the transactions of a batch job that failed, those of its lost tasks too. True: nothing of it is open or visible;
-        False: some may be open until they time out.
+    def _execution(self, batch: MicroBatch, view: View, call: CommitCall) -> Execution:
+        return Execution(self._log, self._transactions, TransactionalIds(self._prefix, batch.query_id), view, call)
 
-        Refused: it is prepared, and to be committed by `recover`, or it is complete; nothing is touched then. Raises
-        DeadlineError where the cluster did not answer in time, so that it may be prepared; and what the commit log raises.
+    def abort_job(self, job: MicroBatch, own: OwnTransactions) -> Refused | bool:
+        """Aborts the transactions of a batch job that failed, and those of its lost tasks.
+
+        Returns:
+            True where nothing of it is open or visible; False where some may be open until they time out. Refused where it is
+            prepared, and to be committed by `recover`, or complete; nothing is touched then.
+
+        Raises:
+            DeadlineError: the cluster did not answer in time, so the job may be prepared.
+            KafkaSinkError: the commit log cannot be used.
         """
-        deadline = time.monotonic() + self._timeout_s
-        return until_it_keeps_its_claim(partial(self._abort, job, own, deadline), deadline)
+        call = self._call(job)
+        return retry_on_claim_lost(partial(self._abort, job, own, call), call.deadline)
 
-    def _abort(self, job: Batch, own: Own, deadline: float) -> Refused | bool:
-        execution = self._execution(job, View(job.number, own), deadline, Progress(), self._list_s)
+    def _abort(self, job: MicroBatch, own: OwnTransactions, call: CommitCall) -> Refused | bool:
+        execution = self._execution(job, View(job.number, own), call)
         end = execution.run(resolving.abort)
         if isinstance(end, Refused):
             return end
@@ -195,7 +221,7 @@ class Committer:
         return is_all
 
 
-def _what_is_known(batch: Batch, own: Own, *, is_invisible: bool) -> str:
+def _what_is_known(batch: MicroBatch, own: OwnTransactions, *, is_invisible: bool) -> str:
     if is_invisible:
         return f"{batch}: {rows_of(own)} of this run are not committed."
     return f"{batch}: it may be that {rows_of(own)} of this run are committed, or some; the next commit of the batch finds out."

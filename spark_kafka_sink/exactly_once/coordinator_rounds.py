@@ -1,4 +1,4 @@
-"""Questions about transactional ids to their coordinators, asked again until each id has an answer that is final."""
+"""Requests about transactional ids to their coordinators, sent again until each id has a final answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.client.cluster_requests import ClusterRequest
+from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest
 from spark_kafka_sink.errors import DeadlineError, DisconnectedError
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
@@ -25,14 +25,14 @@ COORDINATOR_LOAD_IN_PROGRESS and CONCURRENT_TRANSACTIONS among them."""
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """Of one id: an error code, and what was asked for where it is 0."""
+    """The answer about one id: an error code, and what was asked for where the code is 0."""
 
     code: int
     value: T
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[T]):
+class CoordinatorRequest(Generic[T]):
     """One request about some ids of one coordinator, and how to read its answer."""
 
     question: ClusterRequest
@@ -41,58 +41,63 @@ class Asked(Generic[T]):
 
 
 class CoordinatorRounds(Generic[T]):
-    """Rounds of pipelined requests; between two a pause, of ms at first."""
+    """Sends rounds of pipelined requests, with a pause between two, of ms at first."""
 
-    def __init__(self, client: ClusterClient, ask: Callable[[int, Sequence[str]], Iterable[Asked[T]]], deadline: float) -> None:
-        """ask: what to ask a node about ids that it coordinates. deadline: on time.monotonic's clock."""
+    def __init__(
+        self,
+        client: ClusterClient,
+        ask: Callable[[int, Sequence[str]], Iterable[CoordinatorRequest[T]]],
+        deadline: float,
+        on_response: Callable[[], None] | None = None,
+    ) -> None:
+        """ask: returns the requests to a node about ids that it coordinates. deadline: on time.monotonic's clock. on_response: is
+        called as each answer arrives, while others are on their way."""
         self._client = client
         self._ask = ask
         self._deadline = deadline
+        self._on_response = on_response
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         self.replies: dict[str, Reply[T]] = {}
         self.lost: set[str] = set()  # ids of requests that got no answer: they may have been carried out, or be yet
 
     def run(self, ids: Collection[str]) -> dict[str, Reply[T]]:
-        """A final reply for each id. DeadlineError: `replies` has those that came. PeerError for what a broker does wrong."""
+        """Returns a final reply for each id.
+
+        Raises DeadlineError, when `replies` has those that came, and PeerError for what a broker does wrong.
+        """
         while left := [each for each in ids if each not in self.replies]:
             found = self._client.coordinators(left, self._deadline)
             for each, why in found.late.items():
                 self._waiting.note(each, f"the coordinator: {why}")
-            self._round(found.nodes)
+            by_node: dict[int, list[str]] = {}
+            for each, node_id in found.nodes.items():
+                by_node.setdefault(node_id, []).append(each)
+            requests = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
+            answers = self._client.try_many([one.question for one in requests], self._deadline, self._on_response)
+            for one, answer in zip(requests, answers, strict=True):
+                self._take(one, answer)
             if not all(each in self.replies for each in left):
                 self._waiting.again()
         return self.replies
 
     def run_out(self, ids: Collection[str]) -> dict[str, str]:
-        """As `run`, but without an error at the deadline: what was said last of each id that has no reply then."""
+        """As `run`, but returns at the deadline what was said last of each id that has no reply."""
         try:
             self.run(ids)
         except DeadlineError as error:
             return {each: self._waiting.said(each) or error.message for each in ids if each not in self.replies}
         return {}
 
-    def _round(self, nodes: Mapping[str, int]) -> None:
-        by_node: dict[int, list[str]] = {}
-        for each, node_id in nodes.items():
-            by_node.setdefault(node_id, []).append(each)
-        asked = [one for node_id, some in by_node.items() for one in self._ask(node_id, some)]
-        answers = self._client.try_many([one.question for one in asked], self._deadline)
-        for one, answer in zip(asked, answers, strict=True):
-            if isinstance(answer, DisconnectedError):
-                self._lost(one.ids, answer.message)
-            elif isinstance(answer, Exception):
-                raise answer
-            else:
-                self._take(one.read(answer))
-
-    def _lost(self, ids: Sequence[str], why: str) -> None:
-        self._client.forget_coordinators(ids)
-        self.lost.update(ids)
-        for each in ids:
-            self._waiting.note(each, why)
-
-    def _take(self, replies: Mapping[str, Reply[T]]) -> None:
-        for each, reply in replies.items():
+    def _take(self, request: CoordinatorRequest[T], answer: Answer) -> None:
+        if isinstance(answer, DisconnectedError):
+            self._client.forget_coordinators(request.ids)
+            self.lost.update(request.ids)
+            for each in request.ids:
+                self._waiting.note(each, answer.message)
+            return
+        if isinstance(answer, Exception):
+            raise answer
+        for each, reply in request.read(answer).items():
             facts = error_facts(reply.code)
             if reply.code and facts.retriable:
                 self._waiting.note(each, facts.name)

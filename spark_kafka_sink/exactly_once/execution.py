@@ -1,30 +1,27 @@
-"""Carries out, against a cluster, the steps that the rules of a commit, or of resolving one, say."""
+"""Carries out the steps that the rules of a commit, or of resolving one, decide on."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
 from spark_kafka_sink.errors import DeadlineError, KafkaSinkError, OptionError
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_errors import checkpoint_deleted
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.evidence import Outcome
-from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
-from spark_kafka_sink.exactly_once.log_writer import RecordRefusedError
-from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, RecordRefusedError
+from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, proof_of
 from spark_kafka_sink.exactly_once.rules import Commit, Look, Read, View, Write, asked_for, ms_to_prepare
-from spark_kafka_sink.exactly_once.share import is_job
-from spark_kafka_sink.exactly_once.steps import Step as StepName
-from spark_kafka_sink.exactly_once.steps import is_watched, step
-from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 logger = logging.getLogger(__name__)
@@ -33,20 +30,41 @@ Result = TypeVar("Result")
 
 # Two drivers that take the log from each other must not do so at the same pace; the back-off has a random part.
 _BACKOFF: Final = ExponentialBackoff(20, 1000)
-SWEEP_S: Final = 10.0
-"""How long to try to abort what nobody will commit: its coordinator does so anyway, later."""
-_STEPS: Final[Mapping[State, tuple[StepName, StepName]]] = {
+_FAILPOINTS: Final[Mapping[State, tuple[Failpoint, Failpoint]]] = {
     State.PREPARED: ("prepared.before", "prepared.after"),
     State.COMPLETE: ("complete.before", "complete.after"),
 }
 
 
-@dataclass(slots=True)
-class Progress:
-    """What was done so far, over all attempts. rows: made visible. is_prepared_maybe: else nobody can have prepared what this
-    commit() was given. logged: transactions that the record of the batch, as last read, asks for. prepared, visible: when,
-    on time.monotonic's clock."""
+@dataclass(frozen=True, slots=True)
+class BestEffort:
+    """How long to try what a commit can do without.
 
+    Attributes:
+        sweep_s: aborting transactions that nobody will commit: their coordinators do so anyway, later.
+        list_s: listing open transactions, to abort those of lost tasks; None where what is decided depends on the list.
+    """
+
+    sweep_s: float = 10.0
+    list_s: float | None = None
+
+
+@dataclass(slots=True)
+class CommitCall:
+    """One call of commit(), or of a command, over all of its attempts: its bounds, and what it has done so far.
+
+    Attributes:
+        deadline: on time.monotonic's clock.
+        checkpoint: the query's, "" where it is not known.
+        rows: made visible.
+        is_prepared_maybe: unless it is set, nobody can have prepared what this commit() was given.
+        logged: transactions that the record of the batch, as last read, asks for.
+        prepared, visible: when, on time.monotonic's clock.
+    """
+
+    deadline: float
+    checkpoint: str = ""
+    best_effort: BestEffort = BestEffort()
     rows: int = 0
     committed: int = 0
     aborted: int = 0
@@ -56,8 +74,8 @@ class Progress:
     visible: float | None = None
 
 
-def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> Result:
-    """Call `attempt` again when it loses its claim to the log: whoever has it now may have written anything."""
+def retry_on_claim_lost(attempt: Callable[[], Result], deadline: float) -> Result:
+    """Calls `attempt` again when it loses its claim to the log, because its new owner may have written anything."""
     waiting = ResponseWaiter(deadline, _BACKOFF)
     while True:
         try:
@@ -68,12 +86,14 @@ def until_it_keeps_its_claim(attempt: Callable[[], Result], deadline: float) -> 
 
 
 class Execution:
-    """One attempt, from the first look at the log to an end. Deadlines are on time.monotonic's clock.
+    """One attempt, from the first look at the log to an end. `retry_on_claim_lost` makes the next one.
 
-    OptionError: the query's records are under another prefix, or in another partition. CommitStoppedError: its checkpoint was
-    another's.
+    Raises OptionError where the query's records are under another prefix, or in another partition; CommitStoppedError where its
+    checkpoint was another query's; ClaimLostError where somebody else has the log, or nobody knows what became of a record.
 
-    ClaimLostError: somebody else has the log, or nobody knows what became of a record: a new attempt begins at the top.
+    Attributes:
+        view: what is known of the batch.
+        is_listed: False once brokers did not list the open transactions in time.
     """
 
     def __init__(
@@ -82,30 +102,20 @@ class Execution:
         transactions: TransactionClient,
         ids: TransactionalIds,
         view: View,
-        deadline: float,
-        done: Progress,
-        checkpoint: str = "",
-        *,
-        sweep_s: float = SWEEP_S,
-        list_s: float | None = None,
+        call: CommitCall,
     ) -> None:
-        """view: of the batch, with nothing known. checkpoint: the query's, "" where it is not known. sweep_s: of `abort`. list_s:
-        after how long to go on without the list of open transactions; None where what is decided depends on it."""
+        """view: of the batch, with nothing known."""
         self.view = view
-        self.is_listed = True  # until the list of open transactions was not to be had in time
+        self.is_listed = True
         self._log = log
         self._claim: Claim | None = None
         self._transactions = transactions
         self._ids = ids
-        self._deadline = deadline
-        self._done = done
-        self._checkpoint = checkpoint
-        self._sweep_s = sweep_s
-        self._list_s = list_s
+        self._call = call
         self._looked = 0.0
 
     def run(self, decide: Callable[[View], object]) -> object:
-        """Do what `decide` says until it says something else, which is returned."""
+        """Carries out the steps that `decide` returns; returns the first value of it that is no step, which is the end."""
         while True:
             match decide(self.view):
                 case Read():
@@ -120,45 +130,45 @@ class Execution:
                     return end
 
     def abort(self, handles: tuple[TransactionHandle, ...]) -> bool:
-        """End what nobody will commit: open, it holds readers back until it times out. Whether none is open; never raises."""
+        """Aborts transactions that nobody will commit, because open ones hold readers back until they time out.
+
+        It never raises; it returns whether none of them is open.
+        """
         if not handles:
             return True
-        self._step("sweep.before")
+        self._reach("sweep.before")
+        deadline = time.monotonic() + self._call.best_effort.sweep_s
         try:
-            is_all = self._sweep(handles, time.monotonic() + self._sweep_s)
+            ended = self._transactions.end(handles, False, deadline)
+            left = [each for each in handles if ended[each.transactional_id].outcome is not Outcome.ABORTED]
+            self._call.aborted += len(handles) - len(left)
+            # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
+            described = self._transactions.describe([each.transactional_id for each in left], deadline) if left else {}
         except KafkaSinkError as error:
             logger.warning(
                 "batch %s of %s: transactions may stay open until they time out: %s", self.view.batch, self._ids.query_id, error
             )
             return False
-        self._step("sweep.after")
-        return is_all
-
-    def _sweep(self, handles: tuple[TransactionHandle, ...], deadline: float) -> bool:
-        ended = self._transactions.end(handles, False, deadline)
-        left = [each for each in handles if ended[each.transactional_id].outcome is not Outcome.ABORTED]
-        self._done.aborted += len(handles) - len(left)
-        # The answer to an EndTxn(abort) of one that timed out just before proves nothing: what is open now does.
-        described = self._transactions.describe([each.transactional_id for each in left], deadline) if left else {}
+        self._reach("sweep.after")
         return not any(proof_of(each, described.get(each.transactional_id)) is Proof.OPEN for each in left)
 
     def forget(self) -> None:
-        """Remove the records, of which nobody will ask again. That they stay is no harm: what goes wrong is logged."""
+        """Removes the records of a job that nobody will ask for again. That they stay does no harm, so errors are only logged."""
         assert self._claim is not None
         try:
-            self._claim.forget(self._deadline)
+            self._claim.forget(self._call.deadline)
         except KafkaSinkError as error:
             logger.warning("%s stays in the commit log: %s", self._ids.query_id, error)
 
     def _read(self) -> None:
-        self._step("log.before")
-        self._claim = self._log.claim(self._ids, self._deadline)
-        self._step("log.after")
+        self._reach("log.before")
+        self._claim = self._log.claim(self._ids, self._call.deadline)
+        self._reach("log.after")
         last = self._claim.last
         if last is not None:
             self._check_prefix(last)
             if last.batch == self.view.batch:
-                self._done.logged = asked_for(last)
+                self._call.logged = asked_for(last)
         # Closed: somebody has ended what was left of it before anything was committed. A job's id is new.
         is_first = (last is None or last.state is State.CLOSED) and self.view.batch in (0, self.view.start)
         if is_first and not is_job(self._ids.query_id):
@@ -166,7 +176,7 @@ class Execution:
         self.view = self.view.with_read(self._claim.last)
 
     def _check_prefix(self, last: CommitRecord) -> None:
-        """Under another prefix a claim fences nobody: who runs under that one could write over what is written here."""
+        """Raises OptionError for another prefix: a claim does not fence who runs under that one and could overwrite records."""
         other = foreign_prefix(self._ids.prefix, last)
         if other is None:
             return
@@ -178,9 +188,11 @@ class Execution:
         )
 
     def _check_others(self) -> None:
-        """Of a query that nothing was committed of, as far as is known where it was looked for. What this version cannot read of
-        another's is no reason to end it."""
-        logged = self._log.last_records(self._deadline)
+        """Checks, for a query without a record in its partition, what the log's other partitions say.
+
+        What this version cannot read of another query is no reason to stop this one.
+        """
+        logged = self._log.last_records(self._call.deadline)
         for error in logged.unreadable:
             if error.facts.get("query_id") == self._ids.query_id:
                 raise error
@@ -193,26 +205,24 @@ class Execution:
                 option="commit.log.partitions",
                 query_id=self._ids.query_id,
             )
-        if self._checkpoint and self.view.batch != self.view.start:
-            self._check_checkpoint(each.record for each in logged.records.values())
-
-    def _check_checkpoint(self, records: Iterable[CommitRecord]) -> None:
-        """A query that begins where another one had its checkpoint is that one, without what it remembered."""
-        for other in records:
-            if other.checkpoint == self._checkpoint and other.query_id != self._ids.query_id:
-                raise checkpoint_deleted(self._ids.query_id, self.view, other)
+        if self._call.checkpoint and self.view.batch != self.view.start:
+            for other in (each.record for each in logged.records.values()):
+                if other.checkpoint == self._call.checkpoint and other.query_id != self._ids.query_id:
+                    # It is that query, started over.
+                    raise checkpoint_deleted(self._ids.query_id, self.view, other)
 
     def _look(self) -> None:
-        described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._deadline)
+        described = self._transactions.describe([each.transactional_id for each in self.view.own_handles], self._call.deadline)
         listed = self._listed()
         self._looked = time.monotonic()
         self.view = self.view.with_look(described, listed, time.time_ns() // 1_000_000)
 
     def _listed(self) -> tuple[TransactionHandle, ...]:
-        if self._list_s is None:
-            return self._transactions.open_handles(self._ids, self._deadline)
+        list_s = self._call.best_effort.list_s
+        if list_s is None:
+            return self._transactions.open_handles(self._ids, self._call.deadline)
         try:
-            return self._transactions.open_handles(self._ids, min(self._deadline, time.monotonic() + self._list_s))
+            return self._transactions.open_handles(self._ids, min(self._call.deadline, time.monotonic() + list_s))
         except KafkaSinkError as error:
             logger.warning(
                 "batch %s of %s: brokers do not list what is open, so what lost tasks may have left open is not aborted now. It"
@@ -226,7 +236,7 @@ class Execution:
 
     def _write(self, write: Write) -> None:
         is_prepared = write.state is State.PREPARED
-        before, after = _STEPS.get(write.state, (None, None))
+        before, after = _FAILPOINTS.get(write.state, (None, None))
         record = CommitRecord(
             self._ids.query_id,
             self.view.batch,
@@ -236,45 +246,38 @@ class Execution:
             write.transactions,
             write.committed,
             write.aborted,
-            self._checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
+            self._call.checkpoint or ("" if self.view.last is None else self.view.last.checkpoint),
         )
         assert self._claim is not None  # whoever decides to write has read
-        self._step(before)
-        was_prepared_maybe = self._done.is_prepared_maybe
-        self._done.is_prepared_maybe |= is_prepared
-        deadline = self._deadline_of(write)
+        self._reach(before)
+        was_prepared_maybe = self._call.is_prepared_maybe
+        self._call.is_prepared_maybe |= is_prepared
+        left_ms = ms_to_prepare(self.view, write) if is_prepared else None
+        deadline = self._call.deadline if left_ms is None else min(self._call.deadline, self._looked + left_ms / 1000)
         try:
             self._claim.write(record, deadline)
         except RecordRefusedError:
-            self._done.is_prepared_maybe = was_prepared_maybe
+            self._call.is_prepared_maybe = was_prepared_maybe
             raise
         except DeadlineError as error:
             # Its EndTxn was not sent, so it is not in the log, nor will it be.
-            self._done.is_prepared_maybe = was_prepared_maybe
-            if deadline == self._deadline:
+            self._call.is_prepared_maybe = was_prepared_maybe
+            if deadline == self._call.deadline:
                 raise
             # At the top it is found that too little time is left.
             raise ClaimLostError(f"the record could not be written in time: {error.message}", **error.facts) from error
         if write.state is not State.COMPLETE:
-            self._done.prepared = time.monotonic() if is_prepared else None
-        self._step(after)
+            self._call.prepared = time.monotonic() if is_prepared else None
+        self._reach(after)
         self.view = self.view.with_written(record)
 
-    def _deadline_of(self, write: Write) -> float:
-        left_ms = ms_to_prepare(self.view, write) if write.state is State.PREPARED else None
-        return self._deadline if left_ms is None else min(self._deadline, self._looked + left_ms / 1000)
-
     def _commit(self, handles: tuple[TransactionHandle, ...]) -> None:
-        ended = dict[str, Ended]()
-        for some in [(each,) for each in handles] if is_watched() else [handles]:
-            self._step("end.before")
-            ended |= self._transactions.commit(some, self._deadline)
-            self._step("end.after")
+        ended = self._transactions.commit(handles, self._call.deadline, self.view.batch)
         self.view = self.view.with_outcomes({each: end.outcome for each, end in ended.items()})
         if all(end.outcome is Outcome.COMMITTED for end in ended.values()):
             assert self.view.last is not None
-            self._done.rows, self._done.committed, self._done.visible = self.view.last.rows, len(handles), time.monotonic()
+            self._call.rows, self._call.committed, self._call.visible = self.view.last.rows, len(handles), time.monotonic()
 
-    def _step(self, name: StepName | None) -> None:
+    def _reach(self, name: Failpoint | None) -> None:
         if name is not None:
-            step(name, self.view.batch)
+            failpoints.reach(name, self.view.batch)

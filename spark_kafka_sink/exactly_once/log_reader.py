@@ -1,17 +1,16 @@
-"""One partition of a log, read by a thread that waits: what is committed, and all of that."""
+"""Reads one partition of a log in the calling thread: all that is committed, and nothing else."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest
 from spark_kafka_sink.errors import BrokerError, DisconnectedError
-from spark_kafka_sink.exactly_once.committed_records import committed_records
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -25,6 +24,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
     ListOffsetsTopic,
 )
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
 
 _READ_UNCOMMITTED: Final = 0
@@ -48,8 +48,11 @@ _OTHER_LEADER: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETC
 
 
 class LogReader:
-    """Remembers how far it has read. Where that place is lost, as the topic was made anew or the log's end is gone, it begins
-    again and `on_restart` is told, before the first record: what was read before counts no more."""
+    """Reads on from where it stopped before.
+
+    Where that place is lost, because the topic was created again or the log's end is gone, it begins again. It calls `on_restart`
+    before the first record then: what was read before does not count any more.
+    """
 
     def __init__(
         self,
@@ -78,22 +81,25 @@ class LogReader:
         return self._position
 
     def read_to_end(self, deadline: float) -> None:
-        """Read what is committed up to the high watermark of now; an open transaction before that is waited for.
+        """Reads what is committed up to the high watermark of now, and waits for the end of open transactions before it.
 
-        Raises DeadlineError, which tells of it, and BrokerError where the client may not read.
+        Raises DeadlineError, which names such a transaction's offset, and BrokerError where the client may not read.
         """
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         self._end, self._is_confirmed = None, False
         while not self._is_at_end():
             node_id = self._client.leader(self._topic, self._partition, deadline)
-            self._check_topic_id()
+            topic_id = self._client.known().topic_id(self._topic)
+            if topic_id != self._topic_id:
+                self._topic_id = topic_id
+                self._restart()
             if not self._round(node_id, deadline):
                 self._waiting.again()
             elif not self._is_at_end() and self._waiting.is_over:
                 self._waiting.fail()
 
     def between(self, end: int, deadline: float) -> list[Record]:
-        """What lies between where was read to and the offset `end`, committed or not; `end` is under the high watermark."""
+        """Returns the records between `position` and the offset `end`, committed or not; `end` is under the high watermark."""
         found: list[Record] = []
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         position = self.position
@@ -120,35 +126,31 @@ class LogReader:
         known = self._end is not None and self._position is not None and self._position >= self._end
         return known and self._is_confirmed
 
-    def _check_topic_id(self) -> None:
-        topic_id = self._client.known().topic_id(self._topic)
-        if topic_id != self._topic_id:
-            self._topic_id = topic_id
-            self._restart()
-
     def _restart(self) -> None:
         self._position = self._end = None
         self._is_confirmed = False
         self._on_restart()
 
     def _round(self, node_id: int, deadline: float) -> bool:
-        """Offsets that are not known, and a Fetch where they are. False: again after a pause, maybe of another leader."""
-        wanted = [LATEST_TIMESTAMP] if self._end is None else []
-        wanted += [EARLIEST_TIMESTAMP] if self._position is None else []
-        questions = [ClusterRequest(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in wanted]
+        """Asks for unknown offsets, and fetches where they are known. False: ask again after a pause, maybe another leader."""
+        unknown = [LATEST_TIMESTAMP] if self._end is None else []
+        unknown += [EARLIEST_TIMESTAMP] if self._position is None else []
+        questions = [ClusterRequest(node_id, _LIST_OFFSETS, self._offsets_request(timestamp)) for timestamp in unknown]
         if self._position is not None:
-            wait_ms = self._wait_ms(self._position, deadline)
+            # At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves.
+            is_at_end = self._end is None or self._position >= self._end
+            wait_ms = 0 if is_at_end else max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
             questions.append(self._fetch(node_id, self._position, _READ_COMMITTED, wait_ms))
         answers = self._client.try_many(questions, deadline)
-        offsets = [self._offset(answer) for answer in answers[: len(wanted)]]
+        offsets = [self._offset(answer) for answer in answers[: len(unknown)]]
         if None in offsets:
             return False
-        for timestamp, offset in zip(wanted, offsets, strict=True):
+        for timestamp, offset in zip(unknown, offsets, strict=True):
             if timestamp == LATEST_TIMESTAMP:
                 self._end = offset
             else:
                 self._position = offset
-        return len(answers) == len(wanted) or self._take_fetched(answers[-1])
+        return len(answers) == len(unknown) or self._take_fetched(answers[-1])
 
     def _offsets_request(self, timestamp: int) -> ListOffsetsRequest:
         partition = ListOffsetsPartition(
@@ -156,12 +158,6 @@ class LogReader:
         )
         topic = ListOffsetsTopic(name=self._topic, partitions=[partition])
         return ListOffsetsRequest(replica_id=-1, isolation_level=_READ_UNCOMMITTED, topics=[topic])
-
-    def _wait_ms(self, position: int, deadline: float) -> int:
-        """At the end there is nothing to wait for; before it the broker answers as soon as the last stable offset moves."""
-        if self._end is None or position >= self._end:
-            return 0
-        return max(0, min(_MAX_WAIT_MS, round((deadline - time.monotonic()) * 500)))
 
     def _fetch(self, node_id: int, position: int, isolation_level: int, wait_ms: int) -> ClusterRequest:
         partition = FetchPartition(
@@ -198,7 +194,10 @@ class LogReader:
             return False
         if not self._is_fine(said.error_code, "Fetch"):
             return False
-        self._take(said)
+        for record, after in committed_records(said, self._position):
+            if record is not None:
+                self._on_record(record)
+            self._position = after
         self._is_confirmed = True
         if self._position < self._end:
             text = f"an open transaction holds readers back at offset {said.last_stable_offset} of {self._end}, until it is ended"
@@ -210,13 +209,6 @@ class LogReader:
             return None
         assert isinstance(answer, FetchResponse)
         return answer.responses[0].partitions[0] if self._is_fine(answer.error_code, "Fetch") else None
-
-    def _take(self, said: PartitionData) -> None:
-        assert self._position is not None
-        for record, after in committed_records(said, self._position):
-            if record is not None:
-                self._on_record(record)
-            self._position = after
 
     def _is_there(self, answer: Answer, api: str) -> bool:
         if isinstance(answer, DisconnectedError):
@@ -238,3 +230,32 @@ class LogReader:
         if facts.refreshes_metadata or code in _OTHER_LEADER:
             self._client.stale()
         return False
+
+
+# The records that are committed, of what a Fetch with read_committed answers. Java's CompletedFetch. Pure.
+
+_ABORT: Final = b"\x00\x00\x00\x00"  # version 0, type 0; a commit's type is 1 (ControlRecordType)
+
+
+def committed_records(said: PartitionData, position: int) -> Iterator[tuple[Record | None, int]]:
+    """Yields each record at `position` or behind it with the offset to go on from, and None with that offset at each batch's end.
+
+    Raises ProtocolError for what no broker should send.
+    """
+    aborted = sorted(said.aborted_transactions or (), key=lambda each: each.first_offset)
+    producers = set[int]()  # whose records are being dropped
+    found = said.records or b""
+    data = found if isinstance(found, (bytes, bytearray, memoryview)) else b"".join(found)
+    for batch in decode_batches(data, cut_off=True):
+        while aborted and aborted[0].first_offset <= batch.last_offset:
+            producers.add(aborted.pop(0).producer_id)
+        if batch.is_control:
+            marker = batch.records()  # empty where compaction has removed it
+            if marker and marker[0].key == _ABORT:
+                producers.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in producers):
+            for record in batch.records():
+                if record.offset >= position:
+                    yield record, record.offset + 1
+        # Compaction takes records out, also the last one, but a batch's end stays.
+        yield None, max(position, batch.last_offset + 1)

@@ -1,18 +1,16 @@
-"""Transactions of a few records each, written to one partition by a thread that waits for their end."""
+"""Writes transactions of a few records each to one partition, and waits for their end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.errors import BrokerError, DisconnectedError
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
-from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError
+from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
@@ -20,7 +18,6 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -40,13 +37,17 @@ _ADD_PARTITIONS: Final = ADD_PARTITIONS_TO_TXN.limited_to(0, 3)
 _SEQUENCES: Final = 2**31
 
 
+class ClaimLostError(PeerError):
+    """Somebody else claimed a query's records in the commit log, or nobody knows what became of a record that was written.
+
+    On this error, discard what was read and start over: claim, read, decide. It names the id and what the broker said.
+    """
+
+    code = "CLAIM_LOST"
+
+
 class RecordRefusedError(BrokerError):
-    """The brokers take no such records, whoever asks: what was to be written is not in the log, nor will be."""
-
-
-class _Then(Enum):
-    LOST = auto()  # somebody else writes under this id now, or nobody knows: to be claimed again
-    REFUSED = auto()  # asking again does not help
+    """The brokers accept no such records from anybody: what was to be written is not in the log, and will not be."""
 
 
 _ADVICE: Final[Mapping[int, str]] = {
@@ -63,18 +64,8 @@ _ADVICE: Final[Mapping[int, str]] = {
 """Of Produce and AddPartitionsToTxn: what only somebody else can change. What is neither here nor retriable loses the claim."""
 
 
-def _then(code: int) -> _Then | None:
-    """What becomes of the claim; None: the same again."""
-    if code in _ADVICE:
-        return _Then.REFUSED
-    return None if error_facts(code).retriable else _Then.LOST
-
-
 class LogWriter:
-    """One producer's transactions, one after the other. After an error it is of no use any more.
-
-    `InitProducerId` was answered with producer_id and epoch; transaction_version is 1 or 2.
-    """
+    """Writes one producer's transactions, one after the other. After an error it cannot be used any more."""
 
     def __init__(
         self,
@@ -85,6 +76,7 @@ class LogWriter:
         transaction_version: int,
         partition: tuple[str, int],
     ) -> None:
+        """producer_id, epoch: from InitProducerId's answer. transaction_version: 1 or 2."""
         self._client = client
         self._transactions = TransactionClient(client)
         self._id = transactional_id
@@ -92,23 +84,20 @@ class LogWriter:
         self._epoch = epoch
         self._version = transaction_version
         self._topic, self._partition = partition
+        self._where = f"{self._topic}-{self._partition}"
         self._sequence = 0
         self._added = False
         self._written = 0
         self._spent = ""
 
-    @property
-    def _adds_partitions(self) -> bool:
-        return self._version < 2
-
     def append(self, records: Sequence[NewRecord], deadline: float) -> int:
-        """Write records, in one batch, in the transaction that is open or begins with it; the offset of the first, -1 if unknown.
+        """Writes records in one batch, in the open transaction or a new one; returns the first one's offset, -1 if unknown.
 
-        Raises ClaimLostError, RecordRefusedError (with what to do), DeadlineError. What is written can then not become visible.
+        Raises ClaimLostError, RecordRefusedError (with what to do) or DeadlineError. What is written cannot become visible then.
         """
         if self._spent:
             raise self._lost(self._spent)
-        if self._adds_partitions and not self._added:
+        if self._version < 2 and not self._added:
             self._add_partition(deadline)
             self._added = True
         batch = small_batch(
@@ -129,7 +118,7 @@ class LogWriter:
         return TransactionHandle(self._id, self._producer_id, self._epoch, self._version, self._written, partitions)
 
     def commit(self, deadline: float) -> None:
-        """Returns once the coordinator says that it is committed; ClaimLostError for anything else."""
+        """Commits the open transaction; raises ClaimLostError unless the coordinator says that it is committed."""
         (ended,) = self._transactions.end([self.handle()], True, deadline).values()
         if ended.outcome is not Outcome.COMMITTED:
             raise self._lost(f"EndTxn: {ended.error}")
@@ -153,15 +142,20 @@ class LogWriter:
             v3_and_below_topics=topics,
         )
 
-        def ask(node_id: int, ids: Sequence[str]) -> list[Asked[None]]:
-            return [Asked(ClusterRequest(node_id, _ADD_PARTITIONS, request), ids, lambda answer: {self._id: _added(answer)})]
+        def ask(node_id: int, ids: Sequence[str]) -> list[CoordinatorRequest[None]]:
+            return [CoordinatorRequest(ClusterRequest(node_id, _ADD_PARTITIONS, request), ids, read)]
+
+        def read(answer: Message) -> dict[str, Reply[None]]:
+            assert isinstance(answer, AddPartitionsToTxnResponse)
+            (topic,) = answer.results_by_topic_v3_and_below
+            return {self._id: Reply(topic.results_by_partition[0].partition_error_code, None)}
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
         self._check(reply.code, "AddPartitionsToTxn")
 
     def _produce(self, batch: bytes, deadline: float) -> int:
-        """Until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
-        api = _PRODUCE_VERSION_1 if self._adds_partitions else _PRODUCE_VERSION_2
+        """Sends a batch until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
+        api = _PRODUCE_VERSION_1 if self._version < 2 else _PRODUCE_VERSION_2
         data = TopicProduceData(name=self._topic, partition_data=[PartitionProduceData(index=self._partition, records=[batch])])
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=10_000, topic_data=[data])
         waiting = ResponseWaiter(deadline, BACKOFF)
@@ -174,7 +168,8 @@ class LogWriter:
             elif isinstance(answer, Exception):
                 raise answer
             else:
-                said = _produced(answer)
+                assert isinstance(answer, ProduceResponse)
+                said = answer.responses[0].partition_responses[0]
                 if said.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     return said.base_offset
                 self._check(said.error_code, f"Produce to {self._where}")
@@ -184,32 +179,16 @@ class LogWriter:
                     self._client.stale()
             waiting.again()
 
-    @property
-    def _where(self) -> str:
-        return f"{self._topic}-{self._partition}"
-
     def _check(self, code: int, api: str) -> None:
         """Raises for what asking again does not change."""
-        then = _then(code) if code else None
-        name = error_facts(code).name
-        if then is _Then.LOST:
-            raise self._lost(f"{api}: {name}")
-        if then is _Then.REFUSED:
-            text = f"{api} as {self._id}: {name}: {_ADVICE[code]}"
-            raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=name)
+        facts = error_facts(code)
+        if code in _ADVICE:
+            text = f"{api} as {self._id}: {facts.name}: {_ADVICE[code]}"
+            raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=facts.name)
+        if code and not facts.retriable:
+            raise self._lost(f"{api}: {facts.name}")  # somebody else writes under this id now, or nobody knows: claim again
 
     def _lost(self, why: str) -> ClaimLostError:
         return ClaimLostError(
             f"{self._id} (producer id {self._producer_id}, epoch {self._epoch}): {why}", transactional_id=self._id, error=why
         )
-
-
-def _added(answer: Message) -> Reply[None]:
-    assert isinstance(answer, AddPartitionsToTxnResponse)
-    (topic,) = answer.results_by_topic_v3_and_below
-    return Reply(topic.results_by_partition[0].partition_error_code, None)
-
-
-def _produced(answer: Message) -> PartitionProduceResponse:
-    assert isinstance(answer, ProduceResponse)
-    return answer.responses[0].partition_responses[0]

@@ -1,6 +1,6 @@
-"""What a description of a transactional id proves of one of its transactions. Pure.
+"""What EndTxn's answers and DescribeTransactions prove of a transaction. Pure.
 
-What a transaction leaves behind at its coordinator, if it had the epoch e (TransactionMetadata of Kafka 4.1, and measured):
+A transaction of epoch e leaves this behind at its coordinator (TransactionMetadata of Kafka 4.1, and measured):
 
     ended by              version 1                 version 2
     EndTxn(commit)        PrepareCommit at e        PrepareCommit at e + 1
@@ -15,15 +15,63 @@ With version 2 the last epoch of a producer id (32,766) leaves a Complete... sta
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spark_kafka_sink.exactly_once.evidence import TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+
+class Outcome(StrEnum):
+    """What became of a transaction that was to be committed. UNKNOWN: nothing is proved, so its rows are never written again
+    without somebody's decision."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """What DescribeTransactions says of a transactional id that the coordinator knows.
+
+    Attributes:
+        state: Kafka's name, as in "Ongoing".
+        start_time_ms: since the epoch, on the broker's clock; -1 where nothing is open.
+    """
+
+    state: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    start_time_ms: int
+    partitions: tuple[tuple[str, str], ...] = ()
+
+
+# EndTxn
+
+# By error code: since which transaction version it proves what. Everything else proves nothing: an id that was initialised since,
+# by anybody, says PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), an expired one INVALID_PRODUCER_ID_MAPPING.
+_COMMITTING: Final[Mapping[int, tuple[int, Outcome]]] = {
+    ErrorCode.NONE: (0, Outcome.COMMITTED),
+    # With version 1 a coordinator says it also of a transaction that was committed, if that was done with another EndTxn version.
+    ErrorCode.INVALID_TXN_STATE: (2, Outcome.ABORTED),
+}
+_ABORTING: Final[Mapping[int, tuple[int, Outcome]]] = {ErrorCode.NONE: (0, Outcome.ABORTED)}
+
+
+def outcome_of_end(handle: TransactionHandle, code: int, *, committed: bool) -> Outcome:
+    """Returns what the error code of an EndTxn answer proves. committed: whether it asked to commit, not to abort."""
+    since, outcome = (_COMMITTING if committed else _ABORTING).get(code, (0, Outcome.UNKNOWN))
+    return outcome if handle.transaction_version >= since else Outcome.UNKNOWN
+
+
+# DescribeTransactions
 
 
 class Proof(StrEnum):
-    """unknown: the description is of something else, or could be."""
+    """What a description proves. UNKNOWN: it is of something else, or could be."""
 
     OPEN = "open"
     COMMITTED = "committed"

@@ -1,7 +1,7 @@
-"""What a person or a batch job does with transactions that no commit() will end, in a commit's steps (rules.py). Pure.
+"""Decides what becomes of transactions that no commit() will end, for people and for failed batch jobs. Pure.
 
-Carried out in the same way: what is fenced, or of unknown outcome, starts again with `view.begun()`. It ends with Done, Refused,
-or the Write of `resolve` being in the log.
+The steps are those of a commit (rules.py), and are carried out in the same way: after a fenced or unknown write it starts over
+with `view.begun()`. It ends with Done, Refused, or with the Write of `resolve` in the log.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, Stop, View, Write, key, roll_forward
 
 
-class Means(Enum):
-    """recover: commit what can be, change nothing else. accept_loss: the batch is complete without what is not committed.
-    replay: the query's next run writes again what is aborted, if its rows are proved the same."""
+class Resolution(Enum):
+    """How to resolve a batch that is prepared, once everything is committed that can be.
+
+    RECOVER: change nothing else.
+    ACCEPT_LOSS: the batch is complete without what is not committed.
+    REPLAY: the query's next run writes again what is aborted, if its rows are proved the same.
+    """
 
     RECOVER = "recover"
     ACCEPT_LOSS = "accept-loss"
@@ -40,7 +44,7 @@ class Refusal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """transactional_ids: of what is not committed, with UNRESOLVED, UNKNOWN and PARTITION_UNKNOWN."""
+    """An end without a change. transactional_ids: what is not committed, for UNRESOLVED, UNKNOWN and PARTITION_UNKNOWN."""
 
     refusal: Refusal
     transactional_ids: tuple[str, ...] = ()
@@ -54,11 +58,12 @@ NOTHING_TO_RESOLVE = {
 }
 
 
-def resolve(view: View, means: Means) -> Read | Commit | Write | Refused:
-    """The next step towards an end of the last record's batch. view: of that batch, with no transactions of its own.
+def resolve(view: View, resolution: Resolution) -> Read | Commit | Write | Refused:
+    """Returns the next step towards an end of the last record's batch.
 
-    Everything is committed that can be; `means` is for the rest. So all committed: complete, all aborted: aborted, whatever
-    `means` is.
+    Everything is committed that can be; `resolution` is for the rest. So where all are committed, or all are aborted, the record
+    says that, whatever `resolution` is.
+    The view is of that batch, with no transactions of its own.
     """
     if not view.read:
         return Read()
@@ -67,22 +72,22 @@ def resolve(view: View, means: Means) -> Read | Commit | Write | Refused:
         return Refused(Refusal.NO_RECORD)
     if last.batch != view.batch:
         return Refused(Refusal.MOVED_ON)
-    if last.state is State.REPLAY and means is Means.ACCEPT_LOSS:
+    if last.state is State.REPLAY and resolution is Resolution.ACCEPT_LOSS:
         return Write(State.COMPLETE, last.transactions, last.rows, last.committed, last.aborted)
     if last.state is not State.PREPARED:
         return Refused(NOTHING_TO_RESOLVE[last.state])
     step = roll_forward(view, last)
-    return _unresolved(view, last, means) if isinstance(step, Stop) else step
+    return _unresolved(view, last, resolution) if isinstance(step, Stop) else step
 
 
-def _unresolved(view: View, last: CommitRecord, means: Means) -> Write | Refused:
+def _unresolved(view: View, last: CommitRecord, resolution: Resolution) -> Write | Refused:
     """Not all are committed, not all aborted, and the record is still the last."""
     outcomes = {each: (view.outcomes or {}).get(each, Outcome.UNKNOWN) for each in (h.transactional_id for h in last.to_commit)}
     missing = tuple(each for each, outcome in outcomes.items() if outcome is not Outcome.COMMITTED)
     committed = (*last.committed, *(each for each in outcomes if each not in missing))
-    if means is Means.RECOVER:
+    if resolution is Resolution.RECOVER:
         return Refused(Refusal.UNRESOLVED, missing)
-    if means is Means.ACCEPT_LOSS:
+    if resolution is Resolution.ACCEPT_LOSS:
         return Write(State.COMPLETE, last.transactions, last.rows, committed, missing)
     if any(outcomes[each] is Outcome.UNKNOWN for each in missing):
         return Refused(Refusal.UNKNOWN, missing)
@@ -92,44 +97,37 @@ def _unresolved(view: View, last: CommitRecord, means: Means) -> Write | Refused
 
 
 def batch_to_abort(last: CommitRecord | None) -> int:
-    """The one whose record tells which transactions are aborted: the last one's, which else stays as it is."""
+    """Returns the batch whose record lists the aborted transactions: the last one's, which otherwise stays as it is."""
     return 0 if last is None else last.batch
 
 
 def abort(view: View) -> Read | Look | Write | Done | Refused:
-    """The next step towards aborting all open transactions of a failed batch job, or of a query that does not run.
+    """Returns the next step towards aborting all open transactions of a failed batch job, or of a query that does not run.
 
-    view: of `batch_to_abort`, for a job of batch 0 with the transactions that its tasks told of. The log has them before any is
-    aborted, so that a commit() that still runs does not prepare one of them: it stops.
+    They are in the log before any is aborted, so that a commit() that still runs does not prepare one of them: it stops. The view
+    is of `batch_to_abort`; for a job of batch 0, with the transactions that its tasks told of.
     """
     if not view.read:
         return Read()
-    refusal = _why_not_to_abort(view)
-    if refusal is not None:
-        return Refused(refusal)
+    last = view.last
+    if last is not None and last.state is State.PREPARED:
+        return Refused(Refusal.PREPARED)
+    if last is not None and last.state is State.REPLAY:
+        return Refused(Refusal.TO_BE_REPLAYED)
+    if last is not None and last.state is State.COMPLETE and view.own:
+        return Refused(Refusal.COMPLETE)
+    if batch_to_abort(last) != view.batch:
+        return Refused(Refusal.MOVED_ON)
     if view.listed is None:
         return Look()
     own = {key(each.handle) for each in view.own}
     found = (*view.own, *(PreparedTransaction(each, -1, 0) for each in view.listed if key(each) not in own))
-    logged = set() if view.last is None else {key(each) for each in view.last.handles}
+    logged = set() if last is None else {key(each) for each in last.handles}
     new = tuple(each for each in found if key(each.handle) not in logged)
-    return _write_closed(view.last, new) if new else Done(tuple(each.handle for each in found))
-
-
-def _write_closed(last: CommitRecord | None, new: tuple[PreparedTransaction, ...]) -> Write:
-    """What the log says of the last batch still holds: that it is complete, for who commits it again."""
+    if not new:
+        return Done(tuple(each.handle for each in found))
+    # What the log says of the last batch still holds, for a commit of it again.
     ids = tuple(each.handle.transactional_id for each in new)
     if last is None:
         return Write(State.CLOSED, new, 0, aborted=ids)
     return Write(last.state, (*last.transactions, *new), last.rows, last.committed, (*last.aborted, *ids))
-
-
-def _why_not_to_abort(view: View) -> Refusal | None:
-    last = view.last
-    if last is not None and last.state is State.PREPARED:
-        return Refusal.PREPARED
-    if last is not None and last.state is State.REPLAY:
-        return Refusal.TO_BE_REPLAYED
-    if last is not None and last.state is State.COMPLETE and view.own:
-        return Refusal.COMPLETE
-    return None if batch_to_abort(last) == view.batch else Refusal.MOVED_ON

@@ -1,7 +1,7 @@
 """What commit() does next: every rule of the protocol in one pure function, from what is known to one step.
 
-Whoever carries the steps out (Committer) starts again from nothing when he loses his claim to the log, or does not know what
-became of something that he wrote. Tests walk through every order of events of two drivers that do (tests/exactly_once/model).
+Execution carries the steps out. It starts over from nothing when it loses its claim to the log, or does not know what became of
+something that it wrote. Tests walk through every order of events of two drivers that do so (tests/exactly_once/model).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
+from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, covers
 
 # The share of the transactions' time that is kept for the commit. A commit itself takes no longer (`commit_timeout_ms`), so one

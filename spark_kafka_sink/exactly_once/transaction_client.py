@@ -1,22 +1,32 @@
-"""What transactions need of their coordinators, for many ids at once: described, listed, ended, initialised."""
+"""Requests about transactions to their coordinators, for many ids at once: describe, list, initialise, end."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from spark_kafka_sink.client.api_versions import api_versions_request, node_api_versions
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient, refused
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, OptionError
-from spark_kafka_sink.exactly_once.broker_check import check_brokers
-from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, Asked, CoordinatorRounds, Reply
-from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.exactly_once import failpoints
+from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, outcome_of_end, proof_of
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.producer.transactions.transaction_manager import FEATURE
+from spark_kafka_sink.producer.transactions.verification import switched_off, too_old
+from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
+from spark_kafka_sink.protocol.configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
@@ -45,22 +55,20 @@ END_TXN_OF_VERSION_2: Final = END_TXN.limited_to(5, 5)
 INITIALISING: Final = INIT_PRODUCER_ID.limited_to(0, 5)
 """v6 (two-phase commit) closes the connection on Kafka 4.1."""
 
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """As ListTransactions tells of it."""
-
-    transactional_id: str
-    producer_id: int
+_VERIFICATION: Final = "transaction.partition.verification.enable"
+_BROKER: Final = 4  # ConfigResource.Type.BROKER
+_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """What became of an attempt to end a transaction.
 
-    outcome: what is proved. code, error: the last error, as number and by Kafka's name, or why no answer came (code None); 0 and
-    "" where there was none. producer_id, epoch: with version 2 those of the producer's next transaction, else -1.
-    asked_again: an earlier EndTxn of the same was lost on its way, and may still arrive.
+    Attributes:
+        outcome: what is proved.
+        code, error: the last error, as number and by Kafka's name, or why no answer came (code None); 0 and "" for no error.
+        producer_id, epoch: with version 2 those of the producer's next transaction, else -1.
+        asked_again: an earlier EndTxn of the same was lost on its way, and may still arrive.
     """
 
     outcome: Outcome
@@ -71,46 +79,61 @@ class Ended:
     asked_again: bool = False
 
 
-# By error code: since which transaction version it proves what. Everything else proves nothing: an id that was initialised since,
-# by anybody, says PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2), an expired one INVALID_PRODUCER_ID_MAPPING.
-_COMMITTING: Final[Mapping[int, tuple[int, Outcome]]] = {
-    ErrorCode.NONE: (0, Outcome.COMMITTED),
-    # With version 1 a coordinator says it also of a transaction that was committed, if that was done with another EndTxn version.
-    ErrorCode.INVALID_TXN_STATE: (2, Outcome.ABORTED),
-}
-_ABORTING: Final[Mapping[int, tuple[int, Outcome]]] = {ErrorCode.NONE: (0, Outcome.ABORTED)}
 _PROVED: Final[Mapping[Proof, Outcome]] = {Proof.COMMITTED: Outcome.COMMITTED, Proof.ABORTED: Outcome.ABORTED}
 
 
 class TransactionClient:
-    """Asks again whatever passes (a coordinator that moves or loads, markers on their way, lost connections) until the deadline.
+    """Repeats requests that fail for a while (coordinators that move or load, markers on their way, lost connections).
 
-    Deadlines are on time.monotonic's clock. BrokerError names the id, and the ACL for TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    It does so until the deadline, which is on time.monotonic's clock. BrokerError names the id, and the ACL for
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
 
     def __init__(self, client: ClusterClient) -> None:
         self._client = client
 
     def transaction_version(self, deadline: float) -> int:
-        """The version of transactions that begin now: 2 where the cluster has finalized it, else 1."""
+        """Returns the version of transactions that begin now: 2 where the cluster has finalized it, else 1."""
         return 2 if self._client.finalized_feature(FEATURE, deadline) >= 2 else 1
 
     def check_brokers(self, deadline: float) -> None:
-        """Raises UnsupportedVersionError where exactly-once does not work with one of the brokers."""
-        check_brokers(self._client, deadline)
+        """Raises UnsupportedVersionError for a broker that is too old, or does not verify transactions.
+
+        Where transaction version 2 is finalized, every broker is new enough and epochs do what verification does for version 1. A
+        broker that does not answer is passed over, as is one that does not let this client see its settings: tasks look at each
+        broker that they write to.
+        """
+        if self._client.finalized_feature(FEATURE, deadline) >= 2:
+            return
+        brokers = self._client.brokers(deadline)
+        soon = min(deadline, time.monotonic() + _PATIENCE_S)
+        questions, labels = list[ClusterRequest](), list[str]()
+        for node_id, node in brokers.items():
+            resource = DescribeConfigsResource(_BROKER, str(node_id), [_VERIFICATION])
+            questions.append(ClusterRequest(node_id, API_VERSIONS, api_versions_request()))
+            questions.append(ClusterRequest(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource])))
+            labels += [str(node)] * 2
+        for label, answer in zip(labels, self._client.try_many(questions, soon), strict=True):
+            if isinstance(answer, ApiVersionsResponse) and not answer.error_code:
+                if (error := too_old(node_api_versions(label, answer))) is not None:
+                    raise error
+            elif isinstance(answer, DescribeConfigsResponse):
+                configs = (config for result in answer.results if not result.error_code for config in result.configs)
+                if any(config.name == _VERIFICATION and config.value == "false" for config in configs):
+                    raise switched_off(label)
 
     # Described and listed
 
     def describe(self, ids: Collection[str], deadline: float) -> dict[str, TransactionDescription]:
-        """What coordinators know of these ids; those that they know nothing of are not in it."""
+        """Returns what coordinators know of these ids, without those that they do not know."""
         replies = CoordinatorRounds(self._client, _describe, deadline).run(ids)
         for each, reply in replies.items():
             if reply.code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
                 raise refused(each, reply.code, "DescribeTransactions")
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
-    def list_open(self, prefix: str, deadline: float) -> list[OpenTransaction]:
-        """Every transaction that is Ongoing under an id that begins with `prefix`, of all brokers: never a part of them.
+    def list_open(self, prefix: str, deadline: float) -> list[str]:
+        """Returns every id that begins with `prefix` and has an Ongoing transaction, on all brokers: never a part of them.
 
         Without Describe on an id Kafka leaves its transactions out. One whose coordinator moves meanwhile may be missing.
         """
@@ -123,8 +146,8 @@ class TransactionClient:
             waiting.again()
 
     def open_handles(self, ids: TransactionalIds, deadline: float) -> tuple[TransactionHandle, ...]:
-        """Every open transaction of this query's tasks, as what it takes to end it; `records` is 0, for nobody knows."""
-        listed = [each.transactional_id for each in self.list_open(ids.start, deadline) if ids.owns(each.transactional_id)]
+        """Returns handles of all open transactions of this query's tasks; `records` is 0, because nobody knows the number."""
+        listed = [each for each in self.list_open(ids.start, deadline) if ids.owns(each)]
         version = self.transaction_version(deadline)
         described = self.describe(listed, deadline).items()
         return tuple(
@@ -133,13 +156,13 @@ class TransactionClient:
             if said.state == ONGOING
         )
 
-    def _list_once(self, prefix: str, waiting: ResponseWaiter, deadline: float) -> list[OpenTransaction] | None:
-        """None unless every broker has answered: an id could have moved from one that failed to one that was asked before."""
+    def _list_once(self, prefix: str, waiting: ResponseWaiter, deadline: float) -> list[str] | None:
+        """Returns None unless all brokers have answered: an id may move from one that fails to one that has answered before."""
         brokers = self._client.brokers(deadline)
         # Filtered on this side: only 4.1 has a pattern, a regular expression of RE2.
         request = ListTransactionsRequest(state_filters=[ONGOING])
         questions = [ClusterRequest(node_id, LIST_TRANSACTIONS, request) for node_id in brokers]
-        found: list[OpenTransaction] | None = []
+        found: list[str] | None = []
         for node_id, answer in zip(brokers, self._client.try_many(questions, deadline), strict=True):
             name = f"ListTransactions of {brokers[node_id]}"
             if isinstance(answer, DisconnectedError):
@@ -152,24 +175,28 @@ class TransactionClient:
                 if not _is_complete(answer, name, waiting):
                     found = None
                 elif found is not None:
-                    found += [OpenTransaction(t.transactional_id, t.producer_id) for t in _matching(answer, prefix)]
+                    found += [
+                        each.transactional_id
+                        for each in answer.transaction_states
+                        if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING
+                    ]
         return found
 
     # Begun and ended
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, deadline: float) -> tuple[int, int]:
-        """A producer id and epoch for the next transaction; fences who had them, and aborts what he left open.
+        """Returns a producer id and epoch for the next transaction; fences who had the id, and aborts what that one left open.
 
-        timeout_ms: transaction.timeout.ms; OptionError where it is over the brokers' limit.
+        Raises OptionError where timeout_ms (transaction.timeout.ms) is over the brokers' limit.
         """
 
-        def ask(node_id: int, ids: Sequence[str]) -> Iterable[Asked[InitProducerIdResponse]]:
+        def ask(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[InitProducerIdResponse]]:
             request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
-            return [
-                Asked(
-                    ClusterRequest(node_id, INITIALISING, request), ids, lambda answer: {transactional_id: _initialised(answer)}
-                )
-            ]
+            return [CoordinatorRequest(ClusterRequest(node_id, INITIALISING, request), ids, read)]
+
+        def read(answer: Message) -> dict[str, Reply[InitProducerIdResponse]]:
+            assert isinstance(answer, InitProducerIdResponse)
+            return {transactional_id: Reply(answer.error_code, answer)}
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([transactional_id])[transactional_id]
         if reply.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
@@ -183,41 +210,59 @@ class TransactionClient:
             raise refused(transactional_id, reply.code, "InitProducerId")
         return reply.value.producer_id, reply.value.producer_epoch
 
-    def end(self, handles: Iterable[TransactionHandle], committed: bool, deadline: float) -> dict[str, Ended]:
-        """EndTxn for each, all at the same time, always as its transaction version asks for: what is proved by the answers.
+    def end(
+        self, handles: Iterable[TransactionHandle], committed: bool, deadline: float, batch: int | None = None
+    ) -> dict[str, Ended]:
+        """Sends EndTxn for each, pipelined, always in the version that the transaction's own asks for; may be repeated.
 
-        UNKNOWN also where the deadline passed. May be repeated. BrokerError where the client may not end one of them, after all
-        others were tried, or may not find its coordinator.
+        Args:
+            handles: the transactions.
+            committed: whether to commit them, not to abort them.
+            deadline: on time.monotonic's clock.
+            batch: the number of the batch that they make visible, for failpoints; None for all others.
+
+        Returns:
+            What the answers prove of each; UNKNOWN also where the deadline passed.
+
+        Raises:
+            BrokerError: the client may not end one of them, after all others were tried, or may not find its coordinator.
         """
         by_id = {handle.transactional_id: handle for handle in handles}
 
-        def ask(node_id: int, ids: Sequence[str]) -> Iterable[Asked[EndTxnResponse]]:
-            return [_end(node_id, by_id[each], committed) for each in ids]
+        def ask(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[EndTxnResponse]]:
+            return [_end(node_id, by_id[each], committed, batch) for each in ids]
 
-        rounds = CoordinatorRounds(self._client, ask, deadline)
+        on_response = None if batch is None else partial(failpoints.reach, "end.after", batch)
+        rounds = CoordinatorRounds(self._client, ask, deadline, on_response)
         late = rounds.run_out(by_id)
-        judged = ((each, _judge(by_id[each], reply.value, committed)) for each, reply in rounds.replies.items())
-        ended = {each: replace(one, asked_again=each in rounds.lost) for each, one in judged}
-        _check_allowed(ended)
+        ended = {each: _ended(by_id[each], reply.value, committed) for each, reply in rounds.replies.items()}
+        ended = {each: replace(one, asked_again=each in rounds.lost) for each, one in ended.items()}
+        for each, end in ended.items():
+            if end.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                raise refused(each, end.code, "EndTxn")
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 
-    def commit(self, handles: Iterable[TransactionHandle], deadline: float) -> dict[str, Ended]:
-        """`end`, and where answers prove nothing what DescribeTransactions does (`proof_of`, which see). What is open still is
-        ended again; DeadlineError where it stays so."""
+    def commit(self, handles: Iterable[TransactionHandle], deadline: float, batch: int = -1) -> dict[str, Ended]:
+        """Commits the transactions of a batch: `end`, and where its answers prove nothing what DescribeTransactions proves.
+
+        What is still open is ended again; raises DeadlineError where it stays so. See `proof_of`.
+        """
         by_id = {handle.transactional_id: handle for handle in handles}
         waiting = ResponseWaiter(deadline, BACKOFF)
-        ended, is_open = self._commit_once(by_id, deadline)
+        ended, is_open = self._commit_once(by_id, deadline, batch)
         while is_open:
             for each in is_open:
                 waiting.note(f"EndTxn of {each}", ended[each].error)
             waiting.again()
-            again, is_open = self._commit_once({each: by_id[each] for each in is_open}, deadline)
+            again, is_open = self._commit_once({each: by_id[each] for each in is_open}, deadline, batch)
             ended |= again
         return ended
 
-    def _commit_once(self, by_id: Mapping[str, TransactionHandle], deadline: float) -> tuple[dict[str, Ended], list[str]]:
-        """Also the ids of those that are proved to be open."""
-        ended = self.end(by_id.values(), True, deadline)
+    def _commit_once(
+        self, by_id: Mapping[str, TransactionHandle], deadline: float, batch: int
+    ) -> tuple[dict[str, Ended], list[str]]:
+        """Returns also the ids of those that are proved to be open."""
+        ended = self.end(by_id.values(), True, deadline, batch)
         unknown = [each for each, end in ended.items() if end.outcome is Outcome.UNKNOWN]
         described = self.describe(unknown, deadline) if unknown else {}
         proofs = {each: proof_of(by_id[each], described.get(each)) for each in unknown}
@@ -226,11 +271,11 @@ class TransactionClient:
         return ended, [each for each, proof in proofs.items() if proof is Proof.OPEN]
 
 
-def _describe(node_id: int, ids: Sequence[str]) -> Iterable[Asked[TransactionDescription | None]]:
+def _describe(node_id: int, ids: Sequence[str]) -> Iterable[CoordinatorRequest[TransactionDescription | None]]:
     for start in range(0, len(ids), _DESCRIBED_AT_ONCE):
         some = ids[start : start + _DESCRIBED_AT_ONCE]
         request = DescribeTransactionsRequest(transactional_ids=some)
-        yield Asked(ClusterRequest(node_id, DESCRIBE_TRANSACTIONS, request), some, _described)
+        yield CoordinatorRequest(ClusterRequest(node_id, DESCRIBE_TRANSACTIONS, request), some, _described)
 
 
 def _described(answer: Message) -> dict[str, Reply[TransactionDescription | None]]:
@@ -263,18 +308,7 @@ def _is_complete(answer: ListTransactionsResponse, name: str, waiting: ResponseW
     return False
 
 
-def _matching(answer: ListTransactionsResponse, prefix: str) -> Iterable[OpenTransaction]:
-    for each in answer.transaction_states:
-        if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING:
-            yield OpenTransaction(each.transactional_id, each.producer_id)
-
-
-def _initialised(answer: Message) -> Reply[InitProducerIdResponse]:
-    assert isinstance(answer, InitProducerIdResponse)
-    return Reply(answer.error_code, answer)
-
-
-def _end(node_id: int, handle: TransactionHandle, committed: bool) -> Asked[EndTxnResponse]:
+def _end(node_id: int, handle: TransactionHandle, committed: bool, batch: int | None) -> CoordinatorRequest[EndTxnResponse]:
     request = EndTxnRequest(
         transactional_id=handle.transactional_id,
         producer_id=handle.producer_id,
@@ -283,21 +317,20 @@ def _end(node_id: int, handle: TransactionHandle, committed: bool) -> Asked[EndT
     )
     api = END_TXN_OF_VERSION_2 if handle.transaction_version >= 2 else END_TXN_OF_VERSION_1
 
+    def body(version: int) -> EndTxnRequest:
+        """Is called when the connection is about to send it."""
+        if batch is not None:
+            failpoints.reach("end.before", batch)
+        return request
+
     def read(answer: Message) -> dict[str, Reply[EndTxnResponse]]:
         assert isinstance(answer, EndTxnResponse)
         return {handle.transactional_id: Reply(answer.error_code, answer)}
 
-    return Asked(ClusterRequest(node_id, api, request), [handle.transactional_id], read)
+    return CoordinatorRequest(ClusterRequest(node_id, api, body), [handle.transactional_id], read)
 
 
-def _judge(handle: TransactionHandle, answer: EndTxnResponse, committed: bool) -> Ended:
+def _ended(handle: TransactionHandle, answer: EndTxnResponse, committed: bool) -> Ended:
     code = answer.error_code
-    since, outcome = (_COMMITTING if committed else _ABORTING).get(code, (0, Outcome.UNKNOWN))
-    proved = outcome if handle.transaction_version >= since else Outcome.UNKNOWN
-    return Ended(proved, code, error_facts(code).name if code else "", answer.producer_id, answer.producer_epoch)
-
-
-def _check_allowed(ended: Mapping[str, Ended]) -> None:
-    for each, end in ended.items():
-        if end.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            raise refused(each, end.code, "EndTxn")
+    outcome = outcome_of_end(handle, code, committed=committed)
+    return Ended(outcome, code, error_facts(code).name if code else "", answer.producer_id, answer.producer_epoch)

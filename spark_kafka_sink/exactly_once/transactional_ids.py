@@ -1,35 +1,48 @@
-"""The transactional ids of one query, or of one batch job: `prefix.query.token.slot`."""
+"""The transactional ids of one query or batch job, `prefix.query.token.slot`, and which of them a task may use."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
 
-_LOG = "log"
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord
+
+_LOG: Final = "log"
+MAX_QUERIES: Final = 64
+"""Queries and jobs that a worker remembers. A forgotten one that comes back gets a new token, so no id is ever used twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIds:
-    """prefix: what ACLs are granted on. query_id: Spark's id of the query, or a job's; it has no dot in it."""
+    """Names the ids of one query or job.
+
+    Attributes:
+        prefix: transactional.id.prefix, on which ACLs are granted.
+        query_id: Spark's id of the query, or a job's; it has no dot in it.
+    """
 
     prefix: str
     query_id: str
 
     @property
     def start(self) -> str:
-        """What all of them begin with."""
+        """The common prefix of all ids of the query."""
         return f"{self.prefix}.{self.query_id}."
 
     @property
     def commit_log(self) -> str:
-        """Of who writes this query's records to the commit log."""
+        """The id under which this query's records are written to the commit log."""
         return self.start + _LOG
 
     def for_slot(self, token: str, slot: int) -> str:
-        """Of a Python worker's tasks. token: the worker's own, hexadecimal. slot: 0 for the first of a batch's that it runs."""
+        """Returns an id for a task of the Python worker with this hexadecimal token. slot: 0 for the first task of a batch."""
         return f"{self.start}{token}.{slot}"
 
     def owns(self, transactional_id: str) -> bool:
-        """Whether it is one of this query's tasks: not another query's, nor the one of the commit log."""
+        """Returns whether the id is one of this query's tasks: not another query's, nor the one of the commit log."""
         rest = transactional_id.removeprefix(self.start)
         token, dot, slot = rest.partition(".")
         return rest != transactional_id and bool(dot) and _is_hexadecimal(token) and slot.isascii() and slot.isdecimal()
@@ -37,3 +50,67 @@ class TransactionalIds:
 
 def _is_hexadecimal(text: str) -> bool:
     return bool(text) and all(each in "0123456789abcdef" for each in text)
+
+
+def foreign_prefix(prefix: str, record: CommitRecord) -> str | None:
+    """Returns the prefix of a record's transactional ids if it is another one than `prefix`, else None.
+
+    A claim on the log under `prefix` does not fence a driver with another prefix, so nothing may be written under it.
+    """
+    ids = TransactionalIds(prefix, record.query_id)
+    foreign = (each.transactional_id for each in record.handles if not ids.owns(each.transactional_id))
+    return next((each.rpartition(f".{record.query_id}.")[0] for each in foreign), None)
+
+
+# Slots: ids that only this process ever uses, and no two attempts of a batch
+
+
+@dataclass(slots=True)
+class _Worker:
+    """This process as one query sees it: its random token, and the last batch that used each slot."""
+
+    token: str = field(default_factory=lambda: os.urandom(8).hex())
+    batches: list[int] = field(default_factory=list)
+
+    def take(self, batch: int) -> int:
+        """Returns a slot whose last batch is over: Spark begins a batch only after the commit of the one before.
+
+        Attempts of the same batch never share a slot, because either attempt's transaction may be the one that is committed.
+        """
+        for slot, last in enumerate(self.batches):
+            if last < batch:
+                self.batches[slot] = batch
+                return slot
+        self.batches.append(batch)
+        return len(self.batches) - 1
+
+
+class Slots:
+    """Gives the tasks of this process their transactional ids.
+
+    Processes: pyspark.daemon forks workers, and a child must not go on with its parent's tokens. Threads: any may call.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = Lock()
+        self._workers: OrderedDict[TransactionalIds, _Worker] = OrderedDict()
+
+    def take(self, ids: TransactionalIds, batch: int) -> str:
+        """Returns a transactional id for one attempt to write a part of the batch."""
+        if self._pid != os.getpid():
+            self._reset()  # forked by something that knows no register_at_fork
+        with self._lock:
+            worker = self._workers.setdefault(ids, _Worker())
+            self._workers.move_to_end(ids)
+            if len(self._workers) > MAX_QUERIES:
+                self._workers.popitem(last=False)
+            return ids.for_slot(worker.token, worker.take(batch))
+
+
+slots = Slots()
+"""The one of this process."""

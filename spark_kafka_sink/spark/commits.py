@@ -22,10 +22,10 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
 from spark_kafka_sink.exactly_once.commit_errors import Standing
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
-from spark_kafka_sink.exactly_once.committer import Committer, Own
+from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
 from spark_kafka_sink.exactly_once.rules import commit_timeout_ms
-from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.guarantee import COMMIT_LOG_START, ExactlyOnce
@@ -45,7 +45,7 @@ _Key = tuple[ProducerConfig, ExactlyOnce, str]
 
 
 @contextmanager
-def _held(lock: Lock, batch: Batch, timeout_s: float) -> Iterator[None]:
+def _held(lock: Lock, batch: MicroBatch, timeout_s: float) -> Iterator[None]:
     if not lock.acquire(timeout=timeout_s):
         who = "other batch jobs of this process" if batch.is_job else "an earlier run of the query, in this process,"
         text = (
@@ -77,7 +77,7 @@ class Committers:
         self._users = Counter[_Key]()
 
     @contextmanager
-    def of(self, options: SinkOptions, batch: Batch) -> Iterator[Committer]:
+    def of(self, options: SinkOptions, batch: MicroBatch) -> Iterator[Committer]:
         """CommitTimeoutError where another one commits for as long as this may take: a job, or an earlier run of the query."""
         assert options.exactly_once is not None
         # Objects that tasks use would be others in each process, and each time.
@@ -142,7 +142,7 @@ committers = Committers()
 atexit.register(committers.close)
 
 
-def check_job(options: SinkOptions, job: Batch) -> None:
+def check_job(options: SinkOptions, job: MicroBatch) -> None:
     """Checks in the driver that a batch job can be committed, before its tasks write for hours.
 
     Raises OptionError for commit.log.start, and the error of a commit log that cannot be used.
@@ -167,7 +167,7 @@ def commit_micro_batch(options: SinkOptions, batch_id: int, messages: Messages) 
     return commit_shares(options, batches.pop(), shares, reports_of(messages)).reports
 
 
-def commit_job(options: SinkOptions, job: Batch, messages: Messages) -> list[DeliveryReport]:
+def commit_job(options: SinkOptions, job: MicroBatch, messages: Messages) -> list[DeliveryReport]:
     """Makes all rows of a batch job visible and reports them. Raises UsageError for messages of another job."""
     shares = shares_of(messages)
     if len(shares) != len(messages) or any(share.batch != job for share in shares):
@@ -183,7 +183,9 @@ class Committed(NamedTuple):
     reports: list[DeliveryReport]
 
 
-def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], reports: list[DeliveryReport]) -> Committed:
+def commit_shares(
+    options: SinkOptions, batch: MicroBatch, shares: Iterable[TaskTransaction], reports: list[DeliveryReport]
+) -> Committed:
     """Raises as `Committer.commit`; UsageError for shares of another release of this package."""
     assert options.exactly_once is not None
     own = _transactions(shares)
@@ -208,11 +210,11 @@ def commit_shares(options: SinkOptions, batch: Batch, shares: Iterable[Share], r
     return Committed(commit.own, [*visible, of_commit])
 
 
-def _transactions(shares: Iterable[Share]) -> Own:
+def _transactions(shares: Iterable[TaskTransaction]) -> OwnTransactions:
     return tuple(share.transaction for share in shares if share.transaction is not None)
 
 
-def _check_release(batch: Batch, own: Own) -> None:
+def _check_release(batch: MicroBatch, own: OwnTransactions) -> None:
     """Raises UsageError for handles of an older release, which have EndTxn's version in this place: 4 or 5.
 
     Taken for a transaction version, 4 would end a transaction of version 1 as if it were one of version 2.
@@ -238,7 +240,7 @@ _PREPARED = f"{{job}} failed while it was committed: rows of it may be visible; 
 _UNKNOWN = f"{{job}} could not be aborted, and it is not known whether it is prepared: {_TO_RECOVER}: {{error}}"
 
 
-def abort_job(options: SinkOptions, job: Batch, messages: Messages = ()) -> None:
+def abort_job(options: SinkOptions, job: MicroBatch, messages: Messages = ()) -> None:
     """Leave nothing of a failed job open, unless it is in the commit log already. What became of it is logged: the job has
     failed, and for another reason, and open transactions end by themselves."""
     assert options.exactly_once is not None
@@ -247,7 +249,7 @@ def abort_job(options: SinkOptions, job: Batch, messages: Messages = ()) -> None
     logger.warning("%s", text.format(job=job, command="spark-kafka-sink transactions", of=of, error=error))
 
 
-def _aborted(options: SinkOptions, job: Batch, own: Own) -> tuple[str, KafkaSinkError | None]:
+def _aborted(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> tuple[str, KafkaSinkError | None]:
     """What is to be said."""
     try:
         end = _abort_once(options, job, own)
@@ -261,6 +263,6 @@ def _aborted(options: SinkOptions, job: Batch, own: Own) -> tuple[str, KafkaSink
     return (_ABORTED if end else _STILL_OPEN), None
 
 
-def _abort_once(options: SinkOptions, job: Batch, own: Own) -> Refused | bool:
+def _abort_once(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> Refused | bool:
     with committers.of(options, job) as committer:
         return committer.abort_job(job, own)

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
@@ -82,7 +82,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         self._schema = schema
         self._options = options
         self._feed = feed
-        self._job = Batch.of_new_job()  # in the driver, once a job
+        self._job = MicroBatch.of_new_job()  # in the driver, once a job
 
     def check(self) -> None:
         """Checks that the job can be committed, as far as this is known before its tasks write."""
@@ -97,7 +97,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         report, share = run_task(batches, self._options, self._feed, batch)
         return DeliveryMessage(spark_partition(), report, share)
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> MicroBatch:
         """What a task writes a share of."""
         return self._job
 
@@ -138,7 +138,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
 class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     """A stream's writer. Spark creates one for each micro-batch."""
 
-    def _batch(self) -> Batch:
+    def _batch(self) -> MicroBatch:
         return task_batch()
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]

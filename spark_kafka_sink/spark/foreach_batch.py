@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
@@ -38,7 +38,7 @@ class ForeachBatch:
             return
         query_id, run_id = _query_and_run(df)
         call = self._called(query_id, run_id, batch_id)
-        self.reports = publish_dataframe(df, self._options, self._metrics, Batch(query_id, batch_id))
+        self.reports = publish_dataframe(df, self._options, self._metrics, MicroBatch(query_id, batch_id))
         call.is_committed = True
 
     def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:

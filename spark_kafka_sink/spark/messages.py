@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.partition_reports import PartitionReports
 from spark_kafka_sink.producer.report import COMMIT_COUNTS, DeliveryReport, latencies_from_bytes, latencies_to_bytes
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -28,7 +28,7 @@ class DeliveryMessage(WriterCommitMessage):
 
     spark_partition: int = -1
     report: DeliveryReport = field(default_factory=DeliveryReport)
-    share: Share | None = None
+    share: TaskTransaction | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The partitions of a transaction are text ("0-7,9,12"), of up to 5 KB for 1,000 of them.
@@ -38,7 +38,7 @@ class DeliveryMessage(WriterCommitMessage):
         return _message, (self.spark_partition, self.report, batch, share)
 
 
-def _message(spark_partition: int, report: DeliveryReport, batch: Batch | None, share: bytes | None) -> DeliveryMessage:
+def _message(spark_partition: int, report: DeliveryReport, batch: MicroBatch | None, share: bytes | None) -> DeliveryMessage:
     if batch is None or share is None:
         return DeliveryMessage(spark_partition, report)
     return DeliveryMessage(spark_partition, report, share_from_json(zlib.decompress(share).decode(), batch))
@@ -49,7 +49,7 @@ def reports_of(messages: Messages) -> list[DeliveryReport]:
     return [message.report for message in messages if isinstance(message, DeliveryMessage)]
 
 
-def shares_of(messages: Messages) -> list[Share]:
+def shares_of(messages: Messages) -> list[TaskTransaction]:
     """Returns the shares of the tasks that finished under exactly-once."""
     return [message.share for message in messages if isinstance(message, DeliveryMessage) and message.share is not None]
 
@@ -86,7 +86,7 @@ def report_from_bytes(data: bytes) -> DeliveryReport:
     )
 
 
-def share_to_json(share: Share) -> str:
+def share_to_json(share: TaskTransaction) -> str:
     each = share.transaction
     if each is None:
         return "[]"
@@ -95,10 +95,10 @@ def share_to_json(share: Share) -> str:
     return json.dumps([[*named, handle.partitions, each.spark_partition, each.checksum]])
 
 
-def share_from_json(text: str, batch: Batch) -> Share:
+def share_from_json(text: str, batch: MicroBatch) -> TaskTransaction:
     """Raises ValueError or TypeError when the text is not what `share_to_json` makes."""
     transactions = [_transaction(*each) for each in json.loads(text)]
-    return Share(batch, transactions[0] if transactions else None)
+    return TaskTransaction(batch, transactions[0] if transactions else None)
 
 
 def _transaction(

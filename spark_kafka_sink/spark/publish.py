@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import OptionError, UsageError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
@@ -106,7 +106,7 @@ class ArrowTask:
     schema: SinkSchema
     options: SinkOptions
     feed: Feed
-    batch: Batch | None = None
+    batch: MicroBatch | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = ((self.schema, batch) for batch in batches)
@@ -121,7 +121,7 @@ class ArrowTask:
 
 def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. Under exactly-once all rows become visible, or none."""
-    job = None if options.exactly_once is None else Batch.of_new_job()
+    job = None if options.exactly_once is None else MicroBatch.of_new_job()
     df, task = _planned(df, options, metrics, job)
     if job is not None:
         check_job(options, job)
@@ -134,7 +134,7 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
 
 
 def publish_dataframe(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None = None
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None = None
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
@@ -145,7 +145,7 @@ def publish_dataframe(
 
 
 def _planned(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: Batch | None
+    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None
 ) -> tuple[DataFrame, ArrowTask]:
     """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
     if df.isStreaming:

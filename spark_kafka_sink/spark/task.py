@@ -13,12 +13,10 @@ from pyspark import TaskContext
 
 from spark_kafka_sink.errors import RecordError, SerializationError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.first_transactions import first_transactions
+from spark_kafka_sink.exactly_once.failpoints import reach
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
-from spark_kafka_sink.exactly_once.share import Batch, Share
-from spark_kafka_sink.exactly_once.slots import slots
-from spark_kafka_sink.exactly_once.steps import step
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, slots
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
@@ -47,7 +45,7 @@ def spark_partition() -> int:
     return -1 if context is None else context.partitionId()
 
 
-def task_batch() -> Batch:
+def task_batch() -> MicroBatch:
     """Returns the micro-batch that this task belongs to, as Spark tells its tasks. Raises UsageError outside of a micro-batch."""
     context = TaskContext.get()
     query_id = context.getLocalProperty(QUERY_ID) if context else None
@@ -56,12 +54,12 @@ def task_batch() -> Batch:
         raise UsageError(
             "delivery.guarantee=exactly-once: Spark has not told this task which micro-batch of which query it writes"
         )
-    return Batch(query_id, int(batch))
+    return MicroBatch(query_id, int(batch))
 
 
 def run_task(
-    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: Batch | None = None
-) -> tuple[DeliveryReport, Share | None]:
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, feed: Feed, batch: MicroBatch | None = None
+) -> tuple[DeliveryReport, TaskTransaction | None]:
     """Delivers every row and reports it. All rows are acked when this returns, because Spark kills workers without `finally` and
     `atexit`.
 
@@ -77,7 +75,7 @@ def run_task(
     """
     log_in_sparks_process()
     if batch is not None:
-        step("task.start", batch.number)
+        reach("task.start", batch.number)
         batches = _in_time(batches, options, batch)
     iterator = iter(batches)
     first = next(iterator, None)
@@ -91,8 +89,8 @@ def run_task(
     feed.task_done(report)
     if batch is None:
         return report, None
-    step("message.before", batch.number)
-    return report, Share(batch, transaction)
+    reach("message.before", batch.number)
+    return report, TaskTransaction(batch, transaction)
 
 
 def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> DeliveryReport:
@@ -112,7 +110,7 @@ def _deliver(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Deliver
 
 
 def _deliver_in_transaction(
-    batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch
+    batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: MicroBatch
 ) -> tuple[DeliveryReport, PreparedTransaction | None]:
     assert options.exactly_once is not None
     ids = TransactionalIds(options.exactly_once.transactional_id_prefix, batch.query_id)
@@ -125,11 +123,11 @@ def _deliver_in_transaction(
 
     with cache.transaction(options.producer, slots.take(ids, batch.number)) as scope:
         try:
-            step("produce.before", batch.number)
+            reach("produce.before", batch.number)
             _append_all(scope, checksummed(), options)
-            step("flush.before", batch.number)
+            reach("flush.before", batch.number)
             handle = scope.prepare()
-            step("flush.after", batch.number)
+            reach("flush.after", batch.number)
         except Exception as error:
             refused = errors_text(scope.report(), " Refused batches by error: ")
             error.add_note(f"The task's transaction is aborted: consumers that read committed see none of its rows.{refused}")
@@ -159,7 +157,7 @@ def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterato
         first_row += batch.num_rows
 
 
-def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Batch) -> Iterator[SchemaAndBatch]:
+def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: MicroBatch) -> Iterator[SchemaAndBatch]:
     """Yields the batches. Raises BatchAbortedError once the job has taken too long."""
     first_transactions.check(batch, options.producer.transaction_timeout_ms)
     for each in batches:
@@ -167,9 +165,9 @@ def _in_time(batches: Iterable[SchemaAndBatch], options: SinkOptions, batch: Bat
         yield each
 
 
-def _stepping(batches: Iterable[SchemaAndBatch], batch: Batch) -> Iterator[SchemaAndBatch]:
+def _stepping(batches: Iterable[SchemaAndBatch], batch: MicroBatch) -> Iterator[SchemaAndBatch]:
     """Yields the batches. The first was given to the producer when the second is asked for."""
     for index, each in enumerate(batches):
         yield each
         if index == 0:
-            step("produce.after", batch.number)
+            reach("produce.after", batch.number)

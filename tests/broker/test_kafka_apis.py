@@ -200,7 +200,7 @@ class Script:
 
     def handle(self, request: Request, serve: Serve) -> None:
         self.asked.append((request, serve))
-        request.on_answer = self.answered
+        request.on_response = self.answered
         if self.serves:
             serve(request)
 

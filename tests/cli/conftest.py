@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from tests.cli.left_over import LeftOver
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
@@ -31,6 +31,6 @@ def query_of_each_version(transaction_kafka: Kafka, new_topic: NewTopic) -> Iter
 
 @pytest.fixture
 def job(kafka: Kafka, new_topic: NewTopic) -> Iterator[LeftOver]:
-    made = LeftOver(kafka, new_topic(), new_topic(2, config=COMPACTED), Batch.of_new_job().query_id)
+    made = LeftOver(kafka, new_topic(), new_topic(2, config=COMPACTED), MicroBatch.of_new_job().query_id)
     yield made
     made.close()

@@ -20,9 +20,8 @@ from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.producer import Producer
@@ -115,7 +114,7 @@ class LeftOver:
         self.log.claim(self.ids, soon()).write(record, soon())
 
     def commit(self, batch: int, *own: PreparedTransaction) -> CommitReport:
-        return self.committer.commit(Batch(self.query_id, batch), own)
+        return self.committer.commit(MicroBatch(self.query_id, batch), own)
 
     def aborted_by_brokers(self, *transactions: PreparedTransaction) -> None:
         """As its time-out leaves a transaction."""

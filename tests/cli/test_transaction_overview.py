@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.cli.transactions.overview import QueryLine, Standing, overview, query_of
-from spark_kafka_sink.cli.transactions.text_table import age, partitions_text, text_table
+from spark_kafka_sink.cli.transactions.list_transactions import QueryLine, Standing, overview, query_of
+from spark_kafka_sink.cli.transactions.result import age, partitions_text, text_table
+from spark_kafka_sink.exactly_once.commit_log import LoggedRecord
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import TransactionDescription
-from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
-from spark_kafka_sink.exactly_once.last_records import LoggedRecord
+from spark_kafka_sink.exactly_once.proof import TransactionDescription
+from spark_kafka_sink.exactly_once.transactional_ids import foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 NOW_MS = 1_000_000

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spark_kafka_sink.cli.main import main
-from spark_kafka_sink.cli.transactions.settings import COMMIT_LOG_TOPIC, PREFIX
+from spark_kafka_sink.cli.main import main, transactions
 from spark_kafka_sink.spark.guarantee import ExactlyOnce
 from tests.cli.command import environment
 from tests.cli.left_over import LeftOver, until
@@ -97,7 +96,8 @@ def test_a_file_of_properties_is_used(query: LeftOver, tmp_path: Path) -> None:
 
 def test_defaults_are_the_sinks() -> None:
     sink = ExactlyOnce()
-    assert (sink.transactional_id_prefix, sink.commit_log.topic) == (PREFIX, COMMIT_LOG_TOPIC)
+    defaults = {option.name: option.default for option in transactions.commands["list"].params}
+    assert (defaults["prefix"], defaults["commit_log_topic"]) == (sink.transactional_id_prefix, sink.commit_log.topic)
 
 
 @pytest.mark.parametrize("name", ["list", "recover", "abort", "resolve"])
@@ -108,7 +108,7 @@ def test_help_says_what_it_exits_with(name: str) -> None:
 def test_no_spark_is_imported() -> None:
     program = (
         "import sys\n"
-        "from spark_kafka_sink.cli.transactions import abort, list_transactions, recover, resolve\n"
+        "from spark_kafka_sink.cli.transactions import abort, list_transactions, resolve\n"
         "sys.exit(', '.join(name for name in ('pyspark', 'py4j', 'pandas') if name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False)

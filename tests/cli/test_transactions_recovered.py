@@ -7,11 +7,10 @@ import json
 import pytest
 from confluent_kafka import Producer
 
-from spark_kafka_sink.exactly_once import old_jobs
+from spark_kafka_sink.exactly_once import commit_log
 from spark_kafka_sink.exactly_once.commit_log import partition_of
-from spark_kafka_sink.exactly_once.commit_record import State
-from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.commit_record import State, encode_key
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from tests.cli.left_over import LeftOver, until
 
 
@@ -151,7 +150,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
     job.write(0, State.COMPLETE, [])
     assert job.run("recover", "--all").stdout == f"Nothing is prepared under the prefix {job.prefix}.\n"
     assert job.last() is not None
-    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
+    monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
     done = job.run("recover", "--all")
 
     assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: the job is over, and forgotten\n")
@@ -161,7 +160,7 @@ def test_a_job_that_ended_long_ago_is_forgotten_and_one_that_just_did_is_not(
 
 def test_a_query_that_ended_long_ago_is_never_forgotten(query: LeftOver, monkeypatch: pytest.MonkeyPatch) -> None:
     query.write(0, State.COMPLETE, [])
-    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
+    monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {State.COMPLETE: -1000})
     assert query.run("recover", "--all").exit_code == 0
     assert query.last() is not None
 
@@ -178,14 +177,14 @@ def test_who_asks_about_a_job_hears_what_became_of_it_and_it_is_not_forgotten_by
     job: LeftOver, monkeypatch: pytest.MonkeyPatch, state: State, said: str
 ) -> None:
     job.write(0, state, [])
-    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {state: -1000})
+    monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {state: -1000})
     done = job.run("recover", "--query", job.query_id)
     assert (done.exit_code, done.stdout) == (0, f"{job.query_id}, batch 0: nothing is prepared: {said}\n")
     assert job.last() is not None
 
 
 def test_of_a_job_without_a_record_it_is_said_when_that_means_that_nothing_is_visible(job: LeftOver) -> None:
-    other = Batch.of_new_job().query_id
+    other = MicroBatch.of_new_job().query_id
     job.write(0, State.COMPLETE, [])
     refused = job.run("recover", "--query", other)
     job.query_id = other

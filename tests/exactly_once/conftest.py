@@ -1,4 +1,4 @@
-"""Queries to commit batches of, and drivers that die where a test says."""
+"""Queries to commit batches of, brokers with faults, and drivers that die where a test says."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.exactly_once import committer as committer_module
-from spark_kafka_sink.exactly_once import execution as execution_module
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from tests.exactly_once.opened import client_of, new_id
 from tests.exactly_once.queries import CutError, Query
+from tests.kafka.embedded import EmbeddedKafka
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
@@ -44,19 +44,42 @@ def _query(kafka: Kafka, new_topic: NewTopic, clients: dict[str, ClusterClient])
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Lets the driver die at a step; None: it lives again."""
+    """Lets the driver die at a failpoint; None: it lives again."""
     at: list[str | None] = [None]
 
-    def step(name: str, batch: int) -> None:
+    def reach(name: str, batch: int) -> None:
         if name == at[0]:
             raise CutError
 
     def set_to(name: str | None) -> None:
         at[0] = name
 
-    monkeypatch.setattr(execution_module, "step", step)
-    monkeypatch.setattr(committer_module, "step", step)
+    monkeypatch.setattr(failpoints, "reach", reach)
     return set_to
+
+
+# A broker whose faults hit nobody else
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(in_memory=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def _broker_client(broker: EmbeddedKafka) -> Iterator[ClusterClient]:
+    with client_of(broker) as made:
+        yield made
+
+
+@pytest.fixture
+def broker_query(broker: EmbeddedKafka, _broker_client: ClusterClient) -> Iterator[Query]:
+    """A query on that broker, with a log of its own: what one test leaves open there would hold the next one back."""
+    topic = new_id("faults")
+    broker.create_topic(topic, 1, 1, {})
+    yield Query(broker, _broker_client, topic, f"{topic}-commits")
+    broker.broker.faults.clear()
 
 
 # Commit logs

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import TransactionDescription
+from spark_kafka_sink.exactly_once.proof import TransactionDescription
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Step, Stop, View, decide
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -54,7 +54,7 @@ def looked(view: View, listed: tuple[TransactionHandle, ...] = (), age_ms: int =
     return view.with_look(described, (*view.own_handles, *listed), BEGUN_MS + age_ms)
 
 
-# The table of DESIGN.md
+# The table of spark_kafka_sink/exactly_once/README.md
 
 COLUMNS: Final = {"an earlier batch": -1, "the same batch": 0, "the next": 1, "a later one": 2}
 

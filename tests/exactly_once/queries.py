@@ -9,12 +9,10 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.share import Batch
-from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from tests.exactly_once.opened import opened, soon
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -35,7 +33,7 @@ class Query:
     client: ClusterClient
     topic: str
     log_topic: str
-    id: str = field(default_factory=lambda: Batch.of_new_job().query_id.replace("job", "query"))
+    id: str = field(default_factory=lambda: MicroBatch.of_new_job().query_id.replace("job", "query"))
 
     def committer(self) -> Committer:
         """As another process has it."""
@@ -59,7 +57,7 @@ class Query:
         )
 
     def commit(self, number: int, own: tuple[PreparedTransaction, ...], start: int | None = None) -> CommitReport:
-        return self.committer().commit(Batch(self.id, number), own, start)
+        return self.committer().commit(MicroBatch(self.id, number), own, start)
 
     def run(self, number: int, *values: str) -> CommitReport:
         return self.commit(number, self.write(*values, batch=number))

@@ -7,11 +7,11 @@ import pytest
 from spark_kafka_sink.errors import DeadlineError
 from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
-from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
-BATCH = Batch("q", 7)
+BATCH = MicroBatch("q", 7)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_rows_that_somebody_else_may_have_committed_are_not_said_to_be_invisible
     assert "not visible" not in str(commit_stopped(BATCH, view, Reason.BEHIND, "", is_invisible=False))
 
 
-JOB = Batch("job-1", 0)
+JOB = MicroBatch("job-1", 0)
 TOO_LATE = DeadlineError("not within 300,000 ms")
 
 

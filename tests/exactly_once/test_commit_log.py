@@ -7,11 +7,10 @@ import json
 import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
-from spark_kafka_sink.exactly_once.commit_record import State
-from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
+from spark_kafka_sink.exactly_once.commit_record import State, encode_key
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from tests.exactly_once.logged import a_record, committed, query, until_committed
 from tests.exactly_once.opened import client_of, new_id, soon

@@ -12,12 +12,11 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.errors import BatchAbortedError, BrokerError, CommitStoppedError, OptionError
-from spark_kafka_sink.exactly_once import execution, old_jobs
+from spark_kafka_sink.exactly_once import commit_log, failpoints
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog, partition_of
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
-from spark_kafka_sink.exactly_once.share import Batch
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
@@ -95,11 +94,11 @@ def test_who_loses_the_log_to_somebody_who_then_does_nothing_begins_again(
 ) -> None:
     others = list[Claim]()
 
-    def step(name: str, batch: int) -> None:
+    def reach(name: str, batch: int) -> None:
         if name == where and not others:
             others.append(any_query.log().claim(TransactionalIds(PREFIX, any_query.id), soon()))
 
-    monkeypatch.setattr(execution, "step", step)
+    monkeypatch.setattr(failpoints, "reach", reach)
     report = any_query.run(0, "a", "b")
     assert (len(others), report.rows, report.own, report.committed) == (1, 2, True, 2)
     any_query.expect("a", "b")
@@ -242,14 +241,14 @@ def test_a_commit_log_that_becomes_unusable_ends_nothing_that_may_be_prepared(qu
     own = query.write("a")
     cut("prepared.after")
     with pytest.raises(CutError):
-        committer.commit(Batch(query.id, 0), own)
+        committer.commit(MicroBatch(query.id, 0), own)
     cut(None)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OptionError) as caught:
         patch.setattr(CommitLog, "ensure", _unusable)
-        committer.commit(Batch(query.id, 0), own)
+        committer.commit(MicroBatch(query.id, 0), own)
     assert "it may be that 1 rows of this run are committed" in caught.value.__notes__[0]
     assert query.open_ids() == [own[0].handle.transactional_id]
-    committer.commit(Batch(query.id, 0), own)
+    committer.commit(MicroBatch(query.id, 0), own)
     query.expect("a")
 
 
@@ -261,12 +260,12 @@ def test_a_driver_that_comes_back_late_changes_nothing(any_query: Query, cut: Cu
     zombie, own = any_query.committer(), any_query.write("a", "b")
     cut("prepared.before")
     with pytest.raises(CutError):
-        zombie.commit(Batch(any_query.id, 0), own)
+        zombie.commit(MicroBatch(any_query.id, 0), own)
     cut(None)
     any_query.run(0, "a", "b")
     any_query.run(1, "c")
     with pytest.raises(CommitStoppedError):
-        zombie.commit(Batch(any_query.id, 0), own)
+        zombie.commit(MicroBatch(any_query.id, 0), own)
     any_query.run(2, "d")
     any_query.expect("a", "b", "c", "d")
 
@@ -275,12 +274,12 @@ def test_a_driver_whose_rows_another_one_has_committed_does_not_say_that_they_ar
     first, own = query.committer(), query.write("a")
     cut("prepared.after")
     with pytest.raises(CutError):
-        first.commit(Batch(query.id, 0), own)
+        first.commit(MicroBatch(query.id, 0), own)
     cut(None)
     query.run(0, "a")
     query.run(1, "b")
     with pytest.raises(CommitStoppedError, match="the commit log is ahead") as caught:
-        first.commit(Batch(query.id, 0), own)
+        first.commit(MicroBatch(query.id, 0), own)
     assert "not visible" not in str(caught.value)
     query.expect("a", "b")
 
@@ -288,13 +287,13 @@ def test_a_driver_whose_rows_another_one_has_committed_does_not_say_that_they_ar
 def test_a_failed_job_whose_transactions_brokers_have_ended_leaves_nothing_open_either(any_query: Query) -> None:
     own = any_query.write("a")
     TransactionClient(any_query.client).init_producer_id(own[0].handle.transactional_id, 60_000, soon())  # as a time-out does
-    assert any_query.committer().abort_job(Batch(any_query.id, 0), own) is True
+    assert any_query.committer().abort_job(MicroBatch(any_query.id, 0), own) is True
     assert any_query.id not in any_query.log().last_records(soon()).records
 
 
 def test_a_failed_job_leaves_nothing_open_and_nothing_in_the_log(query: Query) -> None:
     told, _ = query.write("a"), query.write("b")
-    job = Batch(query.id, 0)
+    job = MicroBatch(query.id, 0)
     assert query.committer().abort_job(job, told) is True
     assert query.open_ids() == []
     query.expect()
@@ -307,31 +306,31 @@ def test_a_job_that_failed_while_it_was_committed_is_not_touched(query: Query, c
     with pytest.raises(CutError):
         query.commit(0, own)
     cut(None)
-    assert query.committer().abort_job(Batch(query.id, 0), own) == Refused(Refusal.PREPARED)
+    assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.PREPARED)
     query.commit(0, own)
     query.expect("a", "b")
-    assert query.committer().abort_job(Batch(query.id, 0), own) == Refused(Refusal.COMPLETE)
+    assert query.committer().abort_job(MicroBatch(query.id, 0), own) == Refused(Refusal.COMPLETE)
 
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_job_whose_commit_could_not_say_any_more_that_it_is_complete_is_not_taken_for_one_that_failed(
     query: Query, cut: Cut, *, is_told: bool
 ) -> None:
-    query.id = Batch.of_new_job().query_id
+    query.id = MicroBatch.of_new_job().query_id
     own = query.write("a", "b")
     cut("commit.end")
     with pytest.raises(CutError):
         query.commit(0, own)
     cut(None)
     query.write("a")  # of an attempt that Spark has given up
-    assert query.committer().abort_job(Batch(query.id, 0), own if is_told else ()) == Refused(Refusal.COMPLETE)
+    assert query.committer().abort_job(MicroBatch(query.id, 0), own if is_told else ()) == Refused(Refusal.COMPLETE)
     query.expect("a", "b")
 
 
 def test_a_job_that_may_be_prepared_by_another_process_is_not_aborted_where_the_log_cannot_be_used(
     query: Query, cut: Cut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query.id = Batch.of_new_job().query_id
+    query.id = MicroBatch.of_new_job().query_id
     own = query.write("a", "b")
     cut("prepared.after")
     with pytest.raises(CutError):
@@ -339,7 +338,7 @@ def test_a_job_that_may_be_prepared_by_another_process_is_not_aborted_where_the_
     cut(None)
     with monkeypatch.context() as patch, pytest.raises(OptionError):
         patch.setattr(CommitLog, "ensure", _unusable)
-        query.committer().abort_job(Batch(query.id, 0), own)
+        query.committer().abort_job(MicroBatch(query.id, 0), own)
     query.commit(0, own)
     query.expect("a", "b")
 
@@ -351,12 +350,12 @@ def test_records_of_jobs_are_removed_when_nobody_asks_any_more(query: Query, mon
     old.run(0, "a")
     claim = prepared.log().claim(TransactionalIds(PREFIX, prepared.id), soon())
     claim.write(CommitRecord(prepared.id, 0, State.PREPARED, "r", 0, ()), soon())
-    sweeping.committer().check(Batch(sweeping.id, 0), 30)
+    sweeping.committer().check(MicroBatch(sweeping.id, 0), 30)
     assert {old.id, prepared.id} <= query.log().last_records(soon()).records.keys()
-    monkeypatch.setattr(old_jobs, "_KEPT_FOR_MS", {State.COMPLETE: -60_000})
-    old.committer().check(Batch(old.id, 0), 30)
+    monkeypatch.setattr(commit_log, "_KEPT_FOR_MS", {State.COMPLETE: -60_000})
+    old.committer().check(MicroBatch(old.id, 0), 30)
     assert old.id in query.log().last_records(soon()).records
-    sweeping.committer().check(Batch(sweeping.id, 0), 30)
+    sweeping.committer().check(MicroBatch(sweeping.id, 0), 30)
     assert query.log().last_records(soon()).records.keys() & {old.id, prepared.id} == {prepared.id}
 
 
@@ -365,8 +364,8 @@ def test_an_error_after_the_batch_was_prepared_does_not_say_that_nothing_is_comm
 ) -> None:
     original = TransactionClient.commit
 
-    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float) -> NoReturn:
-        original(client, list(handles), deadline)
+    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float, batch: int) -> NoReturn:
+        original(client, list(handles), deadline, batch)
         raise BrokerError("EndTxn answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
 
     monkeypatch.setattr(TransactionClient, "commit", commit)
@@ -380,9 +379,9 @@ def test_of_rows_that_are_visible_in_part_nobody_says_that_none_are(query: Query
     own = query.write("a", "b")
     original = TransactionClient.commit
 
-    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float) -> dict[str, Ended]:
+    def commit(client: TransactionClient, handles: Iterable[TransactionHandle], deadline: float, batch: int) -> dict[str, Ended]:
         query.abort(own[1:])
-        return original(client, list(handles), deadline)
+        return original(client, list(handles), deadline, batch)
 
     monkeypatch.setattr(TransactionClient, "commit", commit)
     with pytest.raises(CommitStoppedError) as caught:

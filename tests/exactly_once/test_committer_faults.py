@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
 from spark_kafka_sink.broker.faults.effects import Change
 from spark_kafka_sink.broker.faults.fault import Fault
-from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BrokerError, CommitStoppedError, CommitTimeoutError
-from spark_kafka_sink.exactly_once import execution
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.evidence import Outcome
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import Ended, TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey
@@ -24,32 +23,15 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.find_coordinator import FindCoordinatorResponse
 from spark_kafka_sink.protocol.transactions import DescribeTransactionsResponse, EndTxnRequest, EndTxnResponse
 from tests.exactly_once.opened import client_of
-from tests.exactly_once.queries import OPTIONS, PREFIX, Query
+from tests.exactly_once.queries import OPTIONS, PREFIX, CutError, Query
 from tests.kafka.embedded import EmbeddedKafka
 
 pytestmark = [pytest.mark.embedded, pytest.mark.slow]
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedKafka]:
-    """Of our own, whose faults hit nobody else."""
-    with EmbeddedKafka(in_memory=True) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def _client(broker: EmbeddedKafka) -> Iterator[ClusterClient]:
-    with client_of(broker) as made:
-        yield made
 
 
 @pytest.fixture
-def query(broker: EmbeddedKafka, _client: ClusterClient) -> Iterator[Query]:
-    topic = f"faults-{next(_numbers)}"
-    broker.create_topic(topic, 1, 1, {})
-    yield Query(broker, _client, topic, "commits")
-    broker.broker.faults.clear()
+def query(broker_query: Query) -> Query:
+    return broker_query
 
 
 COORDINATORS = [ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.END_TXN]
@@ -170,21 +152,21 @@ def test_what_nobody_can_prove_is_never_written_again(broker: EmbeddedKafka, que
 
 
 def test_a_job_that_may_be_committed_is_recovered_and_not_run_again(broker: EmbeddedKafka, query: Query) -> None:
-    query.id = Batch.of_new_job().query_id
+    query.id = MicroBatch.of_new_job().query_id
     own = query.write("a", "b")
     hurried = Committer(query.log(), TransactionClient(query.client), PREFIX, 1.0, OPTIONS)
     with (
         broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None),
         pytest.raises(CommitTimeoutError) as caught,
     ):
-        hurried.commit(Batch(query.id, 0), own)
+        hurried.commit(MicroBatch(query.id, 0), own)
     assert f"run `spark-kafka-sink transactions recover --query {query.id} {OPTIONS}` within" in str(caught.value)
     query.commit(0, own)
     query.expect("a", "b")
 
 
 def test_a_job_is_not_replayed_so_nobody_is_told_to_start_it_again_for_that(broker: EmbeddedKafka, query: Query) -> None:
-    query.id = Batch.of_new_job().query_id
+    query.id = MicroBatch.of_new_job().query_id
     own = query.write("a", "b")
     lost = own[0].handle.transactional_id
     ended = list[str]()
@@ -207,7 +189,7 @@ def test_a_cluster_that_does_not_answer_ends_the_commit_in_time_and_the_next_goe
         broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None),
         pytest.raises(CommitTimeoutError, match=r"^\[COMMIT_TIMEOUT\] batch 0 of .* could not be committed within 1 s"),
     ):
-        hurried.commit(Batch(query.id, 0), own)
+        hurried.commit(MicroBatch(query.id, 0), own)
     query.commit(0, own)
     query.expect("a", "b")
 
@@ -217,14 +199,45 @@ def test_what_is_open_still_after_an_answer_that_proves_nothing_is_ended_again(
 ) -> None:
     faults = list[Fault]()
 
-    def step(name: str, _: int) -> None:
-        if name == "end.before":  # before it EndTxn is the log's
+    def reach(name: str, _: int) -> None:
+        if name == "end.before" and not faults:  # before it EndTxn is the log's
             faults.append(broker.broker.faults.fail(ApiKey.END_TXN, ErrorCode.UNKNOWN_SERVER_ERROR, times=4))
 
-    monkeypatch.setattr(execution, "step", step)
+    monkeypatch.setattr(failpoints, "reach", reach)
     assert query.commit(0, query.write("a", "b")).rows == 2
     assert [fault.hits for fault in faults] == [4]
     query.expect("a", "b")
+
+
+def test_ends_are_pipelined_and_each_can_be_watched(broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, reached = query.write("a", "b", "c"), list[str]()
+    monkeypatch.setattr(failpoints, "reach", lambda name, _: reached.append(name))
+    with broker.broker.faults.delay(ApiKey.END_TXN, 100, times=None):
+        query.commit(0, own)
+    ends = [name for name in reached if name.startswith("end.")]
+    assert ends == ["end.before"] * 3 + ["end.after"] * 3
+
+
+@pytest.mark.parametrize(("name", "nth", "visible"), [("end.after", 1, "abc"), ("end.before", 3, "ab"), ("end.before", 1, "")])
+def test_a_driver_that_dies_between_ends_leaves_those_that_it_has_sent_committed_and_others_open(
+    broker: EmbeddedKafka, query: Query, monkeypatch: pytest.MonkeyPatch, name: str, nth: int, visible: str
+) -> None:
+    """Ends that nobody has heard the answers of are carried out."""
+    own, reached = query.write("a", "b", "c"), Counter[str]()
+
+    def reach(at: str, _: int) -> None:
+        reached[at] += 1
+        if (at, reached[at]) == (name, nth):
+            raise CutError
+
+    with monkeypatch.context() as patch, broker.broker.faults.delay(ApiKey.END_TXN, 100, times=None):
+        patch.setattr(failpoints, "reach", reach)
+        with pytest.raises(CutError):
+            query.commit(0, own)
+    query.expect(*visible)
+    assert len(query.open_ids()) == 3 - len(visible)
+    query.commit(0, own)
+    query.expect("a", "b", "c")
 
 
 def test_where_the_brokers_take_no_record_of_the_log_nothing_stays_open(broker: EmbeddedKafka, query: Query) -> None:
@@ -252,7 +265,7 @@ def test_how_long_rows_were_prepared_before_they_were_visible_is_measured(broker
 
 
 def test_a_failed_job_one_of_whose_transactions_stays_open_says_so(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, job = query.write("a", "b"), Batch(query.id, 0)
+    own, job = query.write("a", "b"), MicroBatch(query.id, 0)
     end = TransactionClient.end
 
     def lost(

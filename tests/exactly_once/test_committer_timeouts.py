@@ -2,71 +2,51 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from spark_kafka_sink.broker.faults.fault import Fault
-from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BatchAbortedError, CommitTimeoutError
-from spark_kafka_sink.exactly_once import execution
+from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.committer import Committer
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.execution import BestEffort
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.exactly_once.opened import client_of, soon
+from tests.exactly_once.opened import soon
 from tests.exactly_once.queries import OPTIONS, PREFIX, Query
 from tests.kafka.embedded import EmbeddedKafka
 
 pytestmark = [pytest.mark.embedded, pytest.mark.slow]
-_numbers = itertools.count()
 
 Own = tuple[PreparedTransaction, ...]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedKafka]:
-    """Of our own, whose faults hit nobody else."""
-    with EmbeddedKafka(in_memory=True) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def _client(broker: EmbeddedKafka) -> Iterator[ClusterClient]:
-    with client_of(broker) as made:
-        yield made
-
-
 @pytest.fixture
-def query(broker: EmbeddedKafka, _client: ClusterClient) -> Iterator[Query]:
-    topic = f"timeouts-{next(_numbers)}"
-    broker.create_topic(topic, 1, 1, {})
-    # A log of its own, too: what one test leaves open there would hold the next one back.
-    yield Query(broker, _client, topic, f"{topic}-commits")
-    broker.broker.faults.clear()
+def query(broker_query: Query) -> Query:
+    return broker_query
 
 
 @dataclass
 class FaultAt:
-    """A fault from the first time on that a commit comes to a step."""
+    """A fault from the first time on that a commit comes to a failpoint."""
 
     monkeypatch: pytest.MonkeyPatch
     faults: list[Fault] = field(default_factory=list)
 
     def begins(self, where: str, broker: EmbeddedKafka, api: ApiKey, error: ErrorCode, topic: str | None = None) -> None:
-        def step(name: str, _: int) -> None:
+        def reach(name: str, _: int) -> None:
             if name == where and not self.faults:
                 at = {} if topic is None else {"topic": topic}
                 self.faults.append(broker.broker.faults.fail(api, error, times=None, **at))  # type: ignore[arg-type]
 
-        self.monkeypatch.setattr(execution, "step", step)
+        self.monkeypatch.setattr(failpoints, "reach", reach)
 
 
 @pytest.fixture
@@ -75,12 +55,12 @@ def fault_at(monkeypatch: pytest.MonkeyPatch) -> FaultAt:
 
 
 def hurried(query: Query, timeout_s: float = 1.0, sweep_s: float = 5.0, list_s: float = 1.0) -> Committer:
-    return Committer(query.log(), TransactionClient(query.client), PREFIX, timeout_s, OPTIONS, sweep_s=sweep_s, list_s=list_s)
+    return Committer(query.log(), TransactionClient(query.client), PREFIX, timeout_s, OPTIONS, BestEffort(sweep_s, list_s))
 
 
 def too_late(query: Query, own: Own, committer: Committer | None = None) -> str:
     with pytest.raises(CommitTimeoutError, match=rf"^\[COMMIT_TIMEOUT\] batch 0 of {query.id}: ") as caught:
-        (committer or hurried(query)).commit(Batch(query.id, 0), own)
+        (committer or hurried(query)).commit(MicroBatch(query.id, 0), own)
     return caught.value.message
 
 
@@ -113,7 +93,7 @@ def test_where_the_record_cannot_be_written_in_time_nothing_stays_open(broker: E
 
 
 def test_of_a_job_that_was_not_prepared_in_time_it_is_said_that_it_can_be_run_again(broker: EmbeddedKafka, query: Query) -> None:
-    query.id = Batch.of_new_job().query_id
+    query.id = MicroBatch.of_new_job().query_id
     own = query.write("a")
     query.log().ensure(time.monotonic() + 10)
     with broker.broker.faults.fail(ApiKey.LIST_OFFSETS, NO_LEADER, times=None, topic=query.log_topic):
@@ -213,7 +193,7 @@ def test_a_broker_that_does_not_list_transactions_holds_no_commit_up(
         else faults.fail(ApiKey.LIST_TRANSACTIONS, error, times=None),
         caplog.at_level(logging.WARNING),
     ):
-        report = hurried(query, timeout_s=20).commit(Batch(query.id, 0), own)
+        report = hurried(query, timeout_s=20).commit(MicroBatch(query.id, 0), own)
     assert (report.rows, report.own, report.aborted) == (1, True, 0)
     assert f"batch 0 of {query.id}: brokers do not list what is open" in caplog.text
     assert f"ListTransactions of broker 1 ({broker.address(1)})" in caplog.text
@@ -225,7 +205,7 @@ def test_a_broker_that_does_not_list_transactions_holds_no_commit_up(
 def test_of_a_failed_job_what_its_tasks_told_of_is_aborted_though_a_broker_does_not_list_the_rest(
     broker: EmbeddedKafka, query: Query
 ) -> None:
-    job = Batch(query.id, 0)
+    job = MicroBatch(query.id, 0)
     told, lost = query.write("a"), query.write("lost")
     with broker.broker.faults.hold(ApiKey.LIST_TRANSACTIONS, times=None):
         begun = time.monotonic()
@@ -249,7 +229,7 @@ def test_a_batch_is_not_prepared_any_more_when_its_transactions_are_about_to_tim
     fault_at.begins("prepared.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
     begun = time.monotonic()
     with pytest.raises(BatchAbortedError, match=r"had too little time left .*kafka\.transaction\.timeout\.ms"):
-        hurried(query, timeout_s=30).commit(Batch(query.id, 0), own)
+        hurried(query, timeout_s=30).commit(MicroBatch(query.id, 0), own)
     assert time.monotonic() - begun < 8
     assert query.open_ids() == []
     fault_at.faults[0].remove()

@@ -11,14 +11,11 @@ import pytest
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BatchAbortedError, UnsupportedVersionError
-from spark_kafka_sink.exactly_once.broker_check import check_brokers
-from spark_kafka_sink.exactly_once.claim_lost import ClaimLostError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.evidence import Outcome
-from spark_kafka_sink.exactly_once.log_writer import LogWriter
-from spark_kafka_sink.exactly_once.slots import Slots
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, record, soon, writer
 from tests.exactly_once.queries import PREFIX, Query
@@ -99,7 +96,7 @@ def held_back_by_late_row(kafka: Brokers) -> None:
         late_row(client, topic)
         assert write_plain_row(kafka, topic) == []  # for ever
         with pytest.raises(UnsupportedVersionError, match=r"delivery\.guarantee=at-least-once"):
-            check_brokers(client, soon())
+            TransactionClient(client).check_brokers(soon())
 
 
 @pytest.mark.embedded

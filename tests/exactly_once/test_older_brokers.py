@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import UnsupportedVersionError
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.exactly_once.opened import client_of, soon
@@ -28,7 +28,7 @@ def test_a_job_is_refused_before_its_tasks_write_and_before_a_commit_log_is_made
     with EmbeddedKafka(in_memory=True, like=like) as kafka, query(kafka).client as client:
         refused = Query(kafka, client, "events", LOG)
         with pytest.raises(UnsupportedVersionError, match=NEEDS.format(1)):
-            refused.committer().check(Batch.of_new_job(), 30)
+            refused.committer().check(MicroBatch.of_new_job(), 30)
         assert LOG not in kafka.metadata().topics
 
 
@@ -37,7 +37,7 @@ def test_newer_brokers_are_not(like: str) -> None:
     with EmbeddedKafka(in_memory=True, like=like) as kafka:
         made = query(kafka)
         with made.client:
-            made.committer().check(Batch.of_new_job(), 30)
+            made.committer().check(MicroBatch.of_new_job(), 30)
             assert made.run(0, "a", "b").rows == 2
             made.expect("a", "b")
 
@@ -46,7 +46,7 @@ def test_one_older_broker_is_enough() -> None:
     with mixed_kafka(older=2, brokers=3) as kafka:
         made = query(kafka)
         with made.client, pytest.raises(UnsupportedVersionError, match=NEEDS.format(2)):
-            made.committer().check(Batch.of_new_job(), 30)
+            made.committer().check(MicroBatch.of_new_job(), 30)
 
 
 def test_a_broker_that_cannot_be_asked_is_passed_over() -> None:

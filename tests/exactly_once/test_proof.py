@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.exactly_once.evidence import TransactionDescription
-from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 STATES = [

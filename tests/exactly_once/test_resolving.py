@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import Outcome
-from spark_kafka_sink.exactly_once.resolving import Means, Refusal, Refused, abort, batch_to_abort, resolve
+from spark_kafka_sink.exactly_once.proof import Outcome
+from spark_kafka_sink.exactly_once.resolving import Refusal, Refused, Resolution, abort, batch_to_abort, resolve
 from spark_kafka_sink.exactly_once.rules import Commit, Done, Look, Read, View, Write
 from tests.exactly_once.examples import BATCH, BEFORE, OWN, handle, looked, prepared, read, record
 
@@ -25,61 +25,61 @@ def seen(last: CommitRecord | None, *found: Outcome) -> View:
     return view.with_outcomes(dict(zip(ids, found, strict=True))).with_read(last)
 
 
-@pytest.mark.parametrize("means", Means)
-def test_whatever_can_be_committed_is(means: Means) -> None:
-    assert resolve(View(BATCH, ()), means) == Read()
+@pytest.mark.parametrize("resolution", Resolution)
+def test_whatever_can_be_committed_is(resolution: Resolution) -> None:
+    assert resolve(View(BATCH, ()), resolution) == Read()
     view = read(record(State.PREPARED), ())
-    assert resolve(view, means) == Commit(HANDLES)
-    assert resolve(view.with_outcomes({"before-0": C, "before-1": C}), means) == Write(State.COMPLETE, BEFORE, 20)
+    assert resolve(view, resolution) == Commit(HANDLES)
+    assert resolve(view.with_outcomes({"before-0": C, "before-1": C}), resolution) == Write(State.COMPLETE, BEFORE, 20)
 
 
-@pytest.mark.parametrize("means", Means)
-def test_what_is_aborted_as_a_whole_is_written_again_by_the_next_run(means: Means) -> None:
-    assert resolve(seen(record(State.PREPARED), A, A), means) == Write(State.ABORTED, BEFORE, 20)
+@pytest.mark.parametrize("resolution", Resolution)
+def test_what_is_aborted_as_a_whole_is_written_again_by_the_next_run(resolution: Resolution) -> None:
+    assert resolve(seen(record(State.PREPARED), A, A), resolution) == Write(State.ABORTED, BEFORE, 20)
 
 
-@pytest.mark.parametrize("means", Means)
-def test_the_log_is_read_again_before_anything_is_decided(means: Means) -> None:
+@pytest.mark.parametrize("resolution", Resolution)
+def test_the_log_is_read_again_before_anything_is_decided(resolution: Resolution) -> None:
     view = read(record(State.PREPARED), ()).with_outcomes({"before-0": C, "before-1": A})
-    assert resolve(view, means) == Read()
+    assert resolve(view, resolution) == Read()
 
 
 def test_recover_changes_nothing_that_is_lost() -> None:
-    assert resolve(seen(record(State.PREPARED), C, A), Means.RECOVER) == Refused(Refusal.UNRESOLVED, ("before-1",))
+    assert resolve(seen(record(State.PREPARED), C, A), Resolution.RECOVER) == Refused(Refusal.UNRESOLVED, ("before-1",))
 
 
 @pytest.mark.parametrize("other", [A, U])
 def test_an_accepted_loss_completes_the_batch_and_says_what_is_missing(other: Outcome) -> None:
     expected = Write(State.COMPLETE, BEFORE, 20, ("before-0",), ("before-1",))
-    assert resolve(seen(record(State.PREPARED), C, other), Means.ACCEPT_LOSS) == expected
+    assert resolve(seen(record(State.PREPARED), C, other), Resolution.ACCEPT_LOSS) == expected
 
 
 def test_a_replay_says_what_is_to_be_written_again() -> None:
     expected = Write(State.REPLAY, BEFORE, 20, ("before-0",), ("before-1",))
-    assert resolve(seen(record(State.PREPARED), C, A), Means.REPLAY) == expected
+    assert resolve(seen(record(State.PREPARED), C, A), Resolution.REPLAY) == expected
 
 
 @pytest.mark.parametrize("outcomes", [(C, U), (A, U), (U, U)])
 def test_what_is_unknown_is_never_replayed(outcomes: tuple[Outcome, Outcome]) -> None:
-    step = resolve(seen(record(State.PREPARED), *outcomes), Means.REPLAY)
+    step = resolve(seen(record(State.PREPARED), *outcomes), Resolution.REPLAY)
     assert isinstance(step, Refused)
     assert step.refusal is Refusal.UNKNOWN
 
 
 def test_without_spark_partitions_nothing_is_replayed() -> None:
     last = record(State.PREPARED, transactions=tuple(replace(each, spark_partition=-1) for each in BEFORE))
-    assert resolve(seen(last, C, A), Means.REPLAY) == Refused(Refusal.PARTITION_UNKNOWN, ("before-1",))
+    assert resolve(seen(last, C, A), Resolution.REPLAY) == Refused(Refusal.PARTITION_UNKNOWN, ("before-1",))
 
 
 def test_what_a_replay_has_lost_again_is_replayed_and_what_it_kept_stays() -> None:
     last = replace(record(State.PREPARED, transactions=(*BEFORE, OWN[1])), committed=("before-0",))
     expected = Write(State.REPLAY, last.transactions, 30, ("before-0", "before-1"), ("own-1",))
-    assert resolve(seen(last, C, A), Means.REPLAY) == expected
+    assert resolve(seen(last, C, A), Resolution.REPLAY) == expected
 
 
 def test_a_loss_may_be_accepted_instead_of_a_replay() -> None:
     expected = Write(State.COMPLETE, BEFORE, 20, ("before-0",), ("before-1",))
-    assert resolve(seen(record(State.REPLAY)), Means.ACCEPT_LOSS) == expected
+    assert resolve(seen(record(State.REPLAY)), Resolution.ACCEPT_LOSS) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_loss_may_be_accepted_instead_of_a_replay() -> None:
     ],
 )
 def test_where_nothing_is_to_be_resolved_it_says_why(last: CommitRecord | None, refusal: Refusal) -> None:
-    assert resolve(seen(last), Means.REPLAY) == Refused(refusal)
+    assert resolve(seen(last), Resolution.REPLAY) == Refused(refusal)
 
 
 # Abort

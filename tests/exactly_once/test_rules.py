@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.exactly_once import rules
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
+from spark_kafka_sink.exactly_once.proof import Outcome, TransactionDescription
 from spark_kafka_sink.exactly_once.rules import (
     Commit,
     Done,
@@ -37,8 +39,10 @@ from tests.exactly_once.examples import (
     prepared,
     read,
     record,
+    table,
 )
 
+PAGE = Path(rules.__file__).with_name("README.md")
 C, A, U = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN
 OWN_HANDLES = tuple(each.handle for each in OWN)
 BEFORE_HANDLES = tuple(each.handle for each in BEFORE)
@@ -64,6 +68,10 @@ def test_it_reads_the_log_first() -> None:
 def test_the_last_record_and_the_batch_say_how_to_go_on(state: State, steps: tuple[str, ...]) -> None:
     found = [first_step(state, later) for later in (-1, 0, 1, 2)]
     assert (*found, first_step(state, 2, is_start=True)) == steps
+
+
+def test_the_page_has_the_table_that_the_rules_make() -> None:
+    assert table() in PAGE.read_text()
 
 
 @pytest.mark.parametrize(("batch", "start", "step"), [(0, None, Look), (1, None, Stop), (5, 5, Look), (6, 5, Stop), (0, 5, Look)])

@@ -10,9 +10,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
-from spark_kafka_sink.exactly_once.evidence import Outcome, TransactionDescription
-from spark_kafka_sink.exactly_once.proof import Proof, proof_of
-from spark_kafka_sink.exactly_once.transaction_client import OpenTransaction, TransactionClient
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.exactly_once.opened import client_of, new_id, opened, soon, writer
@@ -170,7 +169,7 @@ def test_only_what_is_open_under_the_prefix_is_listed(transactions: TransactionC
     listed = transactions.list_open(f"{prefix}.", soon())
     handles = transactions.open_handles(TransactionalIds(prefix, "q"), soon())
 
-    assert listed == [OpenTransaction(mine.transactional_id, mine.producer_id)]
+    assert listed == [mine.transactional_id]
     (handle,) = handles
     assert (handle.transactional_id, handle.producer_id, handle.epoch) == (mine.transactional_id, mine.producer_id, mine.epoch)
     assert handle.transaction_version == mine.transaction_version
@@ -217,7 +216,7 @@ def test_a_list_is_of_all_brokers_or_there_is_none(kafka3: Brokers, new_topic: N
         kafka3.resume(3)
         listed = transactions.list_open(prefix, soon(60))
 
-        assert sorted(each.transactional_id for each in listed) == sorted(handle.transactional_id for handle in handles)
+        assert sorted(listed) == sorted(handle.transactional_id for handle in handles)
         transactions.end(handles, False, soon())
 
 

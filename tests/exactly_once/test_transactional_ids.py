@@ -1,10 +1,15 @@
-"""A query's transactional ids are its own, whatever other queries with the same prefix are called."""
+"""A query's transactional ids are its own, and each belongs to one attempt of one process."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+
 import pytest
 
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once import transactional_ids as module
+from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 
 IDS = TransactionalIds("sink", "5f0e-1")
 
@@ -32,3 +37,79 @@ def test_it_owns_the_ids_of_its_tasks() -> None:
 )
 def test_it_owns_no_other(other: str) -> None:
     assert not IDS.owns(other)
+
+
+# Slots
+
+QUERY = TransactionalIds("prefix", "query")
+
+
+def in_child(ask: Callable[[], str]) -> str:
+    """What `ask` says in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, ask().encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        found = told.read()
+    os.waitpid(child, 0)
+    return found
+
+
+def slot_of(transactional_id: str) -> str:
+    return transactional_id.rpartition(".")[2]
+
+
+def test_attempts_of_one_batch_never_share_an_id() -> None:
+    slots = Slots()
+    taken = [slots.take(QUERY, 7) for _ in range(50)]
+    assert len(set(taken)) == 50
+
+
+def test_a_later_batch_uses_the_ids_again_and_no_more_of_them() -> None:
+    slots = Slots()
+    first = {slots.take(QUERY, 0) for _ in range(3)}
+    for batch in range(1, 100):
+        assert {slots.take(QUERY, batch) for _ in range(3)} == first
+
+
+def test_a_batch_that_comes_again_gets_other_ids() -> None:
+    slots = Slots()
+    before = [slots.take(QUERY, 5), slots.take(QUERY, 6)]
+    assert slots.take(QUERY, 6) not in before
+    assert slots.take(QUERY, 3) not in before
+
+
+def test_every_id_is_one_of_its_query() -> None:
+    slots = Slots()
+    other = TransactionalIds("prefix", "other")
+    assert QUERY.owns(slots.take(QUERY, 0))
+    assert not QUERY.owns(slots.take(other, 0))
+
+
+def test_another_process_has_other_ids_and_so_has_a_forked_one() -> None:
+    slots = Slots()
+    taken = slots.take(QUERY, 0)
+    theirs = in_child(lambda: slots.take(QUERY, 1))
+    assert theirs != taken
+    assert slot_of(theirs) == slot_of(taken) == "0"
+    assert Slots().take(QUERY, 0) != taken
+
+
+def test_a_child_that_python_was_not_told_of_notices_it_by_its_process_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots()
+    taken = slots.take(QUERY, 0)
+    monkeypatch.setattr(module, "os", SimpleNamespace(getpid=lambda: -1, urandom=os.urandom))
+    assert slots.take(QUERY, 1) != taken
+
+
+def test_a_query_that_was_forgotten_gets_a_new_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_QUERIES", 2)
+    slots = Slots()
+    taken = slots.take(QUERY, 0)
+    for job in range(2):
+        slots.take(TransactionalIds("prefix", f"job-{job}"), 0)
+    assert slots.take(QUERY, 0) != taken
+    assert slots.take(QUERY, 1) != taken

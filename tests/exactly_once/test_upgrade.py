@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from spark_kafka_sink.exactly_once.commit_log import partition_of
-from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, encode_key
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.records.small_batch import NewRecord
 from tests.exactly_once.opened import soon, writer

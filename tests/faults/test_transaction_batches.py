@@ -22,7 +22,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionTimeoutError,
 )
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.kills import Kill, Victim
+from tests.faults.exactly_once.kills import COMMITTED_IN_PART
 from tests.faults.exactly_once.moved import moved
 from tests.faults.exactly_once.siege import Siege
 from tests.kafka.cluster import KafkaCluster
@@ -17,8 +17,6 @@ from tests.kafka.versions import NEWEST
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 BATCHES = 3
-# The batch is prepared, one of its transactions is committed, the others are open.
-HALFWAY = Kill(Victim.PYTHON, "end.after")
 
 
 @only_versions(IN_ZOOKEEPER_MODE, "3.9", NEWEST)  # the default version: tests/faults/exactly_once/
@@ -27,6 +25,6 @@ def test_each_row_is_visible_once_though_the_commit_is_killed_halfway(
 ) -> None:
     rows, query = moved(versioned_kafka, topic, tmp_path, BATCHES)
     with Siege(versioned_kafka, [query], fleet) as siege:
-        siege.run([HALFWAY])
+        siege.run([COMMITTED_IN_PART])
         siege.judge(rows)
-    assert siege.made == [HALFWAY]
+    assert siege.made == [COMMITTED_IN_PART]

@@ -9,10 +9,9 @@ import pytest
 
 from spark_kafka_sink.errors import CommitTimeoutError, DeadlineError, UsageError
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.commit_report import CommitReport
-from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.committer import CommitReport, Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused
-from spark_kafka_sink.exactly_once.share import Batch, Share
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.spark import commits
@@ -20,7 +19,7 @@ from spark_kafka_sink.spark.commits import commit_job, commit_micro_batch, commi
 from spark_kafka_sink.spark.messages import DeliveryMessage, total
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 
-BATCH = Batch("query", 3)
+BATCH = MicroBatch("query", 3)
 OF_TASKS = [DeliveryReport(records=5, batches=1), DeliveryReport(records=6, batches=2)]
 
 
@@ -30,29 +29,29 @@ def options() -> SinkOptions:
     return sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once"})
 
 
-def message(batch: Batch | None) -> DeliveryMessage:
-    return DeliveryMessage(0, DeliveryReport(), None if batch is None else Share(batch, None))
+def message(batch: MicroBatch | None) -> DeliveryMessage:
+    return DeliveryMessage(0, DeliveryReport(), None if batch is None else TaskTransaction(batch, None))
 
 
 @pytest.mark.parametrize(
     ("batches", "found"),
     [
         ([BATCH, None], "2 messages, of batch 3 of query"),
-        ([BATCH, Batch("query", 4)], "2 messages, of batch 3 of query, batch 4 of query"),
-        ([Batch("query", 2)], "1 messages, of batch 2 of query"),
-        ([BATCH, Batch("other", 3)], "2 messages, of batch 3 of other, batch 3 of query"),
+        ([BATCH, MicroBatch("query", 4)], "2 messages, of batch 3 of query, batch 4 of query"),
+        ([MicroBatch("query", 2)], "1 messages, of batch 2 of query"),
+        ([BATCH, MicroBatch("other", 3)], "2 messages, of batch 3 of other, batch 3 of query"),
         ([], "0 messages, of no query"),
     ],
 )
 def test_messages_that_are_not_all_of_this_micro_batch_commit_nothing(
-    options: SinkOptions, batches: list[Batch | None], found: str
+    options: SinkOptions, batches: list[MicroBatch | None], found: str
 ) -> None:
     with pytest.raises(UsageError, match=f"commit of micro-batch 3: Spark gave {found}; nothing is committed"):
         commit_micro_batch(options, 3, [message(batch) for batch in batches])
 
 
-@pytest.mark.parametrize("batches", [[None], [BATCH, Batch("job-2", 0)]])
-def test_messages_that_are_not_all_of_this_job_commit_nothing(options: SinkOptions, batches: list[Batch | None]) -> None:
+@pytest.mark.parametrize("batches", [[None], [BATCH, MicroBatch("job-2", 0)]])
+def test_messages_that_are_not_all_of_this_job_commit_nothing(options: SinkOptions, batches: list[MicroBatch | None]) -> None:
     with pytest.raises(UsageError, match="nothing is committed"):
         commit_job(options, BATCH, [message(batch) for batch in batches])
 
@@ -71,7 +70,7 @@ def test_what_is_reported_is_what_became_visible(
     options: SinkOptions, monkeypatch: pytest.MonkeyPatch, commit: CommitReport, expected: DeliveryReport
 ) -> None:
     monkeypatch.setattr(Committer, "commit", lambda *_: commit)
-    own, reports = commit_shares(options, BATCH, [Share(BATCH, None)], list(OF_TASKS))
+    own, reports = commit_shares(options, BATCH, [TaskTransaction(BATCH, None)], list(OF_TASKS))
     expected.add(
         DeliveryReport(
             commits=1,
@@ -87,7 +86,7 @@ def test_what_is_reported_is_what_became_visible(
 @pytest.mark.parametrize("version", [4, 5])
 def test_transactions_of_executors_with_an_older_release_are_not_committed(options: SinkOptions, version: int) -> None:
     handle = TransactionHandle("an-id", 7, 0, version, 1, (("events", "0"),))
-    share = Share(BATCH, PreparedTransaction(handle, 0, 0))
+    share = TaskTransaction(BATCH, PreparedTransaction(handle, 0, 0))
     received = pickle.loads(pickle.dumps(DeliveryMessage(0, DeliveryReport(), share)))
     with pytest.raises(
         UsageError, match=r"another release of spark-kafka-sink than the driver, so nothing is committed"
@@ -96,7 +95,7 @@ def test_transactions_of_executors_with_an_older_release_are_not_committed(optio
     assert f"transactions of version {version}" in caught.value.message
 
 
-JOB = Batch("job-1", 0)
+JOB = MicroBatch("job-1", 0)
 COMMAND = "spark-kafka-sink transactions {} --query job-1 --bootstrap-servers 127.0.0.1:1"
 
 
@@ -133,10 +132,10 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
         {"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once", "kafka.transaction.timeout.ms": "2000"}
     )
     committers = commits.Committers()
-    with committers.of(options, BATCH) as one, committers.of(options, Batch("other", 0)) as other:
+    with committers.of(options, BATCH) as one, committers.of(options, MicroBatch("other", 0)) as other:
         assert one is not other
     with ThreadPoolExecutor(1) as elsewhere, committers.of(options, JOB):
-        waiting = elsewhere.submit(lambda: committers.of(options, Batch("job-2", 0)).__enter__())
+        waiting = elsewhere.submit(lambda: committers.of(options, MicroBatch("job-2", 0)).__enter__())
         with pytest.raises(
             CommitTimeoutError,
             match=r"other batch jobs of this process commit: nothing of it is visible.* Its transactions are open",
@@ -148,9 +147,9 @@ def test_queries_with_the_same_options_do_not_wait_for_each_other_and_jobs_not_f
 def test_of_many_queries_those_that_were_not_used_for_longest_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     options = sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "delivery.guarantee": "exactly-once"})
     monkeypatch.setattr(commits, "MOST_COMMITTERS", 2)
-    committers, queries = commits.Committers(), [Batch(name, 0) for name in ("first", "second", "third")]
+    committers, queries = commits.Committers(), [MicroBatch(name, 0) for name in ("first", "second", "third")]
 
-    def of(query: Batch) -> Committer:
+    def of(query: MicroBatch) -> Committer:
         with committers.of(options, query) as found:
             return found
 

@@ -48,7 +48,7 @@ class Target:
 
     def open_ids(self) -> list[str]:
         with client_of(self.servers) as client:
-            return [each.transactional_id for each in TransactionClient(client).list_open(self.topic, soon())]
+            return TransactionClient(client).list_open(self.topic, soon())
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ COMMITS = ("spark_kafka_sink.spark.commits", "spark_kafka_sink.exactly_once.comm
 TASK = """
 import sys
 import pyarrow as pa
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.publish import ArrowTask
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import sink_options
@@ -28,7 +28,7 @@ from spark_kafka_sink.spark.schema import SinkSchema
 
 servers, guarantee, path = sys.argv[1:]
 options = sink_options({"kafka.bootstrap.servers": servers, "delivery.guarantee": guarantee})
-batch = Batch("query", 0) if guarantee == "exactly-once" else None
+batch = MicroBatch("query", 0) if guarantee == "exactly-once" else None
 schema = SinkSchema(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
 with pa.ipc.open_stream(path) as batches:
     results = list(ArrowTask(schema, options, Feed(), batch).run(iter(batches)))

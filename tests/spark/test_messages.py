@@ -13,7 +13,7 @@ from hypothesis import given
 from pyspark import cloudpickle
 
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
 from spark_kafka_sink.spark.messages import (
@@ -29,7 +29,7 @@ from spark_kafka_sink.spark.messages import (
 from tests.producer.test_partition_reports import of_1000_partitions
 from tests.spark.reports import reports
 
-BATCH = Batch("query", 3)
+BATCH = MicroBatch("query", 3)
 
 
 def test_messages_pickle_with_their_reports() -> None:
@@ -44,7 +44,7 @@ def test_failed_tasks_have_no_report() -> None:
 
 
 def test_the_shares_of_finished_tasks_are_those_that_have_one() -> None:
-    share = Share(Batch("query", 3), None)
+    share = TaskTransaction(MicroBatch("query", 3), None)
     messages = [DeliveryMessage(0, DeliveryReport(), share), None, DeliveryMessage(1)]
     assert shares_of(messages) == [share]
     assert pickle.loads(pickle.dumps(messages[0])) == messages[0]
@@ -56,9 +56,14 @@ def transaction(partitions: Sequence[int]) -> PreparedTransaction:
 
 
 @pytest.mark.parametrize(
-    "share", [None, Share(BATCH, None), Share(BATCH, transaction(sorted(random.Random(1).sample(range(10_000), 1000))))]
+    "share",
+    [
+        None,
+        TaskTransaction(BATCH, None),
+        TaskTransaction(BATCH, transaction(sorted(random.Random(1).sample(range(10_000), 1000)))),
+    ],
 )
-def test_a_message_of_1000_partitions_is_small_and_its_report_is_added_quickly(share: Share | None) -> None:
+def test_a_message_of_1000_partitions_is_small_and_its_report_is_added_quickly(share: TaskTransaction | None) -> None:
     """With an accumulator's update of the same size it is what a task returns; tasks times that must stay under
     spark.driver.maxResultSize, 1 GiB."""
     report = DeliveryReport(
@@ -128,7 +133,7 @@ HANDLE = TransactionHandle("prefix.query.ab.0", 2**40, 7, 2, 12, (("töpic", "0-
 
 @pytest.mark.parametrize("transaction", [PreparedTransaction(HANDLE, 2, 2**32 - 1), None])
 def test_a_share_comes_back_as_it_was(transaction: PreparedTransaction | None) -> None:
-    share = Share(BATCH, transaction)
+    share = TaskTransaction(BATCH, transaction)
     assert share_from_json(share_to_json(share), BATCH) == share
 
 

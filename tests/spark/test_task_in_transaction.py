@@ -12,8 +12,8 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import BatchAbortedError, KafkaSinkError, RecordError, UsageError
-from spark_kafka_sink.exactly_once import first_transactions
-from spark_kafka_sink.exactly_once.share import Batch, Share
+from spark_kafka_sink.exactly_once import micro_batch
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
 from spark_kafka_sink.producer.report import DeliveryReport
@@ -49,11 +49,13 @@ def settings(kafka: Kafka, new_topic: NewTopic) -> SinkOptions:
     return sink_options(options(kafka, topic=new_topic(), delivery__guarantee="exactly-once"))
 
 
-def write(settings: SinkOptions, rows: list[Row], batch: Batch) -> tuple[DeliveryReport, Share]:
+def write(settings: SinkOptions, rows: list[Row], batch: MicroBatch) -> tuple[DeliveryReport, TaskTransaction]:
     return written(batches_of_rows(rows, settings.topic), settings, batch)
 
 
-def written(batches: Iterable[SchemaAndBatch], settings: SinkOptions, batch: Batch) -> tuple[DeliveryReport, Share]:
+def written(
+    batches: Iterable[SchemaAndBatch], settings: SinkOptions, batch: MicroBatch
+) -> tuple[DeliveryReport, TaskTransaction]:
     report, share = run_task(batches, settings, Feed(), batch)
     assert share is not None
     return report, share
@@ -69,13 +71,13 @@ def committed(settings: SinkOptions) -> list[int]:
     return [int(each.value or b"") for each in read]
 
 
-def open_ids(settings: SinkOptions, batch: Batch) -> list[str]:
+def open_ids(settings: SinkOptions, batch: MicroBatch) -> list[str]:
     with client_of(settings.producer.bootstrap_servers[0]) as client:
         handles = TransactionClient(client).open_handles(TransactionalIds("spark-kafka-sink", batch.query_id), soon())
     return [each.transactional_id for each in handles]
 
 
-def end(settings: SinkOptions, share: Share, commit: bool) -> None:
+def end(settings: SinkOptions, share: TaskTransaction, commit: bool) -> None:
     assert share.transaction is not None
     with client_of(settings.producer.bootstrap_servers[0]) as client:
         (ended,) = TransactionClient(client).end([share.transaction.handle], commit, soon()).values()
@@ -83,7 +85,7 @@ def end(settings: SinkOptions, share: Share, commit: bool) -> None:
 
 
 def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(settings: SinkOptions) -> None:
-    batch = Batch.of_new_job()
+    batch = MicroBatch.of_new_job()
     report, share = write(settings, numbered(0, 95), batch)
     assert (report.records, share.batch) == (95, batch)
     assert share.transaction is not None
@@ -96,18 +98,18 @@ def test_a_tasks_rows_are_acked_and_invisible_until_somebody_else_commits_them(s
 
 
 def test_a_task_without_rows_has_no_transaction_but_says_so(settings: SinkOptions) -> None:
-    batch = Batch.of_new_job()
+    batch = MicroBatch.of_new_job()
     report, share = write(settings, [], batch)
-    assert (report.records, share) == (0, Share(batch, None))
+    assert (report.records, share) == (0, TaskTransaction(batch, None))
     assert share_from_json(share_to_json(share), batch) == share
 
 
 def test_attempts_of_a_batch_have_transactions_of_their_own_and_later_batches_use_their_ids_again(settings: SinkOptions) -> None:
-    query = Batch.of_new_job().query_id
-    shares = [write(settings, numbered(0, 3), Batch(query, number))[1] for number in (0, 0)]
+    query = MicroBatch.of_new_job().query_id
+    shares = [write(settings, numbered(0, 3), MicroBatch(query, number))[1] for number in (0, 0)]
     for share in shares:
         end(settings, share, False)
-    shares += [write(settings, numbered(0, 3), Batch(query, 1))[1] for _ in range(2)]
+    shares += [write(settings, numbered(0, 3), MicroBatch(query, 1))[1] for _ in range(2)]
     ids = [share.transaction.handle.transactional_id for share in shares if share.transaction is not None]
     assert len(set(ids)) == 2
     assert ids[:2] == ids[2:]
@@ -116,9 +118,9 @@ def test_attempts_of_a_batch_have_transactions_of_their_own_and_later_batches_us
 
 
 def test_equal_rows_have_equal_checksums_and_others_have_others(settings: SinkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = [write(settings, numbered(0, 30), Batch.of_new_job())[1]]
+    shares = [write(settings, numbered(0, 30), MicroBatch.of_new_job())[1]]
     monkeypatch.setattr(partition_writer, "CHUNK_ROWS", 7)
-    shares += [write(settings, rows, Batch.of_new_job())[1] for rows in (numbered(0, 30), numbered(1, 31))]
+    shares += [write(settings, rows, MicroBatch.of_new_job())[1] for rows in (numbered(0, 30), numbered(1, 31))]
     one, same, other = (share.transaction.checksum for share in shares if share.transaction is not None)
     assert one == same != other
     for share in shares:
@@ -126,7 +128,7 @@ def test_equal_rows_have_equal_checksums_and_others_have_others(settings: SinkOp
 
 
 def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settings: SinkOptions) -> None:
-    batch = Batch.of_new_job()
+    batch = MicroBatch.of_new_job()
     with pytest.raises(RecordError, match="column partition: -1 is negative") as caught:
         write(settings, [*numbered(0, 20), Row(value="bad", partition=-1)], batch)
     (note,) = caught.value.__notes__
@@ -138,7 +140,7 @@ def test_a_task_that_fails_leaves_nothing_open_and_the_next_is_not_harmed(settin
 
 @pytest.mark.parametrize("header", [None, (None, b"")])
 def test_a_bad_header_fails_the_task_and_leaves_nothing_open(settings: SinkOptions, header: object) -> None:
-    batch = Batch.of_new_job()
+    batch = MicroBatch.of_new_job()
     rows = [*numbered(0, 20), Row(value="bad", partition=0, headers=[header])]
     with pytest.raises(RecordError, match="a header ") as caught:
         write(settings, rows, batch)
@@ -150,7 +152,7 @@ def test_a_timeout_over_the_brokers_limit_is_told_by_the_first_task(settings: Si
     # 15 minutes and a second
     patient = replace(settings, producer=replace(settings.producer, transaction_timeout_ms=901_000))
     with pytest.raises(KafkaSinkError, match=r"transaction\.timeout\.ms is over the brokers' transaction\.max\.timeout\.ms"):
-        write(patient, numbered(0, 1), Batch.of_new_job())
+        write(patient, numbered(0, 1), MicroBatch.of_new_job())
 
 
 def test_a_missing_permission_is_told_by_the_first_task(kafka_with_acls: KafkaWithAcls) -> None:
@@ -159,16 +161,16 @@ def test_a_missing_permission_is_told_by_the_first_task(kafka_with_acls: KafkaWi
         kafka_with_acls.denied(ResourceType.TRANSACTIONAL_ID, "spark-kafka-sink", AclOperation.WRITE, prefixed=True),
         pytest.raises(KafkaSinkError, match=r"transactional id spark-kafka-sink\.job-.*TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     ):
-        write(settings, numbered(0, 1), Batch.of_new_job())
+        write(settings, numbered(0, 1), MicroBatch.of_new_job())
 
 
 def test_a_task_of_a_job_that_has_taken_too_long_already_fails_before_it_writes(
     settings: SinkOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = Batch.of_new_job()
+    batch = MicroBatch.of_new_job()
     _, share = write(settings, numbered(0, 5), batch)
     later = time.monotonic() + settings.producer.transaction_timeout_ms / 1000 + 61
-    monkeypatch.setattr(first_transactions, "time", SimpleNamespace(monotonic=lambda: later))
+    monkeypatch.setattr(micro_batch, "time", SimpleNamespace(monotonic=lambda: later))
     rows = iter(numbered(5, 10))
     with pytest.raises(BatchAbortedError, match=rf"{batch}: .*kafka\.transaction\.timeout\.ms"):
         written(batches_of_rows(rows, settings.topic), settings, batch)
@@ -181,11 +183,11 @@ def test_a_job_is_as_old_as_its_first_row_that_went_to_a_broker(settings: SinkOp
     """Rows that are held until there are enough for an append have begun no transaction yet, however slowly others come."""
     behind_s = [settings.producer.transaction_timeout_ms / 1000 + 61]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() - behind_s[0])
-    monkeypatch.setattr(first_transactions, "time", clock)
+    monkeypatch.setattr(micro_batch, "time", clock)
     monkeypatch.setattr(transaction_manager, "time", clock)
     settings = replace(settings, producer=replace(settings.producer, linger_ms=60_000))
-    _, other = write(settings, numbered(0, 5), Batch.of_new_job())  # the producer knows the topic now
-    batch = Batch.of_new_job()
+    _, other = write(settings, numbered(0, 5), MicroBatch.of_new_job())  # the producer knows the topic now
+    batch = MicroBatch.of_new_job()
 
     def rows() -> Iterator[Row]:
         yield from numbered(5, 25)
@@ -204,13 +206,13 @@ def test_a_job_is_as_old_as_its_first_row_that_went_to_a_broker(settings: SinkOp
 def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_open(
     settings: SinkOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = Batch.of_new_job()
+    batch = MicroBatch.of_new_job()
     _, share = write(settings, numbered(0, 5), batch)
 
     def rows() -> Iterator[Row]:
         yield from numbered(5, 15)
         later = time.monotonic() + settings.producer.transaction_timeout_ms / 1000 + 61
-        monkeypatch.setattr(first_transactions, "time", SimpleNamespace(monotonic=lambda: later))
+        monkeypatch.setattr(micro_batch, "time", SimpleNamespace(monotonic=lambda: later))
         yield from numbered(15, 10_000)
 
     with pytest.raises(BatchAbortedError):

@@ -100,7 +100,7 @@ def _served(request: Request, serve: Serve, take: Callable[[Request, Message | N
         take(answered, answer)
         return True
 
-    request.on_answer = taken
+    request.on_response = taken
     serve(request)
 
 
@@ -196,7 +196,7 @@ class Hold:
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
         if self._applied:
-            request.on_answer = self.keep_answer
+            request.on_response = self.keep_answer
             serve(request)
         else:
             self._keep(partial(serve, request))

@@ -136,7 +136,7 @@ class RequestFaults:
         """Serves a request at a broker, or applies the fault that it meets there."""
         met = self._met(broker, request)
         if met is None:
-            request.on_answer = partial(self._silenced, broker)
+            request.on_response = partial(self._silenced, broker)
             serve(request)
         else:
             effect, is_affected = met

@@ -112,7 +112,7 @@ class Request:
     """
 
     __slots__ = (
-        "_answered", "_respond", "_throttle_ms", "api", "body", "connection_id", "header", "listener", "on_answer", "session",
+        "_answered", "_respond", "_throttle_ms", "api", "body", "connection_id", "header", "listener", "on_response", "session",
         "version",
     )  # fmt: skip
 
@@ -132,7 +132,7 @@ class Request:
         self.session = session
         self.listener = listener
         self.connection_id = connection_id
-        self.on_answer: OnAnswer | None = None
+        self.on_response: OnAnswer | None = None
         self._respond = respond
         self._throttle_ms = 0
         # Taken by the first to answer and never released: the cheapest test-and-set that threads agree on.
@@ -187,7 +187,7 @@ class Request:
         if self._is_first("close_connection"):
             self.drop()
 
-    # What is done in the end. For who took an answer over (`on_answer`); all others use the methods above.
+    # What is done in the end. For who took an answer over (`on_response`); all others use the methods above.
 
     def deliver(self, body: Message | None, *, correlation_id: int | None = None) -> None:
         """Send it, or nothing where it is None; with another correlation id than the request's if one is given."""
@@ -220,7 +220,7 @@ class Request:
         return False
 
     def _is_intercepted(self, body: Message | None) -> bool:
-        return self.on_answer is not None and self.on_answer(self, body)
+        return self.on_response is not None and self.on_response(self, body)
 
     def _encoded(self, body: Message, correlation_id: int | None) -> list[Buffer] | None:
         """Here and not by the Processor: what cannot be written is this request's trouble and nobody else's."""

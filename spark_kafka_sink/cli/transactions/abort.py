@@ -1,4 +1,4 @@
-"""`transactions abort`: what a query or job that does not run has open, and nobody is to commit, is ended."""
+"""`transactions abort`: ends the open transactions of a query or job that does not run, unless they are prepared."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.transactions.connection import Connection, connected
-from spark_kafka_sink.cli.transactions.overview import COMMAND, written_again
-from spark_kafka_sink.cli.transactions.result import Result, transactions_text
-from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
+from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
+from spark_kafka_sink.cli.transactions.result import COMMAND, Result, transactions_text, written_again
 from spark_kafka_sink.exactly_once import resolving
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.proof import Proof, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refusal, Refused, batch_to_abort
 from spark_kafka_sink.exactly_once.rules import Done, View
-from spark_kafka_sink.exactly_once.share import is_job
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 _WHY_NOT: Final = {
@@ -29,8 +27,11 @@ _WHY_NOT: Final = {
 
 
 def abort(options: ConnectionOptions, query_id: str, *, yes: bool) -> None:
-    """Ends with 1 where something is prepared, or still open after it, there is no commit log that would say so, or the question
-    was answered with no."""
+    """Aborts the open transactions of a query or job.
+
+    Exits with 1 where something is prepared, where something is still open afterwards, where there is no commit log that would
+    tell, or where the question was answered with no.
+    """
     with connected(options) as connection:
         result = _aborted(connection, query_id, yes=yes)
     result.show(as_json=options.as_json)
@@ -92,7 +93,7 @@ def _end(connection: Connection, query_id: str, last: CommitRecord | None) -> Re
 
 
 def _then(query_id: str, last: CommitRecord | None) -> str:
-    """What the aborted rows need: none of a job that is complete are missing."""
+    """Returns what the aborted rows need: none of a job that is complete are missing."""
     if not is_job(query_id):
         return "; the query, when it is started, writes again what is not committed"
     if last is None:  # or it was complete, and is forgotten by now

@@ -1,35 +1,49 @@
-"""A cluster, its commit log, and the steps of one query or job carried out there."""
+"""Connects to a cluster and its commit log, and carries out the steps of one query or job there."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
 
 import click
 
-from spark_kafka_sink.cli.transactions.client_config import client_config
-from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
+from spark_kafka_sink.cli.log_format import warn
 from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
-from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
+from spark_kafka_sink.exactly_once.commit_log import CommitLog, LastRecords, LoggedRecord, last_records_of, partition_of
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord
-from spark_kafka_sink.exactly_once.execution import Execution, Progress, until_it_keeps_its_claim
-from spark_kafka_sink.exactly_once.foreign_prefix import foreign_prefix
-from spark_kafka_sink.exactly_once.last_records import LastRecords, LoggedRecord, last_records_of
-from spark_kafka_sink.exactly_once.old_jobs import forget
+from spark_kafka_sink.exactly_once.execution import CommitCall, Execution, retry_on_claim_lost
 from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.option import nearest
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.spark.options import HARMLESS, ONLY_PLAINTEXT, why_refused
 
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """The options of all commands. commit_log_partitions: None for as many as the topic has. timeout_s: for each query or job."""
+
+    bootstrap_servers: str
+    prefix: str
+    commit_log_topic: str
+    commit_log_partitions: int | None
+    command_config: Path | None
+    timeout_s: float
+    as_json: bool
+
+
 class Connection:
-    """Deadlines are on time.monotonic's clock."""
+    """A cluster and its commit log. Deadlines are on time.monotonic's clock."""
 
     def __init__(self, options: ConnectionOptions, client: ClusterClient) -> None:
         self.prefix = options.prefix
@@ -45,16 +59,20 @@ class Connection:
         return TransactionalIds(self.prefix, query_id)
 
     def record(self, query_id: str) -> LoggedRecord | None:
-        """Its last one. OptionError where its transactional ids do not begin with this prefix; CommitRecordError where it cannot
-        be read."""
+        """Returns a query's last record.
+
+        Raises OptionError where its transactional ids do not begin with this prefix, CommitRecordError where it cannot be read.
+        """
         found = self.records(self.deadline()).of(query_id)
         if found is not None and (other := foreign_prefix(self.prefix, found.record)) is not None:
             raise OptionError(f"{query_id} has another transactional.id.prefix: --prefix {other}", query_id=query_id)
         return found
 
     def records(self, deadline: float) -> LastRecords:
-        """Of every query and job. Claims nothing. OptionError where there is no log: a wrong name must not look like one without
-        records."""
+        """Reads the last record of every query and job, and claims nothing.
+
+        Raises OptionError where there is no log: a wrong name must not look like a log without records.
+        """
         if not self.has_log(deadline):
             raise OptionError(self.no_log, topic=self._options.commit_log_topic)
         found = last_records_of(self._client, self._options.commit_log_topic, deadline)
@@ -66,7 +84,7 @@ class Connection:
 
     @property
     def no_log(self) -> str:
-        """What to say where there is none."""
+        """The message where there is no log."""
         return f"there is no commit log, topic {self._options.commit_log_topic} is not there: see --commit-log-topic"
 
     # What claims the log: a driver that is alive reads it again
@@ -78,28 +96,37 @@ class Connection:
         decide: Callable[[View], object],
         finish: Callable[[Execution, object], Result],
     ) -> Result:
-        """The steps that `decide` says, from `view`, in which nothing is known, and what `finish` makes of where they end. All of
-        it again when the claim is lost."""
-        deadline = self.deadline()
+        """Carries out the steps that `decide` returns, and returns what `finish` makes of their end.
 
+        It starts over when the claim is lost.
+
+        Args:
+            query_id: of the query or job.
+            view: of the batch, with nothing known.
+            decide: returns the next step.
+            finish: is called with the execution and the end.
+        """
+        deadline = self.deadline()
         log = self._log(query_id, deadline)
 
         def attempt() -> Result:
-            execution = Execution(log, self.transactions, self.ids(query_id), view, deadline, Progress())
+            execution = Execution(log, self.transactions, self.ids(query_id), view, CommitCall(deadline))
             return finish(execution, execution.run(decide))
 
-        return until_it_keeps_its_claim(attempt, deadline)
+        return retry_on_claim_lost(attempt, deadline)
 
     def forget(self, record: CommitRecord) -> bool:
-        """Remove what the log has of a job, if this is its last record still."""
+        """Removes what the log has of a job, if this is still its last record; returns whether it was."""
         deadline = self.deadline()
         log = self._log(record.query_id, deadline)
-
-        return until_it_keeps_its_claim(lambda: forget(log, self.prefix, record, deadline), deadline)
+        return retry_on_claim_lost(lambda: log.forget_job(self.ids(record.query_id), record, deadline), deadline)
 
     def _log(self, query_id: str, deadline: float) -> CommitLog:
-        """Of the topic as it is. One that is not there is not made, nor is anything written beside a query's records: with
-        another number of partitions than the sink's it would be of no use."""
+        """Returns the log of the topic as it is.
+
+        A topic that does not exist is not created, nor is anything written beside a query's records: with another number of
+        partitions than the sink's it would be of no use.
+        """
         topic = self._options.commit_log_topic
         count = self._options.commit_log_partitions or self._client.topic(topic, deadline)[0]
         if not count:
@@ -115,10 +142,70 @@ class Connection:
 
 @contextmanager
 def connected(options: ConnectionOptions) -> Iterator[Connection]:
-    """A command's errors are one line each, without a traceback."""
+    """Connects a command; its errors are one line each, without a traceback."""
     config = client_config(options)
     try:
         with ClusterClient(config) as client:
             yield Connection(options, client)
     except KafkaSinkError as error:
         raise click.ClickException(str(error)) from None
+
+
+# The settings of the client
+
+_FILE: Final = "--command-config"
+# Files are shared with tools that are Java's admin clients.
+_IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "--timeout says it"}
+
+
+def client_config(options: ConnectionOptions) -> ProducerConfig:
+    """Returns a client's settings from the file of --command-config, as Kafka's own tools take it.
+
+    click.BadParameter says what is wrong with which option; never a value of the file, which may be a password.
+    """
+    settings = {} if options.command_config is None else _from_file(options.command_config)
+    try:
+        return producer_config({"client.id": "spark-kafka-sink-cli", **settings, "bootstrap.servers": options.bootstrap_servers})
+    except OptionError as error:
+        hint = "--bootstrap-servers" if error.facts.get("option") == "bootstrap.servers" else _FILE
+        raise click.BadParameter(error.message, param_hint=hint) from None
+
+
+def _from_file(path: Path) -> dict[str, str]:
+    """Returns the settings by name. Java's others are ignored, or refused where that would change what is done."""
+    known = {}
+    for name, value in _properties(path).items():
+        if name in OPTIONS:
+            known[name] = value
+        elif name == "security.protocol":
+            if value.upper() != "PLAINTEXT":
+                raise _wrong(f"{path}: option {name}: {ONLY_PLAINTEXT}")
+        elif (reason := why_refused(name)) is not None:
+            raise _wrong(f"{path}: option {name}: {reason}")
+        elif name in _IGNORED:
+            warn(f"{path}: option {name} is ignored: {_IGNORED[name]}")
+        else:
+            raise _wrong(f"{path}: unknown option {name}{nearest(name, [*OPTIONS, *_IGNORED, 'security.protocol'])}")
+    return known
+
+
+def _properties(path: Path) -> dict[str, str]:
+    """Lines of `name=value` or `name: value`, without Java's escapes and continued lines; # and ! begin a comment."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise _wrong(f"{path} cannot be read: {why}") from None
+    found = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line[0] in "#!":
+            continue
+        sign = min((at for at in (line.find("="), line.find(":")) if at > 0), default=-1)
+        if sign < 0:
+            raise _wrong(f"line {number} of {path} is not name=value")
+        found[line[:sign].strip()] = line[sign + 1 :].strip()
+    return found
+
+
+def _wrong(text: str) -> click.BadParameter:
+    return click.BadParameter(text, param_hint=_FILE)

@@ -1,29 +1,44 @@
-"""`transactions list`: what every query and job has open, without changing anything."""
+"""`transactions list`: what every query and job has open, and what to do about it. Changes nothing."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.transactions.connection import Connection, connected
-from spark_kafka_sink.cli.transactions.overview import QueryLine, TransactionLine, asked_about, overview, query_of
-from spark_kafka_sink.cli.transactions.result import handle_json, rows_of, rows_text
-from spark_kafka_sink.cli.transactions.settings import ConnectionOptions
-from spark_kafka_sink.cli.transactions.text_table import age, partitions_text, text_table
-from spark_kafka_sink.exactly_once.commit_record_codec import CommitRecordError
-from spark_kafka_sink.exactly_once.last_records import LastRecords
+from spark_kafka_sink.cli.transactions.connection import Connection, ConnectionOptions, connected
+from spark_kafka_sink.cli.transactions.result import (
+    age,
+    handle_json,
+    how_to_resolve,
+    partitions_text,
+    rows_of,
+    rows_text,
+    text_table,
+    written_again,
+)
+from spark_kafka_sink.exactly_once.commit_log import LastRecords, LoggedRecord
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, CommitRecordError, State
+from spark_kafka_sink.exactly_once.micro_batch import is_job
+from spark_kafka_sink.exactly_once.proof import Proof, TransactionDescription, proof_of
+from spark_kafka_sink.exactly_once.rules import key
 from spark_kafka_sink.exactly_once.transaction_client import ONGOING
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 
 def list_transactions(options: ConnectionOptions) -> None:
-    """Ends with 1 where brokers do not answer, or may not, and where not all of the commit log can be read. That there is no
-    commit log is said on stderr."""
+    """Prints what every query and job has open.
+
+    Exits with 1 where brokers do not answer, or refuse to, and where not all of the commit log can be read. A note on stderr says
+    that there is no commit log.
+    """
     with connected(options) as connection:
         has_log = connection.has_log(connection.deadline())
         lines, unreadable = _lines(connection, has_log=has_log)
@@ -42,15 +57,15 @@ def list_transactions(options: ConnectionOptions) -> None:
 
 
 def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], list[CommitRecordError]]:
-    """Also what of the log cannot be read."""
+    """Returns also what of the log cannot be read."""
     # What is open is asked for before the log is read: what was prepared between the two is then no orphan.
     deadline = connection.deadline()
-    ids = [each.transactional_id for each in connection.transactions.list_open(f"{connection.prefix}.", deadline)]
+    ids = connection.transactions.list_open(f"{connection.prefix}.", deadline)
     by_query = {each: query_id for each in ids if (query_id := query_of(connection.prefix, each)) is not None}
     logged = connection.records(deadline) if has_log else LastRecords()
     records = logged.records
-    wanted = {*by_query, *asked_about(connection.prefix, (each.record for each in records.values()))}
-    described = connection.transactions.describe(wanted, deadline)
+    asked = {*by_query, *asked_about(connection.prefix, (each.record for each in records.values()))}
+    described = connection.transactions.describe(asked, deadline)
     listed: dict[str, tuple[TransactionHandle, ...]] = {}
     for each, query_id in by_query.items():
         said = described.get(each)
@@ -59,16 +74,13 @@ def _lines(connection: Connection, *, has_log: bool) -> tuple[list[QueryLine], l
             listed[query_id] = (*listed.get(query_id, ()), handle)
     lines = overview(connection.prefix, records, listed, described, time.time_ns() // 1_000_000)
     if has_log:
-        return [_read_first(line, logged.unreadable) for line in lines], logged.unreadable
+        # What is open may be prepared by a record that this version cannot read.
+        unread = {error.facts.get("query_id") for error in logged.unreadable}
+        to_do = "its record in the commit log cannot be read: see below"
+        return [replace(line, to_do=to_do) if line.query_id in unread else line for line in lines], logged.unreadable
     # What the log says under another name may be that these are prepared: none of them may be aborted.
     to_do = f"{connection.no_log}; if there never was one, what is open ends when it times out"
     return [replace(line, to_do=to_do) for line in lines], []
-
-
-def _read_first(line: QueryLine, unreadable: Iterable[CommitRecordError]) -> QueryLine:
-    """What is open may be prepared, by a record that nobody here can read."""
-    is_unread = any(error.facts.get("query_id") == line.query_id for error in unreadable)
-    return replace(line, to_do="its record in the commit log cannot be read: see below") if is_unread else line
 
 
 def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> str:
@@ -76,7 +88,17 @@ def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> st
         return f"Nothing is open under {options.prefix}, and nothing is in {options.commit_log_topic}."
     head = ("QUERY", "BATCH", "STATE", "ROWS", "WRITTEN", "OPEN", "TO DO")
     parts = [text_table(head, [_query_row(line, now_ms) for line in lines])]
-    rows = [_transaction_row(each) for line in lines for each in line.transactions]
+    rows = [
+        (
+            each.handle.transactional_id,
+            each.standing,
+            *("-" if ms is None else age(ms) for ms in (each.age_ms, each.left_ms)),
+            rows_text(rows_of(each.handle)),
+            partitions_text(each.handle.partitions),
+        )
+        for line in lines
+        for each in line.transactions
+    ]
     if rows:
         parts.append(text_table(("TRANSACTION", "STATE", "AGE", "TIMES OUT IN", "ROWS", "PARTITIONS"), rows))
     return "\n\n".join(parts)
@@ -91,12 +113,6 @@ def _query_row(line: QueryLine, now_ms: int) -> tuple[str, ...]:
     return line.query_id, str(record.batch), record.state, f"{record.rows:,}", written, count, line.to_do or "-"
 
 
-def _transaction_row(line: TransactionLine) -> tuple[str, ...]:
-    rows = rows_text(rows_of(line.handle))
-    times = ["-" if ms is None else age(ms) for ms in (line.age_ms, line.left_ms)]
-    return line.handle.transactional_id, line.standing, *times, rows, partitions_text(line.handle.partitions)
-
-
 def _json(line: QueryLine) -> Mapping[str, object]:
     record = line.record
     return {
@@ -106,19 +122,172 @@ def _json(line: QueryLine) -> Mapping[str, object]:
         "rows": None if record is None else record.rows,
         "written": None if line.written_ms is None else _iso(line.written_ms),
         "to_do": line.to_do,
-        "transactions": list(_transactions_json(line.transactions)),
+        "transactions": [
+            {**handle_json(each.handle), "state": each.standing, "age_ms": each.age_ms, "times_out_in_ms": each.left_ms}
+            for each in line.transactions
+        ],
     }
-
-
-def _transactions_json(lines: Iterable[TransactionLine]) -> Iterable[Mapping[str, object]]:
-    for line in lines:
-        yield {
-            **handle_json(line.handle),
-            "state": line.standing,
-            "age_ms": line.age_ms,
-            "times_out_in_ms": line.left_ms,
-        }
 
 
 def _iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+# The overview: pure
+
+
+class Standing(StrEnum):
+    """What is known of a transaction.
+
+    PREPARED: open, and to be committed.
+    COMMITTED, ABORTED: that is proved. UNKNOWN: neither is.
+    CLOSED: open, and to be aborted, because somebody asked for that.
+    ORPHAN: open, and in no record.
+    """
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+    CLOSED = "closed"
+    ORPHAN = "orphan"
+
+
+_STANDINGS: Final[Mapping[Proof, Standing]] = {
+    Proof.OPEN: Standing.PREPARED,
+    Proof.COMMITTED: Standing.COMMITTED,
+    Proof.ABORTED: Standing.ABORTED,
+    Proof.UNKNOWN: Standing.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLine:
+    """A transaction. age_ms: since it began; left_ms: until its coordinator aborts it; both None if it is not open."""
+
+    handle: TransactionHandle
+    standing: Standing
+    age_ms: int | None
+    left_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLine:
+    """A query or job. record: None where the log has none. written_ms: when it was, since the epoch. to_do: "" for nothing."""
+
+    query_id: str
+    record: CommitRecord | None
+    written_ms: int | None
+    transactions: tuple[TransactionLine, ...]
+    to_do: str
+
+
+Described = Mapping[str, TransactionDescription]
+
+
+def query_of(prefix: str, transactional_id: str) -> str | None:
+    """Returns the query whose tasks' id it is; None for an id with another prefix, or the commit log's."""
+    query_id = transactional_id.removeprefix(f"{prefix}.").partition(".")[0]
+    return query_id if TransactionalIds(prefix, query_id).owns(transactional_id) else None
+
+
+def asked_about(prefix: str, records: Iterable[CommitRecord]) -> list[str]:
+    """Returns the transactional ids in records whose transactions may still be open."""
+    own = (record for record in records if foreign_prefix(prefix, record) is None)
+    return [each.transactional_id for record in own for each in _unfinished(record)]
+
+
+def overview(
+    prefix: str,
+    records: Mapping[str, LoggedRecord],
+    listed: Mapping[str, tuple[TransactionHandle, ...]],
+    described: Described,
+    now_ms: int,
+) -> list[QueryLine]:
+    """Returns a line for each query and job, those with something to do first.
+
+    Args:
+        prefix: of transactional ids. Of a query with another prefix, the line says only that.
+        records: the last one of each query.
+        listed: what is open of each query.
+        described: all that is open, and all that `asked_about` names.
+        now_ms: since the epoch.
+    """
+    lines = [
+        _line(prefix, query_id, records.get(query_id), listed.get(query_id, ()), described, now_ms)
+        for query_id in sorted({*records, *listed})
+    ]
+    return sorted(lines, key=lambda line: not line.to_do)
+
+
+def _line(
+    prefix: str,
+    query_id: str,
+    found: LoggedRecord | None,
+    listed: tuple[TransactionHandle, ...],
+    described: Described,
+    now_ms: int,
+) -> QueryLine:
+    record, written_ms = (found.record, found.written_ms) if found is not None else (None, None)
+    other = foreign_prefix(prefix, record) if record is not None else None
+    if record is not None and other is not None:
+        return QueryLine(query_id, record, written_ms, (), "" if record.state is State.COMPLETE else f"list --prefix {other}")
+    known = _known(record, described) if record is not None else {}
+    orphans = [(each, Standing.ORPHAN) for each in listed if key(each) not in {key(one) for one in known}]
+    lines = tuple(_transaction(each, standing, described, now_ms) for each, standing in (*known.items(), *orphans))
+    return QueryLine(query_id, record, written_ms, lines, _to_do(query_id, record, {line.standing for line in lines}))
+
+
+def _unfinished(record: CommitRecord) -> tuple[TransactionHandle, ...]:
+    return record.to_commit if record.state is State.PREPARED else record.aborted_handles
+
+
+def _known(record: CommitRecord, described: Described) -> dict[TransactionHandle, Standing]:
+    """Returns the transactions of a record that are worth a line: those that are not over, and those that are lost."""
+    if record.state is State.REPLAY:
+        return dict.fromkeys(record.aborted_handles, Standing.ABORTED)
+    proofs = {each: proof_of(each, described.get(each.transactional_id)) for each in _unfinished(record)}
+    if record.state is State.PREPARED:
+        return {each: _STANDINGS[proof] for each, proof in proofs.items()}
+    return {each: Standing.CLOSED for each, proof in proofs.items() if proof is Proof.OPEN}
+
+
+def _transaction(handle: TransactionHandle, standing: Standing, described: Described, now_ms: int) -> TransactionLine:
+    said = described.get(handle.transactional_id)
+    if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
+        return TransactionLine(handle, standing, None, None)
+    age_ms = max(0, now_ms - said.start_time_ms)  # the brokers' clock began it, and ours ends it
+    return TransactionLine(handle, standing, age_ms, max(0, said.timeout_ms - age_ms))
+
+
+_ORPHANS: Final = "if it does not run: abort --query {id}; if it does, its {next}commit ends what is left over"
+# By the state of its last record, where nothing more is open.
+_TO_DO: Final[Mapping[State, str]] = {
+    State.COMPLETE: "",
+    State.ABORTED: "{again}",
+    State.CLOSED: "{again}",
+    State.REPLAY: "start the query again, it writes the lost rows again",
+}
+
+
+def _to_do(query_id: str, record: CommitRecord | None, standings: set[Standing]) -> str:
+    if record is not None and record.state is State.PREPARED:
+        text = _of_prepared(query_id, record.batch, standings - {Standing.ORPHAN})
+    elif Standing.CLOSED in standings:
+        text = "abort --query {id}"
+    elif Standing.ORPHAN in standings:
+        text = _ORPHANS
+    else:
+        text = _TO_DO[record.state] if record is not None else ""
+    return text.format(id=query_id, again=written_again(query_id), next="" if is_job(query_id) else "next ")
+
+
+def _of_prepared(query_id: str, batch: int, standings: set[Standing]) -> str:
+    if standings <= {Standing.PREPARED, Standing.COMMITTED}:
+        return "recover --query {id}" if is_job(query_id) else "start the query again, or: recover --query {id}"
+    if standings == {Standing.ABORTED}:
+        return "{again}"
+    to_resolve = how_to_resolve(query_id, batch, is_proved=Standing.UNKNOWN not in standings)
+    if Standing.PREPARED in standings:
+        return f"recover --query {query_id}, before the open ones time out, and then: {to_resolve}"
+    return to_resolve

@@ -1,20 +1,46 @@
-"""What came of one query or job, for people and for programs."""
+"""The output of the commands, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import click
 
-from spark_kafka_sink.cli.transactions.text_table import partitions_text, text_table
+from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+
+COMMAND: Final = "spark-kafka-sink transactions"
+
+
+def written_again(query_id: str) -> str:
+    """Returns what to do where nothing of a batch is visible."""
+    return "run the job again" if is_job(query_id) else "start the query again, it writes the batch again"
+
+
+def how_to_resolve(query_id: str, batch: int, *, is_proved: bool) -> str:
+    """Returns the options of `resolve`, those that lose nothing first.
+
+    Args:
+        query_id: of the query or job.
+        batch: the one to resolve.
+        is_proved: whether all that is not committed is proved to be aborted; what is unknown is never written again.
+    """
+    means = "--replay (or --accept-loss)" if is_proved and not is_job(query_id) else "--accept-loss"
+    return f"resolve --query {query_id} --batch {batch} {means}"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """done: what was asked for. batch: None where it is not known. transactions: that the text speaks of, each with a word."""
+    """What came of a command for one query or job.
+
+    Attributes:
+        batch: None where it is not known.
+        done: whether what was asked for is done.
+        transactions: those that the text speaks of, each with a word.
+    """
 
     query_id: str
     batch: int | None
@@ -23,7 +49,7 @@ class Result:
     transactions: tuple[tuple[TransactionHandle, str], ...] = ()
 
     def show(self, *, as_json: bool) -> None:
-        """To stdout what is done, to stderr what is not; as JSON all to stdout."""
+        """Writes to stdout what is done, to stderr what is not; as JSON it writes all to stdout."""
         if as_json:
             click.echo(json.dumps(self._json()))
             return
@@ -51,7 +77,7 @@ def transactions_text(transactions: Iterable[tuple[TransactionHandle, str]]) -> 
 
 
 def rows_of(handle: TransactionHandle) -> int | None:
-    """None where only coordinators know of it, who count none. One without rows is never left open."""
+    """Returns None where only coordinators know of the transaction, which count no rows. One without rows is never left open."""
     return handle.records or None
 
 
@@ -67,3 +93,27 @@ def handle_json(handle: TransactionHandle) -> dict[str, object]:
         "rows": rows_of(handle),
         "partitions": dict(handle.partitions),
     }
+
+
+# Text
+
+
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns columns of text with two blanks between them, and none at the ends of lines."""
+    lines = [tuple(head), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def age(ms: int) -> str:
+    """Returns `12 s`, `3 min`, `5 h` or `2 days`."""
+    seconds = max(0, ms) // 1000
+    for unit, name in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds // unit} {name}"
+    return f"{seconds} s"
+
+
+def partitions_text(partitions: Iterable[tuple[str, str]]) -> str:
+    """Returns `events 0-3,7 other 1`."""
+    return " ".join(f"{topic} {numbers}" for topic, numbers in partitions) or "-"

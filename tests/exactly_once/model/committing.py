@@ -7,13 +7,10 @@ from functools import cache
 from typing import Any, Final
 
 from spark_kafka_sink.exactly_once.commit_record import State
-from spark_kafka_sink.exactly_once.evidence import Outcome
-from spark_kafka_sink.exactly_once.proof import Proof, proof_of
+from spark_kafka_sink.exactly_once.proof import Outcome, Proof, outcome_of_end, proof_of
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Look, Read, Stop, Write
-from spark_kafka_sink.exactly_once.transaction_client import _judge
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.transactions import EndTxnResponse
 from tests.exactly_once.model import coordinator, truth, values
 from tests.exactly_once.model import world as worlds
 from tests.exactly_once.model.configuration import Driver, Person
@@ -201,7 +198,7 @@ def _end_txn(turn: Turn, transaction: int, others: tuple[int, ...]) -> Next:
 def _proved(transaction: int, answer: ErrorCode, slot: coordinator.Slot) -> Outcome:
     """TransactionClient.commit: by EndTxn's answer, else by DescribeTransactions."""
     handle = TRANSACTIONS[transaction].handle
-    outcome = _judge(handle, EndTxnResponse(error_code=answer), True).outcome
+    outcome = outcome_of_end(handle, answer, committed=True)
     if outcome is not Outcome.UNKNOWN:
         return outcome
     proof = Proof.UNKNOWN if slot.state == coordinator.DEAD else proof_of(handle, values.description(slot))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_kafka_sink.exactly_once import resolving, rules
-from spark_kafka_sink.exactly_once.resolving import Means, Refused
+from spark_kafka_sink.exactly_once.resolving import Refused, Resolution
 from spark_kafka_sink.exactly_once.rules import Step, View
 from tests.exactly_once.model.world import Budget
 
@@ -30,15 +30,15 @@ def together(rows: Rows) -> tuple[Rows, ...]:
 
 
 def recover(view: View) -> Step | Refused:
-    return resolving.resolve(view, Means.RECOVER)
+    return resolving.resolve(view, Resolution.RECOVER)
 
 
 def accept_loss(view: View) -> Step | Refused:
-    return resolving.resolve(view, Means.ACCEPT_LOSS)
+    return resolving.resolve(view, Resolution.ACCEPT_LOSS)
 
 
 def replay(view: View) -> Step | Refused:
-    return resolving.resolve(view, Means.REPLAY)
+    return resolving.resolve(view, Resolution.REPLAY)
 
 
 NO_FAILURES: Final = Budget()

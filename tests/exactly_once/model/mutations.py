@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spark_kafka_sink.exactly_once import resolving, rules
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Commit, Done, GiveUp, Step, Stop, View, Write
 from tests.exactly_once.model.configuration import replay

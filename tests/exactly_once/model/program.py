@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.resolving import Refused
 from spark_kafka_sink.exactly_once.rules import Step
 from tests.exactly_once.model.configuration import Configuration, Decide, Driver, Person

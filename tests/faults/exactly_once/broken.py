@@ -14,9 +14,8 @@ from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.rules import Write, key
-from spark_kafka_sink.exactly_once.slots import Slots
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
-from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
 from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
 
 VARIABLE = "SPARK_KAFKA_SINK_BROKEN"
@@ -40,8 +39,8 @@ def the_log_is_not_read(original: Method) -> Method:
 def leftovers_are_committed(original: Method) -> Method:
     """What a replay has written, and what a killed task has left behind, becomes visible."""
 
-    def end(self: TransactionClient, handles: Any, committed: bool, deadline: float) -> Any:
-        return original(self, handles, True, deadline)
+    def end(self: TransactionClient, handles: Any, committed: bool, *others: Any) -> Any:
+        return original(self, handles, True, *others)
 
     return end
 
@@ -62,7 +61,7 @@ def prepared_is_written_last(original: Method) -> Method:
 
     def write(self: Execution, record: Write) -> None:
         if record.state is State.PREPARED:
-            self._transactions.commit([each.handle for each in record.transactions], self._deadline)
+            self._transactions.commit([each.handle for each in record.transactions], self._call.deadline)
         original(self, record)
 
     return write
@@ -104,7 +103,7 @@ def a_run_begins_with_a_sweep(original: Method) -> Method:
         if self._ids.query_id not in begun:
             begun.add(self._ids.query_id)
             own = {key(each) for each in self.view.own_handles}
-            found = self._transactions.open_handles(self._ids, self._deadline)
+            found = self._transactions.open_handles(self._ids, self._call.deadline)
             self.abort(tuple(each for each in found if key(each) not in own))
         original(self)
 

@@ -19,10 +19,10 @@ from typing import Any, Self
 import psutil
 from pyspark import find_spark_home
 
-from spark_kafka_sink.exactly_once.steps import VARIABLE
+from spark_kafka_sink.exactly_once.failpoints import VARIABLE
 from tests.faults.exactly_once.class_archive import class_archive
 from tests.faults.exactly_once.driver_program import Query
-from tests.faults.exactly_once.step_watch import Reached, StepWatch
+from tests.faults.exactly_once.failpoint_watch import FailpointWatch, Reached
 from tests.faults.numbered_stream import wait_until
 from tests.kafka.guardian import Guardian
 
@@ -86,7 +86,7 @@ class Driver:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loose = False
         self._guardian = Guardian()
-        self._watch = StepWatch(self._reached)
+        self._watch = FailpointWatch(self._reached)
         # Executors of a cluster that was there before have nothing of the driver's environment.
         watched = {f"spark.executorEnv.{VARIABLE}": str(self._watch.port)}
         all_settings = {**SETTINGS, "spark.master": master, **java_options(), **watched, **(settings or {})}
@@ -200,7 +200,7 @@ class Driver:
         wait_until(lambda: not any(map(_is_alive, self._workers)), f"the end of {self._workers}", WORKERS_DEADLINE_S)
 
     def pause(self) -> None:
-        """SIGSTOP to Java and Python of the driver; Python workers stop when they reach a step, or wait for Java."""
+        """SIGSTOP to Java and Python of the driver; Python workers stop when they reach a failpoint, or wait for Java."""
         for process in self._family():
             _signal(process, signal.SIGSTOP)
 
@@ -223,7 +223,7 @@ class Driver:
         return [child for each in java for child in _children(each, recursive=False) if _name(child) not in {"java", "bash"}]
 
     def _let_go(self) -> None:
-        """Whoever stands at a step goes on: what a dead driver's processes still do comes beside its successor's work."""
+        """Whoever stands at a failpoint goes on: what a dead driver's processes still do comes beside its successor's work."""
         while True:
             try:
                 event = self._events.get_nowait()

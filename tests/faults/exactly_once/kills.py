@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 
-TASK_STEPS: tuple[Step, ...] = (
+TASK_FAILPOINTS: tuple[Failpoint, ...] = (
     "task.start",
     "produce.before",
     "produce.after",
@@ -16,7 +16,7 @@ TASK_STEPS: tuple[Step, ...] = (
     "flush.after",
     "message.before",
 )
-COMMIT_STEPS: tuple[Step, ...] = (
+COMMIT_FAILPOINTS: tuple[Failpoint, ...] = (
     "commit.start",
     "log.before",
     "log.after",
@@ -29,13 +29,16 @@ COMMIT_STEPS: tuple[Step, ...] = (
     "commit.end",  # what comes next is Spark's own commit log
 )
 # After complete.after, where there is something that nobody will commit: of a task that was killed, or of a replay.
-SWEEP_STEPS: tuple[Step, ...] = ("sweep.before", "sweep.after")
+SWEEP_FAILPOINTS: tuple[Failpoint, ...] = ("sweep.before", "sweep.after")
 
 
 class Victim(StrEnum):
-    """python: the process that came to the step, a worker or the one that commits. executor: the Java process of a worker, with
-    all its workers. driver: Java and Python. broker: one, until the batch is committed. brokers: all three, and back at once.
-    error: nobody, but an exception is raised at the step."""
+    """Who dies.
+
+    PYTHON: the process that came to the failpoint, a worker or the one that commits. EXECUTOR: the Java process of a worker, with
+    all its workers. DRIVER: Java and Python. BROKER: one, until the batch is committed. BROKERS: all three, and back at once.
+    ERROR: nobody, but an exception is raised at the failpoint.
+    """
 
     PYTHON = "python"
     EXECUTOR = "executor"
@@ -47,15 +50,15 @@ class Victim(StrEnum):
 
 @dataclass(frozen=True)
 class Kill:
-    """The victim dies when `step` is reached the `nth` time in a batch.
+    """The victim dies when `failpoint` is reached the `nth` time in a batch.
 
     again: in the very batch that the kill before struck, while that is made good; else in one that has begun after that was
-    committed. late_ms: the process goes on, and the victim dies so many milliseconds later, somewhere between two steps.
-    broker: of the victim `broker`, its id; 0: the one that the step depends on (roles.py).
+    committed. late_ms: the process goes on, and the victim dies so many milliseconds later, somewhere between two failpoints.
+    broker: of the victim `broker`, its id; 0: the one that the failpoint depends on (roles.py).
     """
 
     victim: Victim
-    step: Step
+    failpoint: Failpoint
     nth: int = 1
     again: bool = False
     late_ms: int = 0
@@ -65,14 +68,14 @@ class Kill:
         times = f" the {self.nth}. time" if self.nth > 1 else ""
         late = f", {self.late_ms} ms later" if self.late_ms else ""
         which = f" {self.broker}" if self.broker else ""
-        return f"{self.victim}{which} at {self.step}{times}{late}{' again' if self.again else ''}"
+        return f"{self.victim}{which} at {self.failpoint}{times}{late}{' again' if self.again else ''}"
 
 
 PYTHON, ERROR = Victim.PYTHON, Victim.ERROR
 
 # Before and after each of: the first produce, the flush, the commit message, the prepared record, an EndTxn, the complete record,
 # Spark's own commit log.
-ALL_STEPS: Sequence[Step] = (
+ALL_FAILPOINTS: Sequence[Failpoint] = (
     "produce.before",
     "produce.after",
     "flush.before",
@@ -89,35 +92,41 @@ ALL_STEPS: Sequence[Step] = (
     "task.start",
 )
 
-# Two halves of the steps: `make test` takes one, or half of one where each kill starts Java; `make test-all` has the rest.
-SOONER, LATER = ALL_STEPS[::2], ALL_STEPS[1::2]
+# Two halves of the failpoints: `make test` takes one, or half of one where each kill starts Java; `make test-all` has the rest.
+SOONER, LATER = ALL_FAILPOINTS[::2], ALL_FAILPOINTS[1::2]
 
-# What `make test` kills: each victim, and at each step somebody.
+# What `make test` kills: each victim, and at each failpoint somebody.
 WORKERS = [
-    *(Kill(PYTHON, step) for step in TASK_STEPS),
+    *(Kill(PYTHON, failpoint) for failpoint in TASK_FAILPOINTS),
     Kill(ERROR, "produce.after"),
     # The second attempt of a task as well.
     Kill(PYTHON, "flush.after"),
     Kill(PYTHON, "flush.after", again=True),
 ]
+# The batch is prepared, the first of its four transactions is committed, the last is open: an EndTxn is on its way before its
+# connection takes another one, and there are at most three coordinators.
+COMMITTED_IN_PART = Kill(PYTHON, "end.before", nth=4)
 COMMITTERS = [
     Kill(ERROR, "log.after"),
     Kill(ERROR, "prepared.after"),
-    *(Kill(PYTHON, step) for step in COMMIT_STEPS),
-    *(Kill(PYTHON, step, again=True) for step in SWEEP_STEPS),
+    COMMITTED_IN_PART,  # every other run has four tasks
+    *(Kill(PYTHON, failpoint) for failpoint in COMMIT_FAILPOINTS),
+    *(Kill(PYTHON, failpoint, again=True) for failpoint in SWEEP_FAILPOINTS),
 ]
-COMMITTERS_OF_VERSION_1 = [Kill(PYTHON, step) for step in ("flush.after", "prepared.after", "end.after", "complete.after")]
+COMMITTERS_OF_VERSION_1 = [
+    Kill(PYTHON, failpoint) for failpoint in ("flush.after", "prepared.after", "end.after", "complete.after")
+]
 
 # What `make test-all` kills as well.
 MORE_WORKERS = [
-    *(Kill(PYTHON, step, nth=4) for step in TASK_STEPS),
-    *(Kill(ERROR, step, nth=2) for step in TASK_STEPS),
+    *(Kill(PYTHON, failpoint, nth=4) for failpoint in TASK_FAILPOINTS),
+    *(Kill(ERROR, failpoint, nth=2) for failpoint in TASK_FAILPOINTS),
     Kill(PYTHON, "message.before"),
     Kill(PYTHON, "message.before", again=True),
 ]
 MORE_COMMITTERS = [
     *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3, 4)),
-    *(Kill(ERROR, step) for step in ("prepared.before", "end.after", "complete.after")),
+    *(Kill(ERROR, failpoint) for failpoint in ("prepared.before", "end.after", "complete.after")),
     # Who makes a kill good is killed as well.
     Kill(PYTHON, "prepared.after"),
     Kill(PYTHON, "end.after", again=True),
@@ -129,8 +138,8 @@ MORE_COMMITTERS = [
     Kill(PYTHON, "log.after", again=True),
 ]
 MORE_OF_VERSION_1 = [
-    *(Kill(PYTHON, step) for step in TASK_STEPS[::2]),
-    *(Kill(PYTHON, step) for step in COMMIT_STEPS if Kill(PYTHON, step) not in COMMITTERS_OF_VERSION_1),
+    *(Kill(PYTHON, failpoint) for failpoint in TASK_FAILPOINTS[::2]),
+    *(Kill(PYTHON, failpoint) for failpoint in COMMIT_FAILPOINTS if Kill(PYTHON, failpoint) not in COMMITTERS_OF_VERSION_1),
     *(Kill(PYTHON, "end.after", nth=nth) for nth in (2, 3)),
     *MORE_COMMITTERS[6:],
 ]

@@ -14,17 +14,17 @@ from typing import Self
 
 from tests.faults.exactly_once.driver import LOCAL, Driver, Ended, Event, Said
 from tests.faults.exactly_once.driver_program import Query
+from tests.faults.exactly_once.failpoint_watch import Reached
 from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.kills import TASK_STEPS, Kill, Victim
+from tests.faults.exactly_once.kills import TASK_FAILPOINTS, Kill, Victim
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.open_transactions import assert_nothing_open
 from tests.faults.exactly_once.roles import broker_that_matters
-from tests.faults.exactly_once.step_watch import Reached
 from tests.kafka.brokers import Brokers
 from tests.kafka.witness import read_topic
 
 COMMITTED = "commit.end"
-ERROR_TEXT = "this step is to fail"
+ERROR_TEXT = "this failpoint is to fail"
 # What a query says whose commit was killed, or failed on purpose. With whatever else it must not stop.
 KILLED = re.compile(f"Python worker (exited|failed)|{ERROR_TEXT}")
 
@@ -108,7 +108,7 @@ class Siege:
             reached.leave()  # it came there before it was killed
             return
         self._reached[reached.name] += 1
-        if reached.name in TASK_STEPS:
+        if reached.name in TASK_FAILPOINTS:
             self._worker = reached.pid
         self._let_go_beside(reached)
         if self._is_due(reached) and self._strike(self._kills[0], reached):
@@ -122,7 +122,7 @@ class Siege:
         if not self._kills or not (self._calm or self._kills[0].again):
             return False
         kill = self._kills[0]
-        return kill.step == reached.name and kill.nth == self._reached[reached.name]
+        return kill.failpoint == reached.name and kill.nth == self._reached[reached.name]
 
     def _begin_batch(self) -> None:
         """A batch is committed: who was killed is back before the next begins."""
@@ -141,7 +141,7 @@ class Siege:
         """False where the victim was gone before: the kill stays due."""
         if kill.late_ms:
             reached.go()
-            time.sleep(kill.late_ms / 1000)  # not to wait for something: any moment after the step will do
+            time.sleep(kill.late_ms / 1000)  # not to wait for something: any moment after the failpoint will do
         if not self._kill(kill, reached):
             return False
         self.made.append(kill)
@@ -168,7 +168,7 @@ class Siege:
                 executor.kill()
             case Victim.BROKER:
                 self._brokers.heal()  # of three only one may be down
-                self._brokers.kill(kill.broker or broker_that_matters(self._brokers, self._query, kill.step))
+                self._brokers.kill(kill.broker or broker_that_matters(self._brokers, self._query, kill.failpoint))
             case Victim.BROKERS:
                 for broker in self._brokers.broker_ids:
                     self._brokers.kill(broker)
@@ -177,7 +177,7 @@ class Siege:
         return True
 
     def _replace_driver(self, reached: Reached) -> None:
-        """Who stands at the step, and the Python processes beside it, outlive their driver."""
+        """Who stands at the failpoint, and the Python processes beside it, outlive their driver."""
         self._driver.kill()
         self._dead.append(self._driver)
         self._standing.append(reached)
@@ -212,7 +212,7 @@ def judge(brokers: Brokers, rows: NumberedRows, query: Query) -> None:
 
 def is_of_the_commit(kill: Kill) -> bool:
     """Whether it ends the query, or may where it comes late. Everybody else is replaced by Spark, or waited for by the sink."""
-    return kill.victim in {Victim.PYTHON, Victim.ERROR} and kill.step not in TASK_STEPS
+    return kill.victim in {Victim.PYTHON, Victim.ERROR} and kill.failpoint not in TASK_FAILPOINTS
 
 
 def _sigkill(reached: Reached) -> bool:

@@ -1,23 +1,23 @@
-"""Lets the processes of a driver go from step to step, and holds the one that a test waits for."""
+"""Lets the processes of a driver go from failpoint to failpoint, and holds the one that a test waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once.driver import LOCAL, Driver, Ended, Said
 from tests.faults.exactly_once.driver_program import Query
+from tests.faults.exactly_once.failpoint_watch import Reached
 from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.step_watch import Reached
 
 
-def hold(driver: Driver, step: Step, batch: int, nth: int = 1) -> Reached:
-    """Who comes to `step` of the batch as the nth from now on. It stands there until it is let go; all others go on."""
+def hold(driver: Driver, failpoint: Failpoint, batch: int, nth: int = 1) -> Reached:
+    """Who comes to `failpoint` of the batch as the nth from now on. It stands there until it is let go; all others go on."""
     while True:
         event = driver.next()
         assert isinstance(event, Reached), driver.explain(f"{event}")
-        if (event.name, event.batch) == (step, batch):
+        if (event.name, event.batch) == (failpoint, batch):
             nth -= 1
             if not nth:
                 return event
@@ -35,10 +35,10 @@ def run_to_the_end(driver: Driver) -> Said:
             return event
 
 
-def replaced_while_paused(old: Driver, new: Driver, query: Query, step: Step, batch: int) -> Said:
-    """How the query of the old driver ended, which was paused at a step of a batch until the new one had done all."""
+def replaced_while_paused(old: Driver, new: Driver, query: Query, failpoint: Failpoint, batch: int) -> Said:
+    """How the query of the old driver ended, which was paused at a failpoint of a batch until the new one had done all."""
     old.run(query)
-    held = hold(old, step, batch)
+    held = hold(old, failpoint, batch)
     old.pause()
     new.run(query)
     assert run_to_the_end(new).event == "done"

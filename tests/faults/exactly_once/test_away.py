@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.cli.command import ended
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import Driver, Said
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.fleet import Fleet
+from tests.faults.exactly_once.kills import COMMITTED_IN_PART
 from tests.faults.exactly_once.open_transactions import open_transactions
 from tests.faults.exactly_once.siege import ERROR_TEXT, judge
 from tests.faults.exactly_once.stepping import hold, run_to_the_end
@@ -38,19 +39,19 @@ def run(driver: Driver, query: Query) -> Said:
     return run_to_the_end(driver)
 
 
-def end_at(driver: Driver, query: Query, step: Step, batch: int) -> None:
+def end_at(driver: Driver, query: Query, failpoint: Failpoint, batch: int, nth: int = 1) -> None:
     driver.run(query)
-    assert hold(driver, step, batch).fail(ERROR_TEXT)
+    assert hold(driver, failpoint, batch, nth).fail(ERROR_TEXT)
     assert ERROR_TEXT in run_to_the_end(driver).facts["text"]
 
 
-def be_away(driver: Driver, query: Query, brokers: Brokers, since: Step) -> None:
-    """From a step of the second batch until all that is open has timed out.
+def be_away(driver: Driver, query: Query, brokers: Brokers, since: Failpoint, nth: int = 1) -> None:
+    """From a failpoint of the second batch until all that is open has timed out.
 
     The first one has the time it needs, for it has to start Spark's Python processes: only then transactions time out soon.
     """
     end_at(driver, query, "commit.end", 0)
-    end_at(driver, replace(query, options=query.options | SOON), since, 1)
+    end_at(driver, replace(query, options=query.options | SOON), since, 1, nth)
     assert open_transactions(brokers, query.id)
     brokers.wait_for(lambda: not open_transactions(brokers, query.id), "transactions timed out", 40)
 
@@ -69,7 +70,7 @@ def test_one_that_is_lost_in_part_stops_the_query_and_the_lost_rows_are_written_
     three_brokers: Brokers, moved_rows: MovedRows, driver: Driver
 ) -> None:
     rows, query = moved_rows(three_brokers, BATCHES)
-    be_away(driver, query, three_brokers, "end.after")
+    be_away(driver, query, three_brokers, COMMITTED_IN_PART.failpoint, COMMITTED_IN_PART.nth)
     stopped = run(driver, query)
     assert "some are not proved to be committed, and not all are proved to be aborted" in stopped.facts["text"]
     assert f"transactions resolve --query {query.id} --batch 1" in stopped.facts["text"]

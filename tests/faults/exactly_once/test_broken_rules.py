@@ -10,7 +10,7 @@ import pytest
 from tests.faults.exactly_once import broken
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.fleet import Fleet
-from tests.faults.exactly_once.kills import Kill, Victim
+from tests.faults.exactly_once.kills import COMMITTED_IN_PART, Kill, Victim
 from tests.faults.exactly_once.siege import Siege
 from tests.faults.exactly_once.stepping import pair, replaced_while_paused
 from tests.kafka.brokers import Brokers
@@ -37,7 +37,7 @@ NOTICED = {
     "attempts_share_ids": (Kill(PYTHON, "end.after"), NOT_TO_BE_SAVED),
     "nothing_is_swept": (Kill(PYTHON, "flush.after"), "left open"),
     "nothing_is_flushed": (Kill(PYTHON, "prepared.after"), FORGOTTEN),
-    "a_run_begins_with_a_sweep": (Kill(PYTHON, "end.after"), NOT_TO_BE_SAVED),
+    "a_run_begins_with_a_sweep": (COMMITTED_IN_PART, NOT_TO_BE_SAVED),
 }
 # What takes two drivers.
 NOT_CLAIMED = "the_log_is_not_claimed"

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import VARIABLE, Step, StepError, step
+from spark_kafka_sink.exactly_once.failpoints import VARIABLE, Failpoint, FailpointError, reach
+from tests.faults.exactly_once.failpoint_watch import FailpointWatch, Reached
 from tests.faults.exactly_once.kills import (
-    ALL_STEPS,
-    COMMIT_STEPS,
+    ALL_FAILPOINTS,
+    COMMIT_FAILPOINTS,
     COMMITTERS,
     LATER,
     SOONER,
-    SWEEP_STEPS,
-    TASK_STEPS,
+    SWEEP_FAILPOINTS,
+    TASK_FAILPOINTS,
     WORKERS,
     Kill,
     Victim,
@@ -29,7 +30,6 @@ from tests.faults.exactly_once.kills import (
 from tests.faults.exactly_once.numbered_rows import NumberedRows
 from tests.faults.exactly_once.random_kills import random_kill
 from tests.faults.exactly_once.siege import is_of_the_commit
-from tests.faults.exactly_once.step_watch import Reached, StepWatch
 from tests.faults.exactly_once.test_broken_rules import NOTICED
 from tests.kafka.witness import Witnessed
 
@@ -75,9 +75,9 @@ def test_what_is_wrong_is_said(rows: NumberedRows, change: Change, complaint: st
         rows.check(change(delivered(rows)))
 
 
-def test_every_run_kills_at_each_step() -> None:
-    assert {kill.step for kill in (*WORKERS, *COMMITTERS)} == {*TASK_STEPS, *COMMIT_STEPS, *SWEEP_STEPS}
-    assert {*SOONER, *LATER} == set(ALL_STEPS)
+def test_every_run_kills_at_each_failpoint() -> None:
+    assert {kill.failpoint for kill in (*WORKERS, *COMMITTERS)} == {*TASK_FAILPOINTS, *COMMIT_FAILPOINTS, *SWEEP_FAILPOINTS}
+    assert {*SOONER, *LATER} == set(ALL_FAILPOINTS)
 
 
 @pytest.mark.parametrize("rule", NOTICED)
@@ -94,16 +94,16 @@ def test_a_seed_draws_the_same_kills_again() -> None:
 
 
 @pytest.mark.parametrize("victim", Victim)
-@pytest.mark.parametrize(("step", "commits"), [("flush.after", False), ("end.after", True)])
-def test_a_query_may_fail_only_where_its_commit_was_killed(victim: Victim, step: Step, commits: bool) -> None:
+@pytest.mark.parametrize(("failpoint", "commits"), [("flush.after", False), ("end.after", True)])
+def test_a_query_may_fail_only_where_its_commit_was_killed(victim: Victim, failpoint: Failpoint, commits: bool) -> None:
     its_process = victim in {Victim.PYTHON, Victim.ERROR}
-    assert is_of_the_commit(Kill(victim, step)) == (commits and its_process)
+    assert is_of_the_commit(Kill(victim, failpoint)) == (commits and its_process)
 
 
 @pytest.mark.parametrize("answer", ["go", "fail"])
-def test_a_process_waits_at_a_step_for_an_answer(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_waits_at_a_failpoint_for_an_answer(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting: queue.SimpleQueue[Reached] = queue.SimpleQueue()
-    watch = StepWatch(waiting.put)
+    watch = FailpointWatch(waiting.put)
     monkeypatch.setenv(VARIABLE, str(watch.port))
     said: list[str] = []
     thread = threading.Thread(target=lambda: said.append(outcome()))
@@ -121,8 +121,8 @@ def test_a_process_waits_at_a_step_for_an_answer(answer: str, monkeypatch: pytes
 
 def outcome() -> str:
     try:
-        step("flush.before", 4)
-    except StepError as error:
+        reach("flush.before", 4)
+    except FailpointError as error:
         return str(error)
     return "went on"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.cli.command import ended
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import Driver
@@ -38,7 +38,7 @@ NOT_PREPARED = Advice("if it does not run: abort --query {id}", ("abort", "--yes
 PREPARED = Advice("recover --query {id}", ("recover",))
 COMPLETE = Advice("", ())
 
-ADVICE: Mapping[Step, Advice] = {
+ADVICE: Mapping[Failpoint, Advice] = {
     "message.before": NOT_PREPARED,
     "prepared.before": NOT_PREPARED,
     "prepared.after": PREPARED,
@@ -47,13 +47,13 @@ ADVICE: Mapping[Step, Advice] = {
 }
 
 
-@pytest.mark.parametrize("step", whole_but(ADVICE, {"prepared.after"}, "a driver's start each"))
+@pytest.mark.parametrize("failpoint", whole_but(ADVICE, {"prepared.after"}, "a driver's start each"))
 def test_what_a_dead_job_has_left_is_ended_as_list_says(
-    step: Step, three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet
+    failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, fleet: Fleet
 ) -> None:
-    advice = ADVICE[step]
+    advice = ADVICE[failpoint]
     rows, job = a_job(three_brokers, moved_rows)
-    hold_and_crash(fleet.take(), job, step)
+    hold_and_crash(fleet.take(), job, failpoint)
     (line,) = transactions(three_brokers, job, "list", "--json")
     assert line["to_do"].partition(";")[0] == advice.text.format(id=line["query_id"])
     if advice.command:
@@ -95,11 +95,11 @@ def prefix_of(job: Query) -> str:
     return job.options["transactional.id.prefix"]
 
 
-def hold_and_crash(driver: Driver, job: Query, step: Step) -> None:
-    """When the job has come to the step, the driver's machine goes: Java, and every Python."""
+def hold_and_crash(driver: Driver, job: Query, failpoint: Failpoint) -> None:
+    """When the job has come to the failpoint, the driver's machine goes: Java, and every Python."""
     try:
         driver.run(job)
-        held = hold(driver, step, 0)
+        held = hold(driver, failpoint, 0)
         driver.crash()
         held.leave()
     finally:

@@ -1,4 +1,4 @@
-"""Whatever dies, at whatever step of a batch, each row reaches readers of committed records once."""
+"""Whatever dies, at whatever failpoint of a batch, each row reaches readers of committed records once."""
 
 from __future__ import annotations
 
@@ -78,13 +78,16 @@ class TestPython:
 class TestJava:
     """What takes seconds to start again. Each is killed on embedded brokers only: which brokers they are is nothing to it."""
 
-    @in_parts([Kill(EXECUTOR, step) for step in LATER[::2]], [Kill(EXECUTOR, step) for step in (*LATER[1::2], *SOONER)])
+    @in_parts(
+        [Kill(EXECUTOR, failpoint) for failpoint in LATER[::2]],
+        [Kill(EXECUTOR, failpoint) for failpoint in (*LATER[1::2], *SOONER)],
+    )
     def test_executors(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills, master=EXECUTORS, shuffled=True)
 
     @in_parts(
-        [Kill(DRIVER, step) for step in SOONER[::2]],
-        [*(Kill(DRIVER, step) for step in (*SOONER[1::2], *LATER)), Kill(DRIVER, "end.after", nth=3)],
+        [Kill(DRIVER, failpoint) for failpoint in SOONER[::2]],
+        [*(Kill(DRIVER, failpoint) for failpoint in (*SOONER[1::2], *LATER)), Kill(DRIVER, "end.after", nth=3)],
     )
     def test_drivers(self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         assert_each_row_once(three_brokers, fleet, moved_rows, kills)
@@ -106,13 +109,15 @@ class TestJava:
 
 
 class TestBrokers:
-    @in_parts([Kill(BROKER, step) for step in LATER[::2]], [Kill(BROKER, step) for step in (*LATER[1::2], *SOONER)])
+    @in_parts(
+        [Kill(BROKER, failpoint) for failpoint in LATER[::2]], [Kill(BROKER, failpoint) for failpoint in (*LATER[1::2], *SOONER)]
+    )
     def test_one_broker_at_a_time(self, kills: Sequence[Kill], kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
-        """Each time the one that the step depends on: of a partition of rows, of a transaction's end, of the commit log."""
+        """Each time the one that the failpoint depends on: of a partition of rows, of a transaction's end, of the commit log."""
         assert_each_row_once(kafka3, fleet, moved_rows, kills)
 
     @pytest.mark.embedded
-    @in_parts([Kill(BROKERS, step) for step in SOONER], [Kill(BROKERS, step) for step in LATER])
+    @in_parts([Kill(BROKERS, failpoint) for failpoint in SOONER], [Kill(BROKERS, failpoint) for failpoint in LATER])
     def test_all_brokers_at_once(
         self, kills: Sequence[Kill], three_brokers: Brokers, fleet: Fleet, moved_rows: MovedRows
     ) -> None:
@@ -122,5 +127,5 @@ class TestBrokers:
     @only_real_kafka
     def test_all_brokers_at_once_on_disk(self, kafka3: Brokers, fleet: Fleet, moved_rows: MovedRows) -> None:
         """Where what was acked has to be found again: fewer, as three of these take long to start."""
-        kills = [Kill(BROKERS, step) for step in ("prepared.after", "end.after", "complete.before")]
+        kills = [Kill(BROKERS, failpoint) for failpoint in ("prepared.after", "end.after", "complete.before")]
         assert_each_row_once(kafka3, fleet, moved_rows, kills)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once.conftest import PARTITIONS, Moved
 from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.kills import Kill, Victim
@@ -39,13 +39,13 @@ def pair(three_brokers: Brokers, tmp_path: Path) -> tuple[Moved, Moved]:
 
 
 @pytest.mark.whole("80 s; without Spark two queries share a log in tests/exactly_once/test_commit_log_faults.py")
-@pytest.mark.parametrize("step", ["flush.after", "prepared.after"])
+@pytest.mark.parametrize("failpoint", ["flush.after", "prepared.after"])
 def test_a_query_that_is_killed_and_restarted_ends_no_transaction_of_another(
-    step: Step, three_brokers: Brokers, pair: tuple[Moved, Moved], fleet: Fleet
+    failpoint: Failpoint, three_brokers: Brokers, pair: tuple[Moved, Moved], fleet: Fleet
 ) -> None:
     (rows, query), (killed_rows, killed) = pair
     with running(fleet, query) as driver:
-        held = hold(driver, step, HELD_IN)
+        held = hold(driver, failpoint, HELD_IN)
         before = ongoing(three_brokers, query.id)
         assert before
         with Siege(three_brokers, [killed], fleet) as siege:

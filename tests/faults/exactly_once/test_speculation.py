@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once import event_log
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import Driver
@@ -81,7 +81,7 @@ def copying(brokers: Brokers, moved_rows: MovedRows, speculation: Speculation) -
 
 @pytest.mark.parametrize("until", ["commit.start", "commit.end"])
 def test_the_copy_wins_and_what_it_was_copied_from_writes_on(
-    until: Step, three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
+    until: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, speculation: Speculation
 ) -> None:
     with copying(three_brokers, moved_rows, speculation) as (driver, _):
         slow = hold(driver, "flush.after", SLOW_IN)

@@ -15,9 +15,9 @@ from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import Driver
 from tests.faults.exactly_once.driver_program import Query
 from tests.faults.exactly_once.event_log import task_attempts
+from tests.faults.exactly_once.failpoint_watch import Reached
 from tests.faults.exactly_once.fleet import Fleet
 from tests.faults.exactly_once.siege import judge
-from tests.faults.exactly_once.step_watch import Reached
 from tests.faults.exactly_once.stepping import hold, running
 from tests.kafka.brokers import Brokers
 

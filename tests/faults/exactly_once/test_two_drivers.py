@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from spark_kafka_sink.exactly_once.steps import Step
+from spark_kafka_sink.exactly_once.failpoints import Failpoint
 from tests.faults.exactly_once.conftest import MovedRows
 from tests.faults.exactly_once.driver import Driver
 from tests.faults.exactly_once.fleet import Fleet
@@ -32,7 +32,7 @@ def drivers(fleet: Fleet) -> Iterator[tuple[Driver, Driver]]:
 
 
 # Where the old driver was paused, and what it stops with.
-STOPS: Mapping[Step, str] = {
+STOPS: Mapping[Failpoint, str] = {
     "flush.after": BEHIND,
     "log.after": BEHIND,
     "prepared.before": BEHIND,
@@ -42,21 +42,21 @@ STOPS: Mapping[Step, str] = {
 }
 
 
-@pytest.mark.parametrize("step", whole_but(STOPS, {"prepared.before"}, "half a minute each"))
+@pytest.mark.parametrize("failpoint", whole_but(STOPS, {"prepared.before"}, "half a minute each"))
 def test_the_old_driver_stops_when_its_successor_has_done_all(
-    step: Step, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
+    failpoint: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
 ) -> None:
     rows, query = moved_rows(three_brokers, BATCHES)
-    ended = replaced_while_paused(*drivers, query, step, PAUSED_IN)
+    ended = replaced_while_paused(*drivers, query, failpoint, PAUSED_IN)
     assert ended.event == "failed"
-    assert re.search(STOPS[step], ended.facts["text"]), ended.facts["text"]
+    assert re.search(STOPS[failpoint], ended.facts["text"]), ended.facts["text"]
     judge(three_brokers, rows, query)
 
 
 @pytest.mark.whole("each takes half a minute")
 @pytest.mark.parametrize(("old_at", "new_at"), [("log.after", "prepared.before"), ("prepared.before", "end.before")])
 def test_of_two_drivers_at_one_batch_one_stops(
-    old_at: Step, new_at: Step, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
+    old_at: Failpoint, new_at: Failpoint, three_brokers: Brokers, moved_rows: MovedRows, drivers: tuple[Driver, Driver]
 ) -> None:
     rows, query = moved_rows(three_brokers, BATCHES)
     old, new = drivers

@@ -11,7 +11,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     UsageError,
 )
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from spark_kafka_sink.protocol.api import ApiKey

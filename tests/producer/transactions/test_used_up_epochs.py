@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.exactly_once.evidence import Outcome
+from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 from tests.faults.producing import numbers

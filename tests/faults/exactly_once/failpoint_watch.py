@@ -1,4 +1,4 @@
-"""Where processes report the steps they come to, and wait for word to go on."""
+"""Where processes report the failpoints they come to, and wait for word to go on."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.exactly_once.steps import GO
+from spark_kafka_sink.exactly_once.failpoints import GO
 
 REPORT_DEADLINE_S = 10.0
 
 
 @dataclass
 class Reached:
-    """A process that stands at a step until `go`, `fail` or `leave`."""
+    """A process that stands at a failpoint until `go`, `fail` or `leave`."""
 
     name: str
     batch: int
@@ -44,14 +44,14 @@ class Reached:
         return True
 
 
-class StepWatch:
-    """Hands each step to `reached`, in a thread of its own. `port`: for the environment of those who are watched."""
+class FailpointWatch:
+    """Hands each failpoint to `reached`, in a thread of its own. `port`: for the environment of those who are watched."""
 
     def __init__(self, reached: Callable[[Reached], None]) -> None:
         self._reached = reached
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, name="step watch", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="failpoint watch", daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
@@ -79,7 +79,7 @@ class StepWatch:
 
 
 def drained(waiting: queue.SimpleQueue[object]) -> None:
-    """Lets go of whoever stands at a step in `waiting`."""
+    """Lets go of whoever stands at a failpoint in `waiting`."""
     while True:
         try:
             found = waiting.get_nowait()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import BatchAbortedError
-from spark_kafka_sink.exactly_once.first_transactions import MOST_JOBS, FirstTransactions
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.exactly_once.micro_batch import MAX_JOBS, FirstTransactions, MicroBatch
 
 TIMEOUT_MS = 900_000
 MARGIN_S = 60.0
@@ -30,7 +29,7 @@ def first(clock: Clock) -> FirstTransactions:
 
 
 def test_a_job_may_go_on_for_as_long_as_its_first_transaction_may_be_open(first: FirstTransactions, clock: Clock) -> None:
-    job, begun = Batch.of_new_job(), clock.now
+    job, begun = MicroBatch.of_new_job(), clock.now
     first.prepared(job, begun)
     clock.now = begun + 500
     first.prepared(job, clock.now)
@@ -46,7 +45,7 @@ def test_a_job_may_go_on_for_as_long_as_its_first_transaction_may_be_open(first:
 
 
 def test_with_a_short_time_out_a_quarter_of_it_is_added(first: FirstTransactions, clock: Clock) -> None:
-    job = Batch.of_new_job()
+    job = MicroBatch.of_new_job()
     first.prepared(job, clock.now)
     clock.now += 10
     first.check(job, 8_000)
@@ -56,20 +55,20 @@ def test_with_a_short_time_out_a_quarter_of_it_is_added(first: FirstTransactions
 
 
 def test_a_job_that_has_prepared_nothing_here_yet_may_begin_at_any_time(first: FirstTransactions, clock: Clock) -> None:
-    first.prepared(Batch.of_new_job(), clock.now)
+    first.prepared(MicroBatch.of_new_job(), clock.now)
     clock.now += 100_000
-    first.check(Batch.of_new_job(), TIMEOUT_MS)
+    first.check(MicroBatch.of_new_job(), TIMEOUT_MS)
 
 
 def test_a_micro_batch_that_is_written_again_after_a_long_time_is_no_old_job(first: FirstTransactions, clock: Clock) -> None:
-    batch = Batch("query", 7)
+    batch = MicroBatch("query", 7)
     first.prepared(batch, clock.now)
     clock.now += 100_000
     first.check(batch, TIMEOUT_MS)
 
 
 def test_only_the_last_jobs_are_remembered(first: FirstTransactions, clock: Clock) -> None:
-    jobs = [Batch.of_new_job() for _ in range(MOST_JOBS + 1)]
+    jobs = [MicroBatch.of_new_job() for _ in range(MAX_JOBS + 1)]
     for job in jobs:
         first.prepared(job, clock.now)
     clock.now += 100_000

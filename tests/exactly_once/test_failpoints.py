@@ -1,4 +1,4 @@
-"""Steps are reported to the test that asked for them, and to nobody else."""
+"""Failpoints are reported to the test that asked for them, and to nobody else."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.exactly_once import steps
-from spark_kafka_sink.exactly_once.steps import VARIABLE, StepError, step
+from spark_kafka_sink.exactly_once.failpoints import VARIABLE, FailpointError, reach
 
 
 class Watcher:
-    """Answers one step with `answer`; None closes the connection instead."""
+    """Answers one failpoint with `answer`; None closes the connection instead."""
 
     def __init__(self, answer: str | None) -> None:
         self.reports: list[dict[str, object]] = []
@@ -46,31 +45,31 @@ def watcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("watcher", ["go"], indirect=True)
-def test_a_step_says_who_came_where_and_goes_on(watcher: Watcher) -> None:
-    step("prepared.after", batch=3)
+def test_a_failpoint_says_who_came_where_and_goes_on(watcher: Watcher) -> None:
+    reach("prepared.after", batch=3)
     assert watcher.reports == [{"name": "prepared.after", "batch": 3, "pid": os.getpid()}]
 
 
 @pytest.mark.parametrize("watcher", ["told to fail"], indirect=True)
-def test_a_step_fails_when_the_test_says_so(watcher: Watcher) -> None:
-    with pytest.raises(StepError, match=r"flush\.before: told to fail"):
-        step("flush.before")
+def test_a_failpoint_fails_when_the_test_says_so(watcher: Watcher) -> None:
+    with pytest.raises(FailpointError, match=r"flush\.before: told to fail"):
+        reach("flush.before")
 
 
 @pytest.mark.parametrize("watcher", [None], indirect=True)
-def test_a_step_does_not_go_on_when_the_test_has_gone(watcher: Watcher) -> None:
-    with pytest.raises(StepError, match="the test that watches the steps has gone"):
-        step("flush.before")
+def test_a_failpoint_does_not_go_on_when_the_test_has_gone(watcher: Watcher) -> None:
+    with pytest.raises(FailpointError, match="the test that watches the failpoints has gone"):
+        reach("flush.before")
 
 
 @pytest.mark.parametrize("port", ["1", "nonsense"])
 def test_a_variable_that_names_no_test_is_said(port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, port)
-    with pytest.raises(StepError, match=f"{VARIABLE}={port}.*unset it"):
-        step("flush.before")
+    with pytest.raises(FailpointError, match=f"{VARIABLE}={port}.*unset it"):
+        reach("flush.before")
 
 
 def test_without_the_variable_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(steps, "_ask", lambda *_: pytest.fail("somebody was asked"))
-    step("flush.before")
+    monkeypatch.setattr(socket, "create_connection", lambda *_: pytest.fail("somebody was asked"))
+    reach("flush.before")

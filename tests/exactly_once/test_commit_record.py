@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
-from spark_kafka_sink.exactly_once.commit_record_codec import (
+from spark_kafka_sink.exactly_once.commit_record import (
     CHUNK_BYTES,
+    CommitRecord,
     CommitRecordError,
+    PreparedTransaction,
+    State,
     decode,
     decode_key,
     encode,

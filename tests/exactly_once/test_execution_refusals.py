@@ -1,20 +1,26 @@
-"""A query that begins where another one had its checkpoint is refused: it would write all of that one's rows again."""
+"""A query is refused where its prefix, the partition of its records or its checkpoint is not the one it had."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
 
-from spark_kafka_sink.errors import CommitStoppedError
-from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.commit_record_codec import encode_key
-from spark_kafka_sink.exactly_once.share import Batch
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import CommitStoppedError, OptionError
+from spark_kafka_sink.exactly_once.commit_log import CommitLog, partition_of
+from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
+from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State, encode_key
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
-from tests.exactly_once.opened import soon
-from tests.exactly_once.queries import PREFIX, Query
+from tests.exactly_once.opened import new_id, opened, soon
+from tests.exactly_once.queries import PREFIX, CutError, Query
 from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
 
 MATCH = "its checkpoint {} was that of query {}, which has reached batch 1 .*start=0"
 
@@ -26,7 +32,7 @@ def place(query: Query) -> str:
 
 def begin(query: Query, *values: str, start: int | None = None, checkpoint: str | None = None) -> None:
     own = query.write(*values)
-    query.committer().commit(Batch(query.id, 0, place(query) if checkpoint is None else checkpoint), own, start)
+    query.committer().commit(MicroBatch(query.id, 0, place(query) if checkpoint is None else checkpoint), own, start)
 
 
 def another(query: Query) -> Query:
@@ -108,3 +114,60 @@ def test_it_is_refused_beside_records_that_only_another_version_reads(query: Que
     with pytest.raises(CommitStoppedError, match="its checkpoint"):
         begin(another(own_log), "a")
     query.expect("a")
+
+
+# A query whose records are in another partition, as commit.log.partitions was changed, is refused: nothing would be found.
+
+
+@pytest.fixture
+def moved(kafka: Kafka, query: Query) -> Query:
+    """A query with a log of its own, of two partitions, that would be looked for in the first if it had one."""
+    ids = (new_id("query") for _ in range(100))
+    return replace(query, id=next(each for each in ids if partition_of(each, 2) == 1), log_topic=f"{query.topic}-log")
+
+
+def of_one_partition(client: ClusterClient, log_topic: str) -> Committer:
+    return Committer(CommitLog(client, CommitLogSettings(log_topic, 1)), TransactionClient(client), PREFIX, 30)
+
+
+def test_its_first_batch_is_not_written_a_second_time(moved: Query, cut: Callable[[str | None], None]) -> None:
+    cut("end.after")
+    with pytest.raises(CutError):
+        moved.run(0, "a")
+    cut(None)
+    again = moved.write("a")
+    with pytest.raises(OptionError, match=rf"commit\.log\.partitions: the commit log has batch 0 of {moved.id} in partition 1"):
+        of_one_partition(moved.client, moved.log_topic).commit(MicroBatch(moved.id, 0), again)
+    assert moved.open_ids() == []
+    moved.run(0, "a")
+    moved.expect("a")
+
+
+def test_nor_one_that_the_log_may_begin_with(moved: Query) -> None:
+    moved.run(0, "a")
+    moved.run(1, "b")
+    with pytest.raises(OptionError, match="in partition 1"):
+        of_one_partition(moved.client, moved.log_topic).commit(MicroBatch(moved.id, 1), moved.write("b", batch=1), start=1)
+    moved.expect("a", "b")
+
+
+def test_later_ones_stop_and_the_option_is_named(moved: Query) -> None:
+    moved.run(0, "a")
+    with pytest.raises(CommitStoppedError, match=r"set commit\.log\.topic, commit\.log\.partitions and"):
+        of_one_partition(moved.client, moved.log_topic).commit(MicroBatch(moved.id, 1), moved.write("b", batch=1))
+    moved.expect("a")
+
+
+# A query keeps its prefix of transactional ids.
+
+
+def test_a_query_whose_prefix_was_changed_is_refused_as_nobody_would_fence_its_old_driver(query: Query) -> None:
+    query.run(0, "a")
+    ids = TransactionalIds("other-prefix", query.id)
+    own = (PreparedTransaction(opened(query.client, query.topic, "b", ids.for_slot("cafe", 0)), 0, 0),)
+    transactions = TransactionClient(query.client)
+    with pytest.raises(OptionError, match=f"option transactional.id.prefix: .* with the prefix {PREFIX}; set it as it was"):
+        Committer(query.log(), transactions, ids.prefix, 30).commit(MicroBatch(query.id, 1), own)
+    assert transactions.open_handles(ids, soon()) == ()
+    query.run(1, "c")
+    query.expect("a", "c")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.exactly_once.commit_log import LoggedRecord, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
-from spark_kafka_sink.exactly_once.last_records import LoggedRecord
-from spark_kafka_sink.exactly_once.old_jobs import old_jobs
 
 NOW_MS = 1_000_000_000
 HOUR_MS = 3_600_000
