@@ -115,10 +115,6 @@ class KafkaChannel:
         is_listened_to = not self.muted or (bool(self.events & EVENT_READ) and not self.overheard)
         return (EVENT_READ if is_listened_to else 0) | (EVENT_WRITE if self.writer is not None else 0)
 
-    def set_muted(self, muted: bool) -> None:
-        self.muted = muted
-        self.overheard = False
-
     def prepare(self) -> bool:
         """Goes on towards READY. Returns whether it has just been reached."""
         if self.state is ChannelState.CONNECTING and self.channel.finish_connect():
