@@ -87,14 +87,7 @@ class KafkaChannel:
     its way, if any.
     """
 
-    def __init__(
-        self,
-        connection_id: int,
-        channel: Channel,
-        max_frame_size: int,
-        now_ms: int,
-        state: ChannelState = ChannelState.CONNECTING,
-    ) -> None:
+    def __init__(self, connection_id: int, channel: Channel, max_frame_size: int, now_ms: int, state: ChannelState) -> None:
         self.connection_id = connection_id
         self.channel = channel
         self.state = state
