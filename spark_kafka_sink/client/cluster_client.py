@@ -20,10 +20,7 @@ from spark_kafka_sink.errors import BrokerError, DisconnectedError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.api import Api, RequestT, ResponseT
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
-from spark_kafka_sink.protocol.find_coordinator import (
-    FIND_COORDINATOR,
-    FindCoordinatorRequest,
-)
+from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
 
 PATIENCE_MS: Final = 10_000
 """How long to wait for one response: a broker that is stopped, not dead, keeps its connections, and the one that took over from

@@ -12,19 +12,14 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.protocol.error_codes import error_facts
-from spark_kafka_sink.protocol.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_RELIABLE_EPOCHS: Final = 9
-"""KAFKA-9212: brokers that speak less may send a leader epoch that never belonged to the partition."""
+"""KAFKA-9212: brokers with older versions may send a leader epoch that never belonged to the partition."""
 
 MAX_RESPONSES: Final = 1000
 """A bound, because brokers and topics come and go for as long as a producer lives; far more than one cluster has."""
@@ -98,7 +93,7 @@ class BrokerResponses:
 class MetadataRequestAndVersion:
     """A request for metadata as it is made; the same object comes back with its response.
 
-    `body` makes the message for the version of the Metadata API that the broker turned out to speak. `update_version` is what
+    `body` makes the message for the version of the Metadata API agreed on with the broker. `update_version` is what
     `request_update()` had returned last: the response serves that version and all older ones. `partial`: it asks for new topics
     only, and its response says nothing of the others.
     """

@@ -15,7 +15,7 @@ MAX_BUFFERS_PER_SEND: Final = 1024
 MAX_FRAME_SIZE: Final = 2**31 - 1
 
 FIRST_PIECE: Final = 64 * 1024
-"""Bytes that a frame takes when its size has come. Most frames are smaller; who announces 100 MB takes no more than this."""
+"""Bytes that a frame takes when its size has come. Most frames are smaller; one that announces 100 MB takes no more than this."""
 
 GROWTH: Final = 4
 """How often the bytes that have come a larger frame's memory may be: what is copied on the way is a third of the frame."""

@@ -87,14 +87,7 @@ class KafkaChannel:
     its way, if any.
     """
 
-    def __init__(
-        self,
-        connection_id: int,
-        channel: Channel,
-        max_frame_size: int,
-        now_ms: int,
-        state: ChannelState = ChannelState.CONNECTING,
-    ) -> None:
+    def __init__(self, connection_id: int, channel: Channel, max_frame_size: int, now_ms: int, state: ChannelState) -> None:
         self.connection_id = connection_id
         self.channel = channel
         self.state = state
@@ -114,10 +107,6 @@ class KafkaChannel:
         # told twice for each request (a fifth of a broker's rate with 50 busy connections).
         is_listened_to = not self.muted or (bool(self.events & EVENT_READ) and not self.overheard)
         return (EVENT_READ if is_listened_to else 0) | (EVENT_WRITE if self.writer is not None else 0)
-
-    def set_muted(self, muted: bool) -> None:
-        self.muted = muted
-        self.overheard = False
 
     def prepare(self) -> bool:
         """Goes on towards READY. Returns whether it has just been reached."""

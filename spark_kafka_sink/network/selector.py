@@ -150,7 +150,7 @@ class Selector:
         channel = self._channels.get(connection_id)
         if channel is None:
             return
-        channel.set_muted(muted)
+        channel.muted, channel.overheard = muted, False
         self._note_buffered(channel)
         self._watch(channel)
 
@@ -237,7 +237,7 @@ class Selector:
             return
         # Before writing: what a peer said before it closed the connection is still there to be read.
         if events & EVENT_READ:
-            self._guarded(self._overhear if channel.muted else self._read, channel, result)
+            self._guarded(self._read, channel, result)
         if events & EVENT_WRITE:
             self._guarded(self._write, channel, result)
 
@@ -248,13 +248,13 @@ class Selector:
             self._note_buffered(channel)
 
     def _read(self, channel: KafkaChannel, result: PollResult) -> None:
+        if channel.muted:
+            channel.overheard = True
+            return
         frame = channel.read(self.counts)
         if frame is not None:
             result.received.append((channel.connection_id, frame))
         self._note_buffered(channel)
-
-    def _overhear(self, channel: KafkaChannel, _result: PollResult) -> None:
-        channel.overheard = True
 
     def _write(self, channel: KafkaChannel, result: PollResult) -> None:
         if channel.write(self.counts):

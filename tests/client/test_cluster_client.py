@@ -1,4 +1,4 @@
-"""Questions to a cluster, as a thread asks them that waits for the answers."""
+"""Requests to a cluster, from a thread that waits for the responses."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def of_broker(node_id: int) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(resources=[resource])
 
 
-def test_many_questions_go_each_to_its_broker_and_answers_come_in_their_order(kafka3: Brokers) -> None:
-    wanted = [*kafka3.broker_ids, *reversed(kafka3.broker_ids)]
+def test_many_requests_go_each_to_its_broker_and_answers_come_in_their_order(kafka3: Brokers) -> None:
+    nodes = [*kafka3.broker_ids, *reversed(kafka3.broker_ids)]
     with client_of(kafka3) as client:
-        answers = client.ask_many([ClusterRequest(node, DESCRIBE_CONFIGS, of_broker(node)) for node in wanted], soon())
+        answers = client.ask_many([ClusterRequest(node, DESCRIBE_CONFIGS, of_broker(node)) for node in nodes], soon())
 
     results = [answer.results[0] for answer in answers if isinstance(answer, DescribeConfigsResponse)]
-    assert [(int(result.resource_name), result.error_code) for result in results] == [(node, 0) for node in wanted]
+    assert [(int(result.resource_name), result.error_code) for result in results] == [(node, 0) for node in nodes]
 
 
 def test_transactional_ids_are_spread_over_coordinators(kafka3: Brokers) -> None:
@@ -105,7 +105,7 @@ def test_a_cluster_that_was_away_can_be_asked_again_whatever_is_asked_first() ->
         assert client.coordinators(["asked"], soon(10)).nodes == {"asked": 1}
 
 
-def test_200_questions_to_one_broker_are_on_their_way_at_the_same_time(client: ClusterClient, kafka: Kafka) -> None:
+def test_200_requests_to_one_broker_are_on_their_way_at_the_same_time(client: ClusterClient, kafka: Kafka) -> None:
     (node_id,) = client.brokers(soon())
     answers = client.ask_many([ClusterRequest(node_id, DESCRIBE_CLUSTER, CLUSTER)] * 200, soon())
 
@@ -191,7 +191,7 @@ def test_a_broker_that_comes_back_is_asked_again(kafka3: Brokers) -> None:
         assert client.ask(3, DESCRIBE_CLUSTER, CLUSTER, soon()).error_code == 0
 
 
-def test_connections_that_were_cut_between_two_questions_are_made_again(proxied_kafka: ProxiedKafka) -> None:
+def test_connections_that_were_cut_between_two_requests_are_made_again(proxied_kafka: ProxiedKafka) -> None:
     with client_of(proxied_kafka.proxy.address) as client:
         client.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon())
         proxied_kafka.proxy.cut()
