@@ -95,15 +95,11 @@ class OffsetStore:
                 offsets = self.pending[group_id].pop(producer_id)
                 if not self.pending[group_id]:
                     del self.pending[group_id]
-                if committed:
-                    self._materialize(group_id, offsets)
-
-    def _materialize(self, group_id: str, offsets: Offsets) -> None:
-        for partition, offset in offsets.items():
-            known = self.of(group_id).get(partition)
-            # The later record counts, also where an ordinary commit came into a transaction: so it is after compaction too.
-            if known is None or offset.record_offset > known.record_offset:
-                self.commit(group_id, partition, offset)
+                for partition, offset in offsets.items() if committed else ():
+                    known = self.of(group_id).get(partition)
+                    # The later record counts, also where an ordinary commit came into a transaction: so it is after compaction.
+                    if known is None or offset.record_offset > known.record_offset:
+                        self.commit(group_id, partition, offset)
 
     def groups(self) -> Collection[str]:
         return {*self.committed, *self.pending}

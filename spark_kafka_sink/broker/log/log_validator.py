@@ -22,16 +22,9 @@ RecordError = tuple[int, str]
 _MAX_ERRORS = 64 * 1024  # so that an answer stays small beside the request
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedRecords:
-    """`in_order`: their offset deltas are 0, 1, 2 ..."""
-
-    max_timestamp: int
-    in_order: bool
-
-
-def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: int, where: str) -> CheckedRecords:
-    """Every record's structure, timestamp and key, as columns of numbers. Raises ApiException, with the records that are to
+def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: int, where: str) -> tuple[int, bool]:
+    """Every record's structure, timestamp and key, as columns of numbers: the largest timestamp, and whether the offset deltas
+    are 0, 1, 2 ... Raises ApiException, with the records that are to
     blame where some are.
 
     All of them are walked, as Kafka does: 0.09 us a record of 100 bytes, 0.2 us where their sizes differ, beside 0.06 us for
@@ -54,7 +47,7 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
         raise ApiException(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from error
     if errors:
         raise _rejected(errors[:_MAX_ERRORS], bad_time)
-    return CheckedRecords(max_timestamp, in_order)
+    return max_timestamp, in_order
 
 
 def _timestamps(records: WalkedRecords, header: BatchHeader) -> NDArray[np.int64]:
@@ -144,8 +137,17 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
         raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown compression type id: {header.codec_id}")
     codec = Codec(header.codec_id)
     plain = _plain(codec, batch[HEADER_SIZE:])
-    checked = check_records(plain, header, config, now_ms, topic_partition)
-    stored = _stored(header, batch, plain, checked, config, now_ms)
+    max_timestamp, in_order = check_records(plain, header, config, now_ms, topic_partition)
+    stamped = _stamped(header, max_timestamp, config, now_ms)
+    if not in_order:
+        target = codec if config.compression_type is None else config.compression_type
+        stored = _compressed(stamped, _in_order(plain, stamped), target, config)
+    elif config.compression_type not in (None, codec) and not header.is_control:
+        stored = _compressed(stamped, plain, Codec(config.compression_type), config)
+    elif stamped == header:
+        stored = ValidBatch(header, (batch[UNCHECKED.size :],))
+    else:
+        stored = _sealed(stamped, batch[HEADER_SIZE:])
     if stored.header.size > config.segment_bytes:
         raise ApiException(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -153,21 +155,6 @@ def validate(records: Buffer, config: LogConfig, origin: AppendOrigin, now_ms: i
             f"maximum configured segment size of {config.segment_bytes}",
         )
     return stored
-
-
-def _stored(
-    header: BatchHeader, batch: memoryview, plain: bytes, checked: CheckedRecords, config: LogConfig, now_ms: int
-) -> ValidBatch:
-    codec = Codec(header.codec_id)
-    stamped = _stamped(header, checked.max_timestamp, config, now_ms)
-    if not checked.in_order:
-        plain = _in_order(plain, stamped)
-        return _compressed(stamped, plain, codec if config.compression_type is None else config.compression_type, config)
-    if config.compression_type not in (None, codec) and not header.is_control:
-        return _compressed(stamped, plain, Codec(config.compression_type), config)
-    if stamped == header:
-        return ValidBatch(header, (batch[UNCHECKED.size :],))
-    return _sealed(stamped, batch[HEADER_SIZE:])
 
 
 def only_batch(view: memoryview) -> memoryview:
