@@ -9,8 +9,8 @@ from typing import Final
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.handlers.isolation import isolation_level
+from spark_kafka_sink.broker.log.local_log import ListOffsetsTimestamp
 from spark_kafka_sink.broker.log.log_types import IsolationLevel, TimestampAndOffset
-from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.list_offsets import (

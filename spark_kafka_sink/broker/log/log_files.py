@@ -9,7 +9,6 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
@@ -54,29 +53,16 @@ SWAP_SUFFIX = ".swap"
 _DIGITS = 20
 
 
-@dataclass(frozen=True, slots=True)
 class SegmentFiles:
     """Of the segment that begins at `base_offset`; `suffix` marks files that are not in use yet."""
 
-    folder: Path
-    base_offset: int
-    suffix: str = ""
-
-    @property
-    def log(self) -> Path:
-        return self._path(LOG_SUFFIX)
-
-    @property
-    def offset_index(self) -> Path:
-        return self._path(INDEX_SUFFIX)
-
-    @property
-    def time_index(self) -> Path:
-        return self._path(TIME_INDEX_SUFFIX)
-
-    @property
-    def txn_index(self) -> Path:
-        return self._path(TXN_INDEX_SUFFIX)
+    def __init__(self, folder: Path, base_offset: int, suffix: str = "") -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.log, self.offset_index, self.time_index, self.txn_index = (
+            folder / f"{file_name(base_offset, kind)}{suffix}"
+            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        )
 
     def last_modified_ms(self, default: int) -> int:
         try:
@@ -92,9 +78,6 @@ class SegmentFiles:
     def delete(self) -> None:
         self.log.unlink(missing_ok=True)
         self.delete_indexes()
-
-    def _path(self, kind: str) -> Path:
-        return self.folder / f"{file_name(self.base_offset, kind)}{self.suffix}"
 
 
 def file_name(offset: int, suffix: str) -> str:

@@ -46,7 +46,16 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
     except ProtocolError as error:
         raise ApiException(ErrorCode.INVALID_RECORD, f"{error} in topic partition {where}") from error
     if errors:
-        raise _rejected(errors[:_MAX_ERRORS], bad_time)
+        # LogValidator.processRecordErrors
+        errors = errors[:_MAX_ERRORS]
+        code, text = ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp"
+        if not bad_time:
+            code = ErrorCode.INVALID_RECORD
+            text = (
+                f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the first "
+                f"three errors at most: {errors[:3]}"
+            )
+        raise ApiException(code, text, record_errors=tuple(errors))
     return max_timestamp, in_order
 
 
@@ -92,19 +101,6 @@ def _timestamp_error(timestamp: int, offset: int, config: LogConfig, now_ms: int
         f"Timestamp {timestamp} of message with offset {offset} is out of range. "
         f"The timestamp should be within [{earliest}, {latest}]"
     )
-
-
-def _rejected(errors: list[RecordError], bad_time: bool) -> ApiException:
-    """LogValidator.processRecordErrors."""
-    if bad_time:
-        code, text = ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp"
-    else:
-        code = ErrorCode.INVALID_RECORD
-        text = (
-            f"One or more records have been rejected due to {len(errors)} record errors in total, and only showing the first "
-            f"three errors at most: {errors[:3]}"
-        )
-    return ApiException(code, text, record_errors=tuple(errors))
 
 
 # lz4 makes at most 255 bytes of one, so this is what a batch of half a megabyte can be at the very most. Kafka reads such data

@@ -10,7 +10,7 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
 from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
-from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, old_segments, segments_before
+from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, find_offset, old_segments, segments_before
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_files import Checkpoints, delete_folder, storage_errors
 from spark_kafka_sink.broker.log.log_loader import load_log
@@ -27,7 +27,6 @@ from spark_kafka_sink.broker.log.log_types import (
     TimestampAndOffset,
 )
 from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
-from spark_kafka_sink.broker.log.offset_lookup import find_offset
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode
