@@ -28,69 +28,6 @@ from spark_kafka_sink.protocol.group_records import (
 NO_TIMESTAMP = -1
 
 
-def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-    """`assignments`: those that are about to hold; None for those that do."""
-    return GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader,
-        current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
-        members=tuple(
-            _metadata(member, group.protocol_name or "", member.assignment if assignments is None else assignments[name])
-            for name, member in group.members.items()
-        ),
-    )
-
-
-def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
-    """Of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
-    return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
-
-
-def _metadata(member: GroupMember, protocol: str, assignment: bytes) -> MemberMetadata:
-    return MemberMetadata(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout=member.rebalance_timeout_ms,
-        session_timeout=member.session_timeout_ms,
-        subscription=member.protocols.get(protocol, b""),
-        assignment=assignment,
-    )
-
-
-def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
-    """The group as it was stored: stable, or empty (`GroupMetadataManager.replay`)."""
-    group = ClassicGroup(group_id, wall_ms, rules)
-    group.generation = value.generation
-    group.protocol_type = value.protocol_type or None
-    group.protocol_name = value.protocol
-    group.state_since_ms = None if value.current_state_timestamp == NO_TIMESTAMP else value.current_state_timestamp
-    for member in value.members:
-        group.add(_member(member, value))
-    if value.leader in group.members:
-        group.leader = value.leader
-    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
-    group.know_subscriptions()
-    return group
-
-
-def _member(stored: MemberMetadata, group: GroupMetadataValue) -> GroupMember:
-    return GroupMember(
-        member_id=stored.member_id,
-        group_instance_id=stored.group_instance_id,
-        client_id=stored.client_id,
-        client_host=stored.client_host,
-        rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
-        session_timeout_ms=stored.session_timeout,
-        protocol_type=group.protocol_type,
-        protocols={group.protocol or "": stored.subscription},
-        assignment=stored.assignment,
-    )
-
-
 logger = logging.getLogger(__name__)
 
 NO_PRODUCER: Final = -1
@@ -101,6 +38,62 @@ GROUP_METADATA_VERSION: Final = 3
 # Kafka 4.1 as well: only v1 has room for an expiry.
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
+
+
+def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
+    """`assignments`: those that are about to hold; None for those that do."""
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
+        members=tuple(
+            MemberMetadata(
+                member_id=name,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.protocols.get(group.protocol_name or "", b""),
+                assignment=member.assignment if assignments is None else assignments[name],
+            )
+            for name, member in group.members.items()
+        ),
+    )
+
+
+def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
+    """Of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
+    return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
+
+
+def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
+    """The group as it was stored: stable, or empty (`GroupMetadataManager.replay`)."""
+    group = ClassicGroup(group_id, wall_ms, rules)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.state_since_ms = None if value.current_state_timestamp == NO_TIMESTAMP else value.current_state_timestamp
+    for stored in value.members:
+        member = GroupMember(
+            member_id=stored.member_id,
+            group_instance_id=stored.group_instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
+            session_timeout_ms=stored.session_timeout,
+            protocol_type=value.protocol_type,
+            protocols={value.protocol or "": stored.subscription},
+            assignment=stored.assignment,
+        )
+        group.add(member)
+    if value.leader in group.members:
+        group.leader = value.leader
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.know_subscriptions()
+    return group
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,11 @@ class _LogLoader:
         segment.clear_indexes()
         end, following = 0, segment.base_offset
         for position, header in segment.records.headers():
-            if header.base_offset < following or not self._fits(segment, position, header):
+            if header.base_offset < following or header.last_offset_delta < 0:
+                break
+            if not segment.offset_index.can_hold(header.last_offset):
+                break
+            if not is_valid(header, b"".join(segment.records.read(position, header.size))):
                 break
             segment.index(position, header)
             if header.leader_epoch > self._epochs.latest_epoch:
@@ -159,11 +163,6 @@ class _LogLoader:
             segment.records.truncate_to(end)
         segment.become_inactive()
         return lost
-
-    def _fits(self, segment: LogSegment, position: int, header: BatchHeader) -> bool:
-        if header.last_offset_delta < 0 or not segment.offset_index.can_hold(header.last_offset):
-            return False
-        return is_valid(header, b"".join(segment.records.read(position, header.size)))
 
     def _replay(self, segment: LogSegment, position: int, header: BatchHeader, *, into_index: bool) -> None:
         """Brings the producers behind this batch, unless they are there. into_index: an abort goes into the transaction index."""

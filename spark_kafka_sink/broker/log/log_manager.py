@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -78,8 +77,9 @@ class LogManager:
         return list(self._logs.values())
 
     def _opened(self, topic: TopicState, index: int) -> UnifiedLog:
+        data_dir = self._config.data_dir
         return UnifiedLog(
-            self._folder(topic.name, index),
+            None if data_dir is None else data_dir / f"{topic.name}-{index}",
             PartitionName(topic.name, index, topic.topic_id),
             log_config(self._config, self._cluster.image, topic),
             LogHooks(
@@ -90,10 +90,6 @@ class LogManager:
             producer_expiration_ms=self._config.producer_id_expiration_ms,
             verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
         )
-
-    def _folder(self, topic: str, index: int) -> Path | None:
-        data_dir = self._config.data_dir
-        return None if data_dir is None else data_dir / f"{topic}-{index}"
 
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
         logs = dict(self._logs)

@@ -274,14 +274,9 @@ class UnifiedLog:
             self._state.remove_expired(now_ms)
             doomed = deletable_segments(self._local.segments, self.config, self._log_start_offset, now_ms)
             self._drop(doomed)
-        self._flush_closed()
-        return len(doomed)
-
-    def _flush_closed(self) -> None:
-        """Outside the lock, for it takes time: closed segments do not change, they are at most deleted."""
-        with self._locked():
             active = self._local.segments.active
             closed = [segment for segment in self._local.segments.from_offset(self._recovery_point) if segment is not active]
+        # Outside the lock, for it takes time: closed segments do not change, they are at most deleted.
         for segment in closed:
             with storage_errors(self.name), suppress(FileNotFoundError):
                 segment.records.flush()
@@ -289,6 +284,7 @@ class UnifiedLog:
             if closed and self._recovery_point < active.base_offset:
                 self._recovery_point = active.base_offset
                 self._checkpoints.write_recovery_point(active.base_offset)
+        return len(doomed)
 
     def _drop(self, doomed: list[LogSegment]) -> None:
         segments = self._local.segments
