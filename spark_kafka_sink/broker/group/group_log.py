@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState
-from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition, offset_of
+from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
+from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -22,11 +23,9 @@ from spark_kafka_sink.protocol.group_records import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
+    OffsetCommitValue,
     decode_group_key,
 )
-
-NO_TIMESTAMP = -1
-
 
 logger = logging.getLogger(__name__)
 
@@ -124,12 +123,14 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> KeyValue:
 
 def offset_record(group_id: str, partition: TopicPartition, offset: OffsetAndMetadata | None) -> KeyValue:
     key = OFFSET_COMMIT_KEY.encode(OffsetCommitKey(group_id, *partition))
-    return key, None if offset is None else _offset_value(offset)
-
-
-def _offset_value(offset: OffsetAndMetadata) -> bytes:
+    if offset is None:
+        return key, None
     expires = offset.expire_timestamp_ms != NO_EXPIRY
-    return OFFSET_COMMIT_VALUE.encode(offset.record(), OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION)
+    version = OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION
+    value = OffsetCommitValue(
+        offset.offset, offset.leader_epoch, offset.metadata, offset.commit_timestamp_ms, offset.expire_timestamp_ms
+    )
+    return key, OFFSET_COMMIT_VALUE.encode(value, version)
 
 
 class GroupLog:
@@ -185,8 +186,12 @@ def _stored(record: ReplayedRecord) -> Stored:
     if isinstance(key, GroupMetadataKey):
         return StoredGroup(key.group, None if record.value is None else GROUP_METADATA_VALUE.decode(record.value))
     partition = TopicPartition(key.topic, key.partition)
-    value = None if record.value is None else offset_of(OFFSET_COMMIT_VALUE.decode(record.value), record.offset)
-    return StoredOffset(key.group, partition, value, record.producer_id)
+    if record.value is None:
+        return StoredOffset(key.group, partition, None, record.producer_id)
+    value = OFFSET_COMMIT_VALUE.decode(record.value)
+    timestamps = value.commit_timestamp, value.expire_timestamp
+    offset = OffsetAndMetadata(value.offset, value.leader_epoch, value.metadata, *timestamps, record.offset)
+    return StoredOffset(key.group, partition, offset, record.producer_id)
 
 
 _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = {

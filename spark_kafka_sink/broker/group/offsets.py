@@ -11,7 +11,6 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupState
 from spark_kafka_sink.broker.group.effects import Effects
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.group_records import OffsetCommitValue
 
 NO_EPOCH: Final = -1
 NO_EXPIRY: Final = -1
@@ -35,17 +34,6 @@ class OffsetAndMetadata:
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_EXPIRY
     record_offset: int = -1
-
-    def record(self) -> OffsetCommitValue:
-        return OffsetCommitValue(
-            self.offset, self.leader_epoch, self.metadata, self.commit_timestamp_ms, self.expire_timestamp_ms
-        )
-
-
-def offset_of(value: OffsetCommitValue, record_offset: int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(
-        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, record_offset
-    )
 
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]

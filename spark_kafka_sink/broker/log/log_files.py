@@ -64,12 +64,6 @@ class SegmentFiles:
             for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
         )
 
-    def last_modified_ms(self, default: int) -> int:
-        try:
-            return self.log.stat().st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            return default
-
     def delete_indexes(self) -> None:
         """The log tells all that is in them."""
         for path in (self.offset_index, self.time_index, self.txn_index):

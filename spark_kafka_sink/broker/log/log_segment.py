@@ -107,7 +107,10 @@ class LogSegment:
         """By which retention goes: the records' largest, or where they have none when the segment was last written to."""
         if self.max_timestamp.timestamp >= 0:
             return self.max_timestamp.timestamp
-        return self.created_ms if self.files is None else self.files.last_modified_ms(self.created_ms)
+        try:
+            return self.created_ms if self.files is None else self.files.log.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return self.created_ms
 
     def become_inactive(self) -> None:
         """Another segment takes the next records. An index that cannot be written is made again at the next start."""

@@ -107,14 +107,10 @@ class MemoryRecords:
 _CHUNK = 8 * 1024
 
 
-def _half_of_the_limit() -> int:
-    """The other half is for connections and for whatever else this process has open."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 10_000 if soft == resource.RLIM_INFINITY else soft // 2
-
-
-_kept_open = threading.Semaphore(_half_of_the_limit())
-"""Of all logs in this process, for that is what the system counts."""
+_soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+_kept_open = threading.Semaphore(10_000 if _soft_limit == resource.RLIM_INFINITY else _soft_limit // 2)
+"""Half of the files that this process may have open, for all logs in it. The other half is for connections and for whatever else
+it has open."""
 
 
 class FileRecords:
