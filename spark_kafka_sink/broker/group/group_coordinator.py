@@ -39,6 +39,12 @@ from spark_kafka_sink.protocol.sync_group import SyncGroupRequest
 GROUP_TYPE = "classic"
 
 
+logger = logging.getLogger(__name__)
+
+RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
+"""Kafka's `offsets.retention.check.interval.ms`."""
+
+
 def described(group: ClassicGroup) -> DescribedGroup:
     """While it is not stable neither the protocol nor subscriptions are told."""
     is_stable = group.state is GroupState.STABLE
@@ -71,12 +77,6 @@ def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
         group_id=group_id,
         group_state=GroupState.DEAD.value,
     )
-
-
-logger = logging.getLogger(__name__)
-
-RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
-"""Kafka's `offsets.retention.check.interval.ms`."""
 
 
 class GroupCoordinator:

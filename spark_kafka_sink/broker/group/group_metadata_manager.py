@@ -17,6 +17,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.group_records import GroupMetadataValue
 from spark_kafka_sink.protocol.join_group import JoinGroupResponse
 
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
 
 @dataclass(slots=True, eq=False)
 class _Deadline:
@@ -79,11 +83,6 @@ class Deadlines:
             known.task.cancel()
         if not group:
             del self._by_group[group_id]
-
-
-logger = logging.getLogger(__name__)
-
-ResultT = TypeVar("ResultT")
 
 
 class GroupMetadataManager:

@@ -14,6 +14,30 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
+TEMPORARY_SUFFIX = ".tmp"
+
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_DIGITS = 20
+
+
+PARTITION_METADATA = "partition.metadata"
+# Kafka keeps the next two once per data folder, for all partitions; here a log knows only its own folder. Kafka's log loader
+# passes over both.
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETED_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
+_DELETED_FOLDER = re.compile(rf"\.[0-9a-f]{{32}}{DELETED_FOLDER_SUFFIX}$")
+_LONGEST_NAME = 255
+
 
 @contextmanager
 def storage_errors(name: str) -> Iterator[None]:
@@ -22,9 +46,6 @@ def storage_errors(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {name}: {error}") from error
-
-
-TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -41,16 +62,6 @@ def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-
-
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-_DIGITS = 20
 
 
 class SegmentFiles:
@@ -82,18 +93,6 @@ def offset_of(path: Path, suffix: str) -> int | None:
     """The offset in a file's name; None when it is no file of that kind."""
     stem = path.name.removesuffix(suffix)
     return int(stem) if stem != path.name and len(stem) == _DIGITS and stem.isascii() and stem.isdigit() else None
-
-
-PARTITION_METADATA = "partition.metadata"
-# Kafka keeps the next two once per data folder, for all partitions; here a log knows only its own folder. Kafka's log loader
-# passes over both.
-LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
-RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-DELETED_FOLDER_SUFFIX = "-delete"
-STRAY_FOLDER_SUFFIX = "-stray"
-_DELETED_FOLDER = re.compile(rf"\.[0-9a-f]{{32}}{DELETED_FOLDER_SUFFIX}$")
-_LONGEST_NAME = 255
 
 
 def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:

@@ -38,6 +38,9 @@ from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
+# Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.
+_TAIL = 8 * 1024 * 1024
+
 
 @dataclass(slots=True)
 class LoadedLog:
@@ -201,10 +204,6 @@ class _LogLoader:
             segment.delete()
         gone = {segment.base_offset for segment in segments}
         self._snapshots.delete_if(lambda offset: offset in gone)
-
-
-# Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.
-_TAIL = 8 * 1024 * 1024
 
 
 def _finish_swaps(folder: Path) -> None:

@@ -11,6 +11,8 @@ from spark_kafka_sink.broker.log.batch import INT32_MAX, BatchHeader, EndTransac
 from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, AppendOrigin
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
+NUM_BATCHES_TO_RETAIN = 5
+
 
 class VerificationGuard:
     """Made for one transaction in one partition; each is like no other. Without one, records of an unknown transaction are
@@ -34,9 +36,6 @@ class VerificationStateEntry:
             self.lowest_sequence = min(self.lowest_sequence, sequence)
         elif epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
-
-
-NUM_BATCHES_TO_RETAIN = 5
 
 
 class BatchMetadata(NamedTuple):

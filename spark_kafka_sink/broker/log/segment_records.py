@@ -20,6 +20,10 @@ from spark_kafka_sink.records.record_reader import Record
 _MANY_BATCHES = 64
 
 
+# One index interval, and room for the header of a batch that begins at its end.
+_CHUNK = 8 * 1024
+
+
 class SegmentRecords(Protocol):
     """The bytes of one segment. Guarded by the log's lock. Errors of the file system are OSError."""
 
@@ -101,10 +105,6 @@ class MemoryRecords:
 
     def delete(self) -> None:
         self.truncate_to(0)
-
-
-# One index interval, and room for the header of a batch that begins at its end.
-_CHUNK = 8 * 1024
 
 
 _soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
