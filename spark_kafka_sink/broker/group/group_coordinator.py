@@ -43,6 +43,12 @@ from spark_kafka_sink.protocol.groups import (
 GROUP_TYPE = "classic"
 
 
+logger = logging.getLogger(__name__)
+
+RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
+"""Kafka's `offsets.retention.check.interval.ms`."""
+
+
 def described(group: ClassicGroup) -> DescribedGroup:
     """While it is not stable neither the protocol nor subscriptions are told."""
     is_stable = group.state is GroupState.STABLE
@@ -75,12 +81,6 @@ def unknown(group_id: str, *, has_code: bool) -> DescribedGroup:
         group_id=group_id,
         group_state=GroupState.DEAD.value,
     )
-
-
-logger = logging.getLogger(__name__)
-
-RETENTION_CHECK_INTERVAL_MS: Final = 10 * 60 * 1000
-"""Kafka's `offsets.retention.check.interval.ms`."""
 
 
 class GroupCoordinator:

@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState
-from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition, offset_of
+from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
+from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -22,74 +23,9 @@ from spark_kafka_sink.protocol.internal_topics import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
+    OffsetCommitValue,
     decode_group_key,
 )
-
-NO_TIMESTAMP = -1
-
-
-def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-    """`assignments`: those that are about to hold; None for those that do."""
-    return GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader,
-        current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
-        members=tuple(
-            _metadata(member, group.protocol_name or "", member.assignment if assignments is None else assignments[name])
-            for name, member in group.members.items()
-        ),
-    )
-
-
-def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
-    """Of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
-    return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
-
-
-def _metadata(member: GroupMember, protocol: str, assignment: bytes) -> MemberMetadata:
-    return MemberMetadata(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout=member.rebalance_timeout_ms,
-        session_timeout=member.session_timeout_ms,
-        subscription=member.protocols.get(protocol, b""),
-        assignment=assignment,
-    )
-
-
-def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
-    """The group as it was stored: stable, or empty (`GroupMetadataManager.replay`)."""
-    group = ClassicGroup(group_id, wall_ms, rules)
-    group.generation = value.generation
-    group.protocol_type = value.protocol_type or None
-    group.protocol_name = value.protocol
-    group.state_since_ms = None if value.current_state_timestamp == NO_TIMESTAMP else value.current_state_timestamp
-    for member in value.members:
-        group.add(_member(member, value))
-    if value.leader in group.members:
-        group.leader = value.leader
-    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
-    group.know_subscriptions()
-    return group
-
-
-def _member(stored: MemberMetadata, group: GroupMetadataValue) -> GroupMember:
-    return GroupMember(
-        member_id=stored.member_id,
-        group_instance_id=stored.group_instance_id,
-        client_id=stored.client_id,
-        client_host=stored.client_host,
-        rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
-        session_timeout_ms=stored.session_timeout,
-        protocol_type=group.protocol_type,
-        protocols={group.protocol or "": stored.subscription},
-        assignment=stored.assignment,
-    )
-
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +37,62 @@ GROUP_METADATA_VERSION: Final = 3
 # Kafka 4.1 as well: only v1 has room for an expiry.
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY: Final = 1
+
+
+def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
+    """`assignments`: those that are about to hold; None for those that do."""
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms,
+        members=tuple(
+            MemberMetadata(
+                member_id=name,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.protocols.get(group.protocol_name or "", b""),
+                assignment=member.assignment if assignments is None else assignments[name],
+            )
+            for name, member in group.members.items()
+        ),
+    )
+
+
+def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
+    """Of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
+    return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
+
+
+def group_of(group_id: str, value: GroupMetadataValue, wall_ms: Callable[[], int], rules: GroupRules) -> ClassicGroup:
+    """The group as it was stored: stable, or empty (`GroupMetadataManager.replay`)."""
+    group = ClassicGroup(group_id, wall_ms, rules)
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.state_since_ms = None if value.current_state_timestamp == NO_TIMESTAMP else value.current_state_timestamp
+    for stored in value.members:
+        member = GroupMember(
+            member_id=stored.member_id,
+            group_instance_id=stored.group_instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout,
+            session_timeout_ms=stored.session_timeout,
+            protocol_type=value.protocol_type,
+            protocols={value.protocol or "": stored.subscription},
+            assignment=stored.assignment,
+        )
+        group.add(member)
+    if value.leader in group.members:
+        group.leader = value.leader
+    group.state = GroupState.STABLE if group.members else GroupState.EMPTY
+    group.know_subscriptions()
+    return group
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +123,14 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> KeyValue:
 
 def offset_record(group_id: str, partition: TopicPartition, offset: OffsetAndMetadata | None) -> KeyValue:
     key = OFFSET_COMMIT_KEY.encode(OffsetCommitKey(group_id, *partition))
-    return key, None if offset is None else _offset_value(offset)
-
-
-def _offset_value(offset: OffsetAndMetadata) -> bytes:
+    if offset is None:
+        return key, None
     expires = offset.expire_timestamp_ms != NO_EXPIRY
-    return OFFSET_COMMIT_VALUE.encode(offset.record(), OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION)
+    version = OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION
+    value = OffsetCommitValue(
+        offset.offset, offset.leader_epoch, offset.metadata, offset.commit_timestamp_ms, offset.expire_timestamp_ms
+    )
+    return key, OFFSET_COMMIT_VALUE.encode(value, version)
 
 
 class GroupLog:
@@ -192,8 +186,12 @@ def _stored(record: ReplayedRecord) -> Stored:
     if isinstance(key, GroupMetadataKey):
         return StoredGroup(key.group, None if record.value is None else GROUP_METADATA_VALUE.decode(record.value))
     partition = TopicPartition(key.topic, key.partition)
-    value = None if record.value is None else offset_of(OFFSET_COMMIT_VALUE.decode(record.value), record.offset)
-    return StoredOffset(key.group, partition, value, record.producer_id)
+    if record.value is None:
+        return StoredOffset(key.group, partition, None, record.producer_id)
+    value = OFFSET_COMMIT_VALUE.decode(record.value)
+    timestamps = value.commit_timestamp, value.expire_timestamp
+    offset = OffsetAndMetadata(value.offset, value.leader_epoch, value.metadata, *timestamps, record.offset)
+    return StoredOffset(key.group, partition, offset, record.producer_id)
 
 
 _CLIENT_CODES: Final[Mapping[ErrorCode, ErrorCode]] = {

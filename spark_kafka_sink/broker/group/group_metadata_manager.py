@@ -17,6 +17,10 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import JoinGroupResponse
 from spark_kafka_sink.protocol.internal_topics import GroupMetadataValue
 
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
 
 @dataclass(slots=True, eq=False)
 class _Deadline:
@@ -79,11 +83,6 @@ class Deadlines:
             known.task.cancel()
         if not group:
             del self._by_group[group_id]
-
-
-logger = logging.getLogger(__name__)
-
-ResultT = TypeVar("ResultT")
 
 
 class GroupMetadataManager:
@@ -155,24 +154,16 @@ class GroupMetadataManager:
     def join(self, group_id: str, joiner: Joiner) -> None:
         """Only who has no member id makes a group (`classicGroupJoinToClassicGroup`)."""
         group = self._groups.get(group_id)
-        if group is not None:
-            self.run(group, lambda group, effects: join(group, joiner, effects))
-        elif joiner.member_id == UNKNOWN_MEMBER_ID:
-            self._join_new_group(group_id, joiner)
-        else:
-            self._refuse(joiner, joiner.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-
-    def _join_new_group(self, group_id: str, joiner: Joiner) -> None:
-        group = self.new(group_id)
-        error = self._store(group_id, new_group_metadata(group))
-        if error is not ErrorCode.NONE:
-            self._refuse(joiner, UNKNOWN_MEMBER_ID, error)
-            return
-        self._groups[group_id] = group
+        if group is None:
+            group, code = self.new(group_id), ErrorCode.UNKNOWN_MEMBER_ID
+            if joiner.member_id == UNKNOWN_MEMBER_ID:
+                code = self._store(group_id, new_group_metadata(group))
+            if code is not ErrorCode.NONE:
+                refusal = JoinGroupResponse(error_code=code, member_id=joiner.member_id)
+                self._answers.append(lambda: joiner.reply(refusal))
+                return
+            self._groups[group_id] = group
         self.run(group, lambda group, effects: join(group, joiner, effects))
-
-    def _refuse(self, joiner: Joiner, member_id: str, code: ErrorCode) -> None:
-        self._answers.append(lambda: joiner.reply(JoinGroupResponse(error_code=code, member_id=member_id)))
 
     def time_out(self, group_id: str, key: TimerKey) -> None:
         group, timeout = self._groups.get(group_id), self._deadlines.taken(group_id, key)

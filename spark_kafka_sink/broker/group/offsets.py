@@ -11,7 +11,6 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupState
 from spark_kafka_sink.broker.group.effects import Effects
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.protocol.internal_topics import OffsetCommitValue
 
 NO_EPOCH: Final = -1
 NO_EXPIRY: Final = -1
@@ -35,17 +34,6 @@ class OffsetAndMetadata:
     commit_timestamp_ms: int
     expire_timestamp_ms: int = NO_EXPIRY
     record_offset: int = -1
-
-    def record(self) -> OffsetCommitValue:
-        return OffsetCommitValue(
-            self.offset, self.leader_epoch, self.metadata, self.commit_timestamp_ms, self.expire_timestamp_ms
-        )
-
-
-def offset_of(value: OffsetCommitValue, record_offset: int) -> OffsetAndMetadata:
-    return OffsetAndMetadata(
-        value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, record_offset
-    )
 
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
@@ -95,15 +83,11 @@ class OffsetStore:
                 offsets = self.pending[group_id].pop(producer_id)
                 if not self.pending[group_id]:
                     del self.pending[group_id]
-                if committed:
-                    self._materialize(group_id, offsets)
-
-    def _materialize(self, group_id: str, offsets: Offsets) -> None:
-        for partition, offset in offsets.items():
-            known = self.of(group_id).get(partition)
-            # The later record counts, also where an ordinary commit came into a transaction: so it is after compaction too.
-            if known is None or offset.record_offset > known.record_offset:
-                self.commit(group_id, partition, offset)
+                for partition, offset in offsets.items() if committed else ():
+                    known = self.of(group_id).get(partition)
+                    # The later record counts, also where an ordinary commit came into a transaction: so it is after compaction.
+                    if known is None or offset.record_offset > known.record_offset:
+                        self.commit(group_id, partition, offset)
 
     def groups(self) -> Collection[str]:
         return {*self.committed, *self.pending}

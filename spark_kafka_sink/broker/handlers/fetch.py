@@ -11,8 +11,8 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.handlers.common import current_leader, deferred_response, node_endpoints, topic_name
+from spark_kafka_sink.broker.log.local_log import ListOffsetsTimestamp
 from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel, TimestampAndOffset
-from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.replica_manager import LedPartition
 from spark_kafka_sink.broker.timer import DelayedOperation

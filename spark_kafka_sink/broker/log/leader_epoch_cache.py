@@ -25,10 +25,6 @@ class LeaderEpochCache:
         self._entries: list[EpochEntry] = [] if path is None or not path.exists() else _parsed(path.read_text("utf-8"))
 
     @property
-    def entries(self) -> list[EpochEntry]:
-        return list(self._entries)
-
-    @property
     def latest_epoch(self) -> int:
         """-1 where there is none."""
         return self._entries[-1].epoch if self._entries else -1
@@ -68,9 +64,6 @@ class LeaderEpochCache:
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         if kept != self._entries:
             self._replace(kept)
-
-    def clear(self) -> None:
-        self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> None:
         if self._path is not None:

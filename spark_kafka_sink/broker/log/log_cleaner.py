@@ -12,7 +12,6 @@ from spark_kafka_sink.broker.log.local_log import CleanableLog
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_files import CLEANED_SUFFIX, storage_errors
 from spark_kafka_sink.broker.log.log_segment import LogSegment
-from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Buffer, Codec, compress, decompress
@@ -128,11 +127,10 @@ class _Cleaner:
         return record.value is not None or self._now_ms - record.timestamp <= self._config.delete_retention_ms
 
     def _is_aborted(self, header: BatchHeader) -> bool:
-        return header.is_transactional and any(_covers(aborted, header) for aborted in self._log.aborted)
-
-
-def _covers(aborted: AbortedTxn, header: BatchHeader) -> bool:
-    return aborted.producer_id == header.producer_id and aborted.first_offset <= header.base_offset <= aborted.last_offset
+        return header.is_transactional and any(
+            aborted.producer_id == header.producer_id and aborted.first_offset <= header.base_offset <= aborted.last_offset
+            for aborted in self._log.aborted
+        )
 
 
 def _records(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[tuple[Record, bytes]]:

@@ -9,11 +9,34 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_DIGITS = 20
+
+
+PARTITION_METADATA = "partition.metadata"
+# Kafka keeps the next two once per data folder, for all partitions; here a log knows only its own folder. Kafka's log loader
+# passes over both.
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETED_FOLDER_SUFFIX = "-delete"
+STRAY_FOLDER_SUFFIX = "-stray"
+_DELETED_FOLDER = re.compile(rf"\.[0-9a-f]{{32}}{DELETED_FOLDER_SUFFIX}$")
+_LONGEST_NAME = 255
 
 
 @contextmanager
@@ -23,9 +46,6 @@ def storage_errors(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"The log of {name}: {error}") from error
-
-
-TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
@@ -44,45 +64,16 @@ def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
         raise
 
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TXN_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-_DIGITS = 20
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentFiles:
     """Of the segment that begins at `base_offset`; `suffix` marks files that are not in use yet."""
 
-    folder: Path
-    base_offset: int
-    suffix: str = ""
-
-    @property
-    def log(self) -> Path:
-        return self._path(LOG_SUFFIX)
-
-    @property
-    def offset_index(self) -> Path:
-        return self._path(INDEX_SUFFIX)
-
-    @property
-    def time_index(self) -> Path:
-        return self._path(TIME_INDEX_SUFFIX)
-
-    @property
-    def txn_index(self) -> Path:
-        return self._path(TXN_INDEX_SUFFIX)
-
-    def last_modified_ms(self, default: int) -> int:
-        try:
-            return self.log.stat().st_mtime_ns // 1_000_000
-        except FileNotFoundError:
-            return default
+    def __init__(self, folder: Path, base_offset: int, suffix: str = "") -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.log, self.offset_index, self.time_index, self.txn_index = (
+            folder / f"{file_name(base_offset, kind)}{suffix}"
+            for kind in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        )
 
     def delete_indexes(self) -> None:
         """The log tells all that is in them."""
@@ -93,9 +84,6 @@ class SegmentFiles:
         self.log.unlink(missing_ok=True)
         self.delete_indexes()
 
-    def _path(self, kind: str) -> Path:
-        return self.folder / f"{file_name(self.base_offset, kind)}{self.suffix}"
-
 
 def file_name(offset: int, suffix: str) -> str:
     return f"{offset:0{_DIGITS}d}{suffix}"
@@ -105,18 +93,6 @@ def offset_of(path: Path, suffix: str) -> int | None:
     """The offset in a file's name; None when it is no file of that kind."""
     stem = path.name.removesuffix(suffix)
     return int(stem) if stem != path.name and len(stem) == _DIGITS and stem.isascii() and stem.isdigit() else None
-
-
-PARTITION_METADATA = "partition.metadata"
-# Kafka keeps the next two once per data folder, for all partitions; here a log knows only its own folder. Kafka's log loader
-# passes over both.
-LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
-RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
-CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-DELETED_FOLDER_SUFFIX = "-delete"
-STRAY_FOLDER_SUFFIX = "-stray"
-_DELETED_FOLDER = re.compile(rf"\.[0-9a-f]{{32}}{DELETED_FOLDER_SUFFIX}$")
-_LONGEST_NAME = 255
 
 
 def write_partition_metadata(folder: Path, topic_id: uuid.UUID) -> None:

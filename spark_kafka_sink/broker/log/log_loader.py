@@ -31,12 +31,15 @@ from spark_kafka_sink.broker.log.log_files import (
 )
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import AppendOrigin
-from spark_kafka_sink.broker.log.producer_state import NUM_BATCHES_TO_RETAIN, BatchMetadata, CompletedTxn, ProducerAppendInfo
+from spark_kafka_sink.broker.log.producer_state import NUM_BATCHES_TO_RETAIN, BatchMetadata, metadata_of
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerSnapshots, ProducerStateManager
 from spark_kafka_sink.broker.log.segment_records import FileRecords, marker_at
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
 logger = logging.getLogger(__name__)
+
+# Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.
+_TAIL = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -45,7 +48,6 @@ class LoadedLog:
 
     local: LocalLog
     epochs: LeaderEpochCache
-    state: ProducerStateManager
     snapshots: ProducerSnapshots
     log_start_offset: int
     recovery_point: int
@@ -55,7 +57,7 @@ def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManag
     """From a folder that may be empty or missing; None: an empty log in memory. OSError as the file system says it."""
     if folder is None:
         segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
-        return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), state, ProducerSnapshots(None), 0, 0)
+        return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), ProducerSnapshots(None), 0, 0)
     if folder.exists() and read_topic_id(folder) not in (None, topic_id):
         # Of a topic that had this name before: kept, but out of the way, as Kafka's stray logs are.
         renamed_away(folder, STRAY_FOLDER_SUFFIX)
@@ -84,7 +86,11 @@ class _LogLoader:
             if path.name.endswith((TEMPORARY_SUFFIX, CLEANED_SUFFIX)):
                 path.unlink()
         _finish_swaps(self._folder)
-        segments = self._segments()
+        offsets = [offset_of(path, LOG_SUFFIX) for path in self._folder.glob(f"*{LOG_SUFFIX}")]
+        segments = []
+        for base_offset in sorted(offset for offset in offsets if offset is not None):
+            files = SegmentFiles(self._folder, base_offset)
+            segments.append(LogSegment(base_offset, FileRecords(files.log), self._config, self._now_ms, files))
         log_end = self._recover(segments)
         if log_end < self._log_start:
             logger.warning("%s ends at %d, before its log start %d: all of it is gone", self._folder, log_end, self._log_start)
@@ -97,18 +103,10 @@ class _LogLoader:
         self._epochs.truncate_from_end(log_end)
         self._epochs.truncate_from_start(log_start)
         self._state.map_end_offset = log_end
-        remember_batches(self._state, segments)
+        self._remember_batches(segments)
         local = LocalLog(self._folder, LogSegments(segments), log_end)
         recovery_point = log_end if self._clean else min(self._recovery_point, log_end)
-        return LoadedLog(local, self._epochs, self._state, self._snapshots, log_start, recovery_point)
-
-    def _segments(self) -> list[LogSegment]:
-        offsets = [offset_of(path, LOG_SUFFIX) for path in self._folder.glob(f"*{LOG_SUFFIX}")]
-        return [self._segment(offset) for offset in sorted(offset for offset in offsets if offset is not None)]
-
-    def _segment(self, base_offset: int) -> LogSegment:
-        files = SegmentFiles(self._folder, base_offset)
-        return LogSegment(base_offset, FileRecords(files.log), self._config, self._now_ms, files)
+        return LoadedLog(local, self._epochs, self._snapshots, log_start, recovery_point)
 
     def _recover(self, segments: list[LogSegment]) -> int:
         """Loads or rebuilds every index and all producers, and cuts off what is no batch. Returns the log's end."""
@@ -124,7 +122,10 @@ class _LogLoader:
                     self._drop(segments[at + 1 :])
                     del segments[at + 1 :]
             elif segment.next_offset() > self._state.map_end_offset:
-                self._replay(segment)
+                # Its indexes are right, but its producers are not known.
+                start = segment.offset_index.lookup(self._state.map_end_offset).position
+                for position, header in segment.records.headers(start):
+                    self._replay(segment, position, header, into_index=False)
         return segments[-1].next_offset() if segments else 0
 
     def _first_suspect(self, segments: list[LogSegment]) -> int:
@@ -142,12 +143,16 @@ class _LogLoader:
         segment.clear_indexes()
         end, following = 0, segment.base_offset
         for position, header in segment.records.headers():
-            if header.base_offset < following or not self._fits(segment, position, header):
+            if header.base_offset < following or header.last_offset_delta < 0:
+                break
+            if not segment.offset_index.can_hold(header.last_offset):
+                break
+            if not is_valid(header, b"".join(segment.records.read(position, header.size))):
                 break
             segment.index(position, header)
             if header.leader_epoch > self._epochs.latest_epoch:
                 self._epochs.assign(header.leader_epoch, header.base_offset)
-            replay_batch(self._state, segment, position, header, into_index=True)
+            self._replay(segment, position, header, into_index=True)
             end, following = position + header.size, header.next_offset
         lost = segment.size - end
         if lost:
@@ -162,72 +167,43 @@ class _LogLoader:
         segment.become_inactive()
         return lost
 
-    def _fits(self, segment: LogSegment, position: int, header: BatchHeader) -> bool:
-        if header.last_offset_delta < 0 or not segment.offset_index.can_hold(header.last_offset):
-            return False
-        return is_valid(header, b"".join(segment.records.read(position, header.size)))
+    def _replay(self, segment: LogSegment, position: int, header: BatchHeader, *, into_index: bool) -> None:
+        """Brings the producers behind this batch, unless they are there. into_index: an abort goes into the transaction index."""
+        state = self._state
+        if header.last_offset < state.map_end_offset:
+            return
+        if header.has_producer_id:
+            appended = state.prepare_update(header.producer_id, AppendOrigin.REPLICATION)
+            marker = marker_at(segment.records, position, header) if header.is_control else None
+            completed = None if header.is_control and marker is None else appended.append(header, marker)
+            state.complete(appended, completed, segment.txn_index if into_index else None)
+        state.map_end_offset = header.next_offset
 
-    def _replay(self, segment: LogSegment) -> None:
-        """Producers of a segment whose indexes are right."""
-        start = segment.offset_index.lookup(self._state.map_end_offset).position
-        for position, header in segment.records.headers(start):
-            replay_batch(self._state, segment, position, header, into_index=False)
+    def _remember_batches(self, segments: Sequence[LogSegment]) -> None:
+        """The last five batches of each producer, as far as they lie in the log's last few megabytes.
+
+        A snapshot has the last one only, and Kafka is content with that; then a producer that had more in flight when the
+        broker stopped finds those it sends again out of order.
+        """
+        known = {entry.producer_id: entry for entry in self._state.entries() if entry.batches}
+        earlier: dict[int, list[BatchMetadata]] = {producer_id: [] for producer_id in known}
+        for segment in segments[-2:] if known else ():
+            start = segment.offset_index.position_before(segment.size - _TAIL)
+            for _, header in segment.records.headers(start):
+                entry = known.get(header.producer_id)
+                if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch:
+                    continue
+                if header.last_offset < entry.batches[0].first_offset:
+                    earlier[header.producer_id].append(metadata_of(header))
+        for producer_id, entry in known.items():
+            missing = NUM_BATCHES_TO_RETAIN - len(entry.batches)
+            entry.batches.extendleft(reversed(earlier[producer_id][-missing:] if missing else []))
 
     def _drop(self, segments: list[LogSegment]) -> None:
         for segment in segments:
             segment.delete()
         gone = {segment.base_offset for segment in segments}
         self._snapshots.delete_if(lambda offset: offset in gone)
-
-
-# Five batches of half a megabyte from each of three producers; of the smallest batches 100,000 headers, 0.3 s.
-_TAIL = 8 * 1024 * 1024
-
-
-def replay_batch(
-    state: ProducerStateManager, segment: LogSegment, position: int, header: BatchHeader, *, into_index: bool
-) -> None:
-    """Brings `state` behind this batch, unless it is there already. into_index: an abort goes into the transaction index."""
-    if header.last_offset < state.map_end_offset:
-        return
-    if header.has_producer_id:
-        appended = state.prepare_update(header.producer_id, AppendOrigin.REPLICATION)
-        completed = _appended(appended, segment, position, header)
-        state.complete(appended, completed, segment.txn_index if into_index else None)
-    state.map_end_offset = header.next_offset
-
-
-def remember_batches(state: ProducerStateManager, segments: Sequence[LogSegment]) -> None:
-    """The last five batches of each producer, as far as they lie in the log's last few megabytes.
-
-    A snapshot has the last one only, and Kafka is content with that; then a producer that had more in flight when the broker
-    stopped finds those it sends again out of order.
-    """
-    known = {entry.producer_id: entry for entry in state.entries() if entry.batches}
-    earlier: dict[int, list[BatchMetadata]] = {producer_id: [] for producer_id in known}
-    for segment in segments[-2:] if known else ():
-        start = segment.offset_index.position_before(segment.size - _TAIL)
-        for _, header in segment.records.headers(start):
-            entry = known.get(header.producer_id)
-            if entry is None or header.is_control or header.producer_epoch != entry.producer_epoch:
-                continue
-            if header.last_offset < entry.batches[0].first_offset:
-                earlier[header.producer_id].append(_metadata(header))
-    for producer_id, entry in known.items():
-        missing = NUM_BATCHES_TO_RETAIN - len(entry.batches)
-        entry.batches.extendleft(reversed(earlier[producer_id][-missing:] if missing else []))
-
-
-def _metadata(header: BatchHeader) -> BatchMetadata:
-    return BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
-
-
-def _appended(appended: ProducerAppendInfo, segment: LogSegment, position: int, header: BatchHeader) -> CompletedTxn | None:
-    if not header.is_control:
-        appended.append_data(header)
-        return None
-    marker = marker_at(segment.records, position, header)
-    return None if marker is None else appended.append_marker(marker, header.base_offset, header.max_timestamp)
 
 
 def _finish_swaps(folder: Path) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
@@ -24,14 +23,14 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
-_Look = Callable[[UnifiedLog, int], object]
+_Upkeep = Callable[[UnifiedLog, int], object]
 
 
 class LogManager:
     """Kafka's LogManager, over one folder or none.
 
     The cluster's changes come one at a time, under its lock; `_logs` is replaced whole, so that it is read without a lock.
-    Retention and compaction run on a thread of their own (`_keeper`), each at its own interval, because they wait for the disk.
+    Retention and compaction run on a thread of their own (`_upkeep`), each at its own interval, because they wait for the disk.
     """
 
     def __init__(
@@ -53,20 +52,20 @@ class LogManager:
         self._check_disk = check_disk
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._stopped = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="kafka-log-retention", daemon=True)
+        self._upkeep = threading.Thread(target=self._run_upkeep, name="kafka-log-retention", daemon=True)
 
     def start(self) -> None:
         if self._config.data_dir is not None:
             finish_deletions(self._config.data_dir)
         self._logs = {key: self._opened(topic, key[1]) for topic, key in _keys(self._cluster.image)}
         self._cluster.on_change(self._changed)
-        self._keeper.start()
+        self._upkeep.start()
 
     def stop(self) -> None:
         """Everything is on the disk afterwards, with a mark that nothing needs recovery."""
         self._stopped.set()
-        if self._keeper.is_alive():
-            self._keeper.join(10.0)
+        if self._upkeep.is_alive():
+            self._upkeep.join(10.0)
         logs, self._logs = self._logs, {}
         for log in logs.values():
             _close(log)
@@ -78,8 +77,9 @@ class LogManager:
         return list(self._logs.values())
 
     def _opened(self, topic: TopicState, index: int) -> UnifiedLog:
+        data_dir = self._config.data_dir
         return UnifiedLog(
-            self._folder(topic.name, index),
+            None if data_dir is None else data_dir / f"{topic.name}-{index}",
             PartitionName(topic.name, index, topic.topic_id),
             log_config(self._config, self._cluster.image, topic),
             LogHooks(
@@ -90,10 +90,6 @@ class LogManager:
             producer_expiration_ms=self._config.producer_id_expiration_ms,
             verify_transactions=self._config.release.verifies_transactions(of_offsets=topic.name == GROUP_METADATA_TOPIC),
         )
-
-    def _folder(self, topic: str, index: int) -> Path | None:
-        data_dir = self._config.data_dir
-        return None if data_dir is None else data_dir / f"{topic}-{index}"
 
     def _changed(self, before: MetadataImage, after: MetadataImage) -> None:
         logs = dict(self._logs)
@@ -123,24 +119,24 @@ class LogManager:
             raise
         return opened
 
-    def _keep(self) -> None:
+    def _run_upkeep(self) -> None:
         config = self._config
-        intervals_ms: dict[_Look, int] = {
+        intervals_ms: dict[_Upkeep, int] = {
             UnifiedLog.enforce_retention: config.log_retention_check_interval_ms,
             maybe_compact: config.log_cleaner_backoff_ms,
         }
-        due_s = {look: time.monotonic() + ms / 1000 for look, ms in intervals_ms.items()}
+        due_s = {task: time.monotonic() + ms / 1000 for task, ms in intervals_ms.items()}
         while not self._stopped.wait(max(0.0, min(due_s.values()) - time.monotonic())):
-            look = min(due_s, key=lambda each: due_s[each])
-            self._look_through(look)
-            due_s[look] = time.monotonic() + intervals_ms[look] / 1000
+            task = min(due_s, key=lambda each: due_s[each])
+            self._run_on_all_logs(task)
+            due_s[task] = time.monotonic() + intervals_ms[task] / 1000
 
-    def _look_through(self, look: _Look) -> None:
+    def _run_on_all_logs(self, task: _Upkeep) -> None:
         for log in self.logs():
             if self._stopped.is_set():
                 return
             try:
-                look(log, self._wall_ms())
+                task(log, self._wall_ms())
             except ApiException as error:
                 # The others are not to wait for one that has no room now; one that was deleted meanwhile is no news.
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.log.segment_records import FileRecords, MemoryRecor
 from spark_kafka_sink.records.compression import Buffer
 
 
-class BatchPlace(NamedTuple):
+class BatchPosition(NamedTuple):
     """Where a batch lies in its segment."""
 
     position: int
@@ -88,11 +88,11 @@ class LogSegment:
             self._bytes_since_index_entry = 0
         self._bytes_since_index_entry += batch.size
 
-    def find_batch(self, offset: int) -> BatchPlace | None:
+    def find_batch(self, offset: int) -> BatchPosition | None:
         """The first batch whose last offset is not before `offset`."""
         for position, header in self.records.headers(self.offset_index.lookup(offset).position):
             if header.last_offset >= offset:
-                return BatchPlace(position, header)
+                return BatchPosition(position, header)
         return None
 
     def next_offset(self) -> int:
@@ -107,7 +107,10 @@ class LogSegment:
         """By which retention goes: the records' largest, or where they have none when the segment was last written to."""
         if self.max_timestamp.timestamp >= 0:
             return self.max_timestamp.timestamp
-        return self.created_ms if self.files is None else self.files.last_modified_ms(self.created_ms)
+        try:
+            return self.created_ms if self.files is None else self.files.log.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return self.created_ms
 
     def become_inactive(self) -> None:
         """Another segment takes the next records. An index that cannot be written is made again at the next start."""

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from spark_kafka_sink.records.compression import Buffer
 
 NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 

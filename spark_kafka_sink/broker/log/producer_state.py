@@ -11,6 +11,8 @@ from spark_kafka_sink.broker.log.batch import INT32_MAX, BatchHeader, EndTransac
 from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, AppendOrigin
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
+NUM_BATCHES_TO_RETAIN = 5
+
 
 class VerificationGuard:
     """Made for one transaction in one partition; each is like no other. Without one, records of an unknown transaction are
@@ -36,9 +38,6 @@ class VerificationStateEntry:
             self.epoch, self.lowest_sequence = epoch, sequence
 
 
-NUM_BATCHES_TO_RETAIN = 5
-
-
 class BatchMetadata(NamedTuple):
     """Of a batch that was stored; a producer may send it again."""
 
@@ -54,6 +53,10 @@ class BatchMetadata(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
+
+
+def metadata_of(header: BatchHeader) -> BatchMetadata:
+    return BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
 
 
 @dataclass(slots=True)
@@ -83,11 +86,6 @@ class ProducerStateEntry:
         return ProducerStateEntry(
             self.producer_id, self.producer_epoch, self.coordinator_epoch, self.last_timestamp, self.current_txn_first_offset
         )
-
-    def add_batch(self, epoch: int, batch: BatchMetadata) -> None:
-        self.move_to_epoch(epoch)
-        self.batches.append(batch)
-        self.last_timestamp = batch.timestamp
 
     def move_to_epoch(self, epoch: int) -> None:
         """What was sent under another epoch cannot be sent again."""
@@ -140,19 +138,16 @@ class ProducerAppendInfo:
         return self.current.producer_id
 
     def append(self, batch: BatchHeader, marker: EndTransactionMarker | None) -> CompletedTxn | None:
-        """`marker`: what a control batch holds."""
+        """`marker`: what a control batch holds. None when no transaction of the producer ends here."""
         if marker is not None:
-            return self.append_marker(marker, batch.base_offset, batch.max_timestamp)
-        self.append_data(batch)
-        return None
-
-    def append_data(self, batch: BatchHeader) -> None:
+            return self._append_marker(marker, batch.base_offset, batch.max_timestamp)
         offset = batch.base_offset
         self._check_epoch(batch.producer_epoch, offset)
         if self.origin is AppendOrigin.CLIENT:
             self._check_sequence(batch.producer_epoch, batch.base_sequence, offset)
-        metadata = BatchMetadata(batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp)
-        self.updated.add_batch(batch.producer_epoch, metadata)
+        self.updated.move_to_epoch(batch.producer_epoch)
+        self.updated.batches.append(metadata_of(batch))
+        self.updated.last_timestamp = batch.max_timestamp
         open_txn = self.updated.current_txn_first_offset
         if open_txn is not None and not batch.is_transactional:
             raise ApiException(
@@ -160,11 +155,17 @@ class ProducerAppendInfo:
             )
         if open_txn is None and batch.is_transactional:
             self.updated.current_txn_first_offset = self.started_txn = offset
+        return None
 
-    def append_marker(self, marker: EndTransactionMarker, offset: int, timestamp: int) -> CompletedTxn | None:
-        """None when the producer has no transaction open here: such a marker changes no reader's view."""
+    def _append_marker(self, marker: EndTransactionMarker, offset: int, timestamp: int) -> CompletedTxn | None:
+        """A marker of a producer that has no transaction open here changes no reader's view."""
         self._check_epoch(marker.producer_epoch, offset)
-        self._check_coordinator_epoch(marker.coordinator_epoch, offset)
+        if self.updated.coordinator_epoch > marker.coordinator_epoch and self.origin is not AppendOrigin.REPLICATION:
+            raise ApiException(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {self.producer_id}{self._place(offset)}: "
+                f"{marker.coordinator_epoch} (zombie), {self.updated.coordinator_epoch} (current)",
+            )
         first = self.updated.current_txn_first_offset
         self.updated.move_to_epoch(marker.producer_epoch)
         self.updated.coordinator_epoch = marker.coordinator_epoch
@@ -178,14 +179,6 @@ class ProducerAppendInfo:
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {self.producer_id}{self._place(offset)} is {epoch}, which is smaller than the last seen "
                 f"epoch {self.updated.producer_epoch}",
-            )
-
-    def _check_coordinator_epoch(self, epoch: int, offset: int) -> None:
-        if self.updated.coordinator_epoch > epoch and self.origin is not AppendOrigin.REPLICATION:
-            raise ApiException(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"Invalid coordinator epoch for producerId {self.producer_id}{self._place(offset)}: {epoch} (zombie), "
-                f"{self.updated.coordinator_epoch} (current)",
             )
 
     def _check_sequence(self, epoch: int, first: int, offset: int) -> None:
@@ -205,14 +198,12 @@ class ProducerAppendInfo:
             if first != 0:
                 raise self._out_of_order(f"Invalid sequence number {first} for new epoch {epoch} after {known}", offset)
             return
-        last = self._last_sequence(epoch)
-        if not _in_sequence(last, first):
-            raise self._out_of_order(f"Out of order sequence number {first}, {last} (current end sequence number)", offset)
-
-    def _last_sequence(self, epoch: int) -> int:
         if self.updated.batches:
-            return self.updated.last_seq
-        return self.current.last_seq if epoch == self.current.producer_epoch else NO_SEQUENCE
+            last = self.updated.last_seq
+        else:
+            last = self.current.last_seq if epoch == self.current.producer_epoch else NO_SEQUENCE
+        if first != last + 1 and (first != 0 or last != INT32_MAX):
+            raise self._out_of_order(f"Out of order sequence number {first}, {last} (current end sequence number)", offset)
 
     def _out_of_order(self, what: str, offset: int) -> ApiException:
         return ApiException(
@@ -221,7 +212,3 @@ class ProducerAppendInfo:
 
     def _place(self, offset: int) -> str:
         return f" at offset {offset} in partition {self.topic_partition}"
-
-
-def _in_sequence(last: int, following: int) -> bool:
-    return following == last + 1 or (following == 0 and last == INT32_MAX)

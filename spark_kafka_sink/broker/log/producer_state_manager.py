@@ -55,9 +55,6 @@ class ProducerStateManager:
     def entries(self) -> list[ProducerStateEntry]:
         return list(self._producers.values())
 
-    def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        return self._producers.get(producer_id)
-
     def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
         entry = self._producers.get(batch.producer_id)
         return None if entry is None else entry.find_duplicate(batch)

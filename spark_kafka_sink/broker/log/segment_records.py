@@ -20,6 +20,10 @@ from spark_kafka_sink.records.record_reader import Record
 _MANY_BATCHES = 64
 
 
+# One index interval, and room for the header of a batch that begins at its end.
+_CHUNK = 8 * 1024
+
+
 class SegmentRecords(Protocol):
     """The bytes of one segment. Guarded by the log's lock. Errors of the file system are OSError."""
 
@@ -103,18 +107,10 @@ class MemoryRecords:
         self.truncate_to(0)
 
 
-# One index interval, and room for the header of a batch that begins at its end.
-_CHUNK = 8 * 1024
-
-
-def _half_of_the_limit() -> int:
-    """The other half is for connections and for whatever else this process has open."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 10_000 if soft == resource.RLIM_INFINITY else soft // 2
-
-
-_kept_open = threading.Semaphore(_half_of_the_limit())
-"""Of all logs in this process, for that is what the system counts."""
+_soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+_kept_open = threading.Semaphore(10_000 if _soft_limit == resource.RLIM_INFINITY else _soft_limit // 2)
+"""Half of the files that this process may have open, for all logs in it. The other half is for connections and for whatever else
+it has open."""
 
 
 class FileRecords:

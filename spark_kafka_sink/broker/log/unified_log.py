@@ -10,7 +10,7 @@ from pathlib import Path
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker
 from spark_kafka_sink.broker.log.leader_epoch_cache import EpochEntry
-from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, old_segments, segments_before
+from spark_kafka_sink.broker.log.local_log import CleanableLog, deletable_segments, find_offset, old_segments, segments_before
 from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_files import Checkpoints, delete_folder, storage_errors
 from spark_kafka_sink.broker.log.log_loader import load_log
@@ -27,7 +27,6 @@ from spark_kafka_sink.broker.log.log_types import (
     TimestampAndOffset,
 )
 from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
-from spark_kafka_sink.broker.log.offset_lookup import find_offset
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -275,14 +274,9 @@ class UnifiedLog:
             self._state.remove_expired(now_ms)
             doomed = deletable_segments(self._local.segments, self.config, self._log_start_offset, now_ms)
             self._drop(doomed)
-        self._flush_closed()
-        return len(doomed)
-
-    def _flush_closed(self) -> None:
-        """Outside the lock, for it takes time: closed segments do not change, they are at most deleted."""
-        with self._locked():
             active = self._local.segments.active
             closed = [segment for segment in self._local.segments.from_offset(self._recovery_point) if segment is not active]
+        # Outside the lock, for it takes time: closed segments do not change, they are at most deleted.
         for segment in closed:
             with storage_errors(self.name), suppress(FileNotFoundError):
                 segment.records.flush()
@@ -290,6 +284,7 @@ class UnifiedLog:
             if closed and self._recovery_point < active.base_offset:
                 self._recovery_point = active.base_offset
                 self._checkpoints.write_recovery_point(active.base_offset)
+        return len(doomed)
 
     def _drop(self, doomed: list[LogSegment]) -> None:
         segments = self._local.segments

@@ -43,14 +43,12 @@ class KafkaRequestHandlerPool:
     def _run(self) -> None:
         while not self._stopped.is_set():
             request = self._channel.receive_request(RECEIVE_TIMEOUT_S)
-            if request is not None:
-                self._serve(request)
-
-    def _serve(self, request: Request) -> None:
-        try:
-            self._handle(request)
-        except Exception:
-            # KafkaApis answers every error; what gets here is one of its own, and the request would never be answered.
-            logger.exception("%s failed outside of its handler", request)
-            if not request.is_answered:
-                request.close_connection()
+            if request is None:
+                continue
+            try:
+                self._handle(request)
+            except Exception:
+                # KafkaApis answers every error; what gets here is one of its own, and the request would never be answered.
+                logger.exception("%s failed outside of its handler", request)
+                if not request.is_answered:
+                    request.close_connection()

@@ -56,7 +56,7 @@ class SocketServer:
             overrides=config.max_connections_per_ip_overrides,
         )
         self._bad_connections = BadConnections()
-        self._parts = ProcessorParts(
+        parts = ProcessorParts(
             node_id=node_id,
             channel=self.request_channel,
             quotas=self.connection_quotas,
@@ -69,18 +69,14 @@ class SocketServer:
         self._acceptors: list[Acceptor] = []
         try:
             for listener in listeners:
-                self._add_listener(listener, config.num_network_threads)
+                first = len(self._processors)
+                for processor_id in range(first, first + config.num_network_threads):
+                    self._processors.append(Processor(processor_id, listener, parts))
+                added = self._processors[first:]
+                self._acceptors.append(Acceptor(listener, added, self.connection_quotas, self._bad_connections))
         except BaseException:
             self.stop()
             raise
-
-    def _add_listener(self, listener: Listener, processors: int) -> None:
-        added = []
-        for _ in range(processors):
-            processor = Processor(len(self._processors), listener, self._parts)
-            self._processors.append(processor)
-            added.append(processor)
-        self._acceptors.append(Acceptor(listener, added, self.connection_quotas, self._bad_connections))
 
     def bound_port(self, listener_name: str | None = None) -> int:
         """The port of a listener, of the first if no name is given; from before `start` on."""

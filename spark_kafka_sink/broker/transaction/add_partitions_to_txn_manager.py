@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -66,14 +65,6 @@ def produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> 
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is TransactionSupportedOperation.ADD_PARTITION:
         return code
     return PRODUCE_ERRORS.get(code, code)
-
-
-@dataclass(frozen=True, slots=True)
-class _Verification:
-    begin: Callable[[], Guards]
-    verify: Callable[[Guards], Failures]
-    then: Callable[[Failures], None]
-    deadline_ms: float
 
 
 class AddPartitionsToTxnManager:
@@ -138,44 +129,43 @@ class AddPartitionsToTxnManager:
         Raises what the first `begin` raises; what a later one raises is a failure of all partitions.
         """
 
-        def verify(guards: Guards) -> Failures:
-            return self.add_or_verify(transactional_id, producer_id, producer_epoch, list(guards), operation) if guards else {}
+        deadline_ms = self._timer.now_ms() + self._retry_backoff_max_ms
 
-        verification = _Verification(begin, verify, then, self._timer.now_ms() + self._retry_backoff_max_ms)
+        def attempt(guards: Guards) -> None:
+            while True:
+                partitions = list(guards)
+                failures = (
+                    self.add_or_verify(transactional_id, producer_id, producer_epoch, partitions, operation) if guards else {}
+                )
+                if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < deadline_ms:
+                    later(guards, self._retry_backoff_ms, lambda: attempt(begin()))
+                    return
+                # However late it is: a marker may have ended the guards while the verification was on its way. This comes to an
+                # end, because what is in the transaction now gets no other marker than the one that ends it.
+                renewed = guards if all(each in failures for each in guards) else begin()
+                if renewed == guards:
+                    then(failures)
+                    return
+                guards = renewed
+
+        def later(guards: Guards, delay_ms: float, run: Callable[[], None]) -> None:
+            def answer_in_any_case() -> None:
+                try:
+                    run()
+                except ApiException as error:
+                    then(dict.fromkeys(guards, error.code))
+                except Exception:
+                    # Nobody is above: a request that nobody answers holds its connection for good.
+                    logger.exception("Unexpected error while asking for partitions of a transaction")
+                    then(dict.fromkeys(guards, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+            self._timer.after(delay_ms, lambda: self._coordinator.submit(answer_in_any_case))
+
         guards = begin()
         if self.delay_ms and guards:
-            self._later(verification, guards, self.delay_ms, lambda: self._attempt(verification, guards))
+            later(guards, self.delay_ms, lambda: attempt(guards))
         else:
-            self._attempt(verification, guards)
-
-    def _attempt(self, verification: _Verification, guards: Guards) -> None:
-        while True:
-            failures = verification.verify(guards)
-            if ErrorCode.CONCURRENT_TRANSACTIONS in failures.values() and self._timer.now_ms() < verification.deadline_ms:
-                again = lambda: self._attempt(verification, verification.begin())  # noqa: E731
-                self._later(verification, guards, self._retry_backoff_ms, again)
-                return
-            # However late it is: a marker may have ended the guards while the verification was on its way. This comes to an end,
-            # because what is in the transaction now gets no other marker than the one that ends it.
-            renewed = guards if all(each in failures for each in guards) else verification.begin()
-            if renewed == guards:
-                verification.then(failures)
-                return
-            guards = renewed
-
-    def _later(self, verification: _Verification, guards: Guards, delay_ms: float, attempt: Callable[[], None]) -> None:
-        submit = self._coordinator.submit
-        self._timer.after(delay_ms, lambda: submit(lambda: self._answer_in_any_case(verification, guards, attempt)))
-
-    def _answer_in_any_case(self, verification: _Verification, guards: Guards, attempt: Callable[[], None]) -> None:
-        try:
-            attempt()
-        except ApiException as error:
-            verification.then(dict.fromkeys(guards, error.code))
-        except Exception:
-            # Nobody is above: a request that nobody answers holds its connection for good.
-            logger.exception("Unexpected error while asking for partitions of a transaction")
-            verification.then(dict.fromkeys(guards, ErrorCode.UNKNOWN_SERVER_ERROR))
+            attempt(guards)
 
 
 def _client_code(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:

@@ -134,7 +134,10 @@ def _version_2(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, comm
     if metadata.is_pending:
         # Before anything else: the producer may have been given an id that counts only when the markers are written.
         raise ApiException(ErrorCode.CONCURRENT_TRANSACTIONS)
-    had_last_epoch = _had_last_epoch(metadata, producer)
+    # A retry of the end that used up the epochs, so that another producer id follows.
+    had_last_epoch = metadata.previous_producer_id == producer.producer_id and (
+        producer.producer_epoch == LAST_EPOCH_GIVEN and metadata.producer_epoch == 0
+    )
     if metadata.producer_id != producer.producer_id and not had_last_epoch:
         raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_retry = had_last_epoch or metadata.producer_epoch == producer.producer_epoch + 1
@@ -144,12 +147,3 @@ def _version_2(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, comm
     if outcome is None:
         raise ApiException(ErrorCode.PRODUCER_FENCED)
     return outcome
-
-
-def _had_last_epoch(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-    """A retry of the end that used up the epochs, so that another producer id follows."""
-    return (
-        metadata.previous_producer_id == producer.producer_id
-        and producer.producer_epoch == LAST_EPOCH_GIVEN
-        and metadata.producer_epoch == 0
-    )

@@ -125,20 +125,18 @@ class TransactionMarkerChannelManager:
         committed = prepared.state is TransactionState.PREPARE_COMMIT
         epoch = self._route.coordinator_epoch(prepared.transactional_id)
         marker = EndTransactionMarker(prepared.producer_id, prepared.producer_epoch, committed, epoch)
-        codes = {each: self._write_one(marker, each) for each in partitions}
-        return {each: code for each, code in codes.items() if code is not ErrorCode.NONE}
-
-    def _write_one(self, marker: EndTransactionMarker, partition: TopicPartition) -> ErrorCode:
-        if not self._route.partition_exists(*partition):
-            return ErrorCode.NONE  # deleted with its topic: nobody reads what the transaction wrote there
-        try:
-            self._route.write(marker, [partition])
-        except ApiException as error:
-            return error.code
-        except Exception:
-            logger.exception("The marker of producer %d for %s-%d", marker.producer_id, *partition)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        return ErrorCode.NONE
+        failed: dict[TopicPartition, ErrorCode] = {}
+        for each in partitions:
+            if not self._route.partition_exists(*each):
+                continue  # deleted with its topic: nobody reads what the transaction wrote there
+            try:
+                self._route.write(marker, [each])
+            except ApiException as error:
+                failed[each] = error.code
+            except Exception:
+                logger.exception("The marker of producer %d for %s-%d", marker.producer_id, *each)
+                failed[each] = ErrorCode.UNKNOWN_SERVER_ERROR
+        return failed
 
     def _complete(self, prepared: TransactionMetadata) -> None:
         try:

@@ -8,7 +8,8 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.coordinator_log import ReplayedRecord
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.internal_topics import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, GroupMetadataKey
-from tests.broker.group.world import GROUP, SESSION_MS, MemoryLog, World
+from tests.broker.group.world import GROUP, SESSION_MS, World
+from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
 
 
 def test_a_stable_group_is_loaded_as_it_was() -> None:
@@ -49,7 +50,7 @@ def test_a_group_is_loaded_as_of_its_last_generation() -> None:
 
 
 def test_records_that_cannot_be_read_are_left_out() -> None:
-    log = MemoryLog()
+    log = MemoryCoordinatorLog("__consumer_offsets")
     world = World(log=log)
     world.stable()
     key = GROUP_METADATA_KEY.encode(GroupMetadataKey(GROUP))

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.metadata_image import partition_for
-from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.group.membership import Joiner
-from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import (
     DescribedGroup,
@@ -23,6 +21,7 @@ from spark_kafka_sink.protocol.groups import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
 from tests.broker.virtual_timer import VirtualTimer
 
 GROUP = "readers"
@@ -31,54 +30,21 @@ REBALANCE_MS = 60_000
 RANGE: Mapping[str, bytes] = {"range": b"range of a member"}
 
 
-class MemoryLog:
-    """`refusals`: codes that the next appends are refused with."""
-
-    topic = "__consumer_offsets"
-
-    def __init__(self, partitions: int = 4) -> None:
-        self.items: list[Replayed] = []
-        self.refusals: list[ErrorCode] = []
-        self._partitions = partitions
-
-    def partition_for(self, key: str) -> int:
-        return partition_for(key, self._partitions)
-
-    def append(
-        self,
-        partition: int,
-        records: Sequence[KeyValue],
-        *,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        guard: VerificationGuard | None = None,
-    ) -> int:
-        if self.refusals:
-            raise ApiException(self.refusals.pop(0))
-        first = len(self.items)
-        for offset, (key, value) in enumerate(records, first):
-            self.items.append(ReplayedRecord(partition, offset, 0, key, value, producer_id, producer_epoch))
-        return first
-
-    def mark(self, partition: int, producer_id: int, *, committed: bool) -> None:
-        self.items.append(ReplayedMarker(partition, producer_id, committed))
-
-    def replay(self) -> Iterator[Replayed]:
-        yield from list(self.items)
+BodyT = TypeVar("BodyT", JoinGroupResponse, SyncGroupResponse)
 
 
 @dataclass
-class Joined:
-    """What became of a JoinGroup."""
+class Asked(Generic[BodyT]):
+    """What became of a JoinGroup or a SyncGroup."""
 
-    answers: list[JoinGroupResponse] = field(default_factory=list)
+    answers: list[BodyT] = field(default_factory=list)
 
     @property
     def waits(self) -> bool:
         return not self.answers
 
     @property
-    def answer(self) -> JoinGroupResponse:
+    def answer(self) -> BodyT:
         (answer,) = self.answers
         return answer
 
@@ -87,42 +53,28 @@ class Joined:
         return ErrorCode(self.answer.error_code)
 
 
-@dataclass
-class Synced:
-    """What became of a SyncGroup."""
-
-    answers: list[SyncGroupResponse] = field(default_factory=list)
-
-    @property
-    def waits(self) -> bool:
-        return not self.answers
-
-    @property
-    def answer(self) -> SyncGroupResponse:
-        (answer,) = self.answers
-        return answer
-
-    @property
-    def error(self) -> ErrorCode:
-        return ErrorCode(self.answer.error_code)
+Joined = Asked[JoinGroupResponse]
+Synced = Asked[SyncGroupResponse]
 
 
 class World:
     def __init__(
-        self, config: BrokerConfig | None = None, log: MemoryLog | None = None, timer: VirtualTimer | None = None
+        self,
+        config: BrokerConfig | None = None,
+        log: MemoryCoordinatorLog | None = None,
+        timer: VirtualTimer | None = None,
+        ids: Iterator[int] | None = None,
     ) -> None:
         self.config = BrokerConfig() if config is None else config
-        self.log = MemoryLog() if log is None else log
+        self.log = MemoryCoordinatorLog("__consumer_offsets") if log is None else log
         self.timer = VirtualTimer() if timer is None else timer
         self.coordinator = GroupCoordinator(self.log, self.timer, self.config, self.timer.wall_ms)
         self.coordinator.load()
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(1) if ids is None else ids
 
     def restarted(self) -> World:
         """Another coordinator, that knows what this one's log knows."""
-        after = World(self.config, self.log, self.timer)
-        after._ids = self._ids
-        return after
+        return World(self.config, self.log, self.timer, self._ids)
 
     def join(
         self,

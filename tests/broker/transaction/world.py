@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.metadata_image import partition_for
-from spark_kafka_sink.broker.coordinator_log import KeyValue, Replayed, ReplayedRecord
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
-from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute
 from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
 from spark_kafka_sink.broker.transaction.transaction_state_manager import key_of, value_of
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
 from tests.broker.virtual_timer import VirtualTimer
 
 A = TopicPartition("a", 0)
 B = TopicPartition("b", 1)
-
-
-class MemoryCoordinatorLog:
-    """`refusals`: codes that the next appends are refused with."""
-
-    topic = "__transaction_state"
-
-    def __init__(self, partitions: int = 4) -> None:
-        self.records: list[ReplayedRecord] = []
-        self.refusals: list[ErrorCode] = []
-        self._partitions = partitions
-
-    def partition_for(self, key: str) -> int:
-        return partition_for(key, self._partitions)
-
-    def append(
-        self,
-        partition: int,
-        records: Sequence[KeyValue],
-        *,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        guard: VerificationGuard | None = None,
-    ) -> int:
-        if self.refusals:
-            raise ApiException(self.refusals.pop(0))
-        first = len(self.records)
-        for offset, (key, value) in enumerate(records, first):
-            self.records.append(ReplayedRecord(partition, offset, 0, key, value, producer_id, producer_epoch))
-        return first
-
-    def replay(self) -> Iterator[Replayed]:
-        yield from list(self.records)
 
 
 @dataclass
@@ -91,7 +56,7 @@ class World:
 
     def __init__(self, transaction_version: int = 2, **settings: int) -> None:
         self.timer = VirtualTimer()
-        self.log = MemoryCoordinatorLog()
+        self.log = MemoryCoordinatorLog("__transaction_state")
         self.partitions = Partitions()
         self.config = BrokerConfig(transaction_version=transaction_version, **settings)  # type: ignore[arg-type]
         self._producer_ids = iter(range(1000, 10**9))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.broker.log.local_log import ListOffsetsTimestamp
 from spark_kafka_sink.broker.log.log_config import LogConfig
-from spark_kafka_sink.broker.log.offset_lookup import ListOffsetsTimestamp
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 from tests.broker.log.logs import opened
 
