@@ -81,6 +81,9 @@ def text_scalar(value: str) -> pa.Scalar:
     return scalar_of_bytes(value.encode(), pa.string())
 
 
+# Out of Arrow
+
+
 def numbers(column: pa.Array, dtype: Any) -> NDArray[Any]:
     """The rows of a column of numbers, whose memory is seen as `dtype`; anything in the place of nulls. Not to be written to."""
     kind = np.dtype(dtype)

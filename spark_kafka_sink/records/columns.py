@@ -61,14 +61,14 @@ class RecordColumns:
 
         return RecordColumns(rows, *map(cut, self._columns()))
 
-    def filter(self, chosen: NDArray[np.bool_]) -> RecordColumns:
-        """The rows where `chosen`, shape (num_records,), is true; copied."""
-        mask = array_of_numbers(chosen)
+    def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
+        """The rows where `wanted`, shape (num_records,), is true; copied."""
+        mask = array_of_numbers(wanted)
 
         def some(column: Any) -> Any:
-            return column.filter(mask) if isinstance(column, pa.Array) else None if column is None else column[chosen]
+            return column.filter(mask) if isinstance(column, pa.Array) else None if column is None else column[wanted]
 
-        return RecordColumns(int(np.count_nonzero(chosen)), *map(some, self._columns()))
+        return RecordColumns(int(np.count_nonzero(wanted)), *map(some, self._columns()))
 
     @property
     def nbytes(self) -> int:

@@ -13,13 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.records.arrow_arrays import holds_bytes, offsets_of
 
 Hashes = NDArray[np.uint32]
 
 _MASK = 0xFFFFFFFF
 
-_INT64_TYPES = (pa.large_binary(), pa.large_string())
-_INT32_TYPES = (pa.binary(), pa.string())
 # The bits of the last, partial word of a key, by length modulo 4.
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 
@@ -66,14 +65,10 @@ def hash_keys(keys: pa.Array, by: KeyHash) -> Hashes:
 
 def _buffers(keys: pa.Array) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     """The n + 1 offsets of an array's own rows, and all of its bytes."""
-    if keys.type not in _INT32_TYPES + _INT64_TYPES:
+    if not holds_bytes(keys.type):
         raise SchemaError(f"column key is {keys.type}, not binary or string: cast it to binary", column="key")
-    dtype = np.int64 if keys.type in _INT64_TYPES else np.int32
-    _, offsets, data = keys.buffers()
-    if len(keys) == 0:
-        return np.zeros(1, dtype), np.empty(0, np.uint8)
-    own = np.frombuffer(offsets, dtype, count=keys.offset + len(keys) + 1)[keys.offset :]
-    return own, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    data = keys.buffers()[2]
+    return offsets_of(keys), np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def _hash_rows(by: KeyHash, starts: NDArray[Any], lengths: NDArray[Any], data: NDArray[np.uint8], out: Hashes) -> None:
