@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.faults import effects
-from spark_kafka_sink.broker.faults.effects import Change, Effect
+from spark_kafka_sink.broker.faults.effects import Change, Effect, Watch
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.broker.faults.request_faults import BrokerFaults, RequestFaults
 from spark_kafka_sink.broker.faults.scope import Scope
@@ -18,6 +18,7 @@ from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 INT16: Final = range(-(2**15), 2**15)
 
@@ -27,6 +28,7 @@ class Where(TypedDict, total=False):
 
     times: so many, 1 where nothing is said; None: all, until the fault is removed. broker: at this one only, by its id.
     topic: those that ask for it, among others or alone. partition: those that ask for this one of it. client_id: of this client.
+    when: called with each request's body, a message of `protocol/`; returns whether the request is hit.
     """
 
     times: int | None
@@ -34,6 +36,7 @@ class Where(TypedDict, total=False):
     topic: str | None
     partition: int | None
     client_id: str | None
+    when: Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,18 @@ class FaultInjection:
         """The answer is what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
 
+    def answer(
+        self,
+        api: ApiKey,
+        make: Callable[[Any], Message | None],
+        **where: Unpack[Where],
+    ) -> Fault:
+        """Answers with what `make(request body)` returns, a message of `protocol/`, and does not do what was asked.
+
+        None closes the connection. With `topic` or `partition` the body holds only these parts, and the broker serves the others.
+        """
+        return self._on_requests("an answer in place of", effects.Answer(make), api, where)
+
     def delay(
         self,
         api: ApiKey,
@@ -117,17 +132,24 @@ class FaultInjection:
         applied: bool = False,
         **where: Unpack[Where],
     ) -> Fault:
-        """The request waits until the fault is removed, and is served then. `applied`: it is served now, and its answer waits."""
+        """Holds the request until the fault is removed. The request then goes on as if it had just arrived, so that other faults
+        can hit it. `applied`: serves the request at once and holds its answer."""
         hold = effects.Hold(applied=applied)
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
     def watch(
         self,
         api: ApiKey,
+        *,
+        on_request: Callable[[int, Any], object] | None = None,
         **where: Unpack[Where],
     ) -> Fault:
-        """Nothing goes wrong: requests are counted, so that a test can wait for them."""
-        return self._on_requests("a watch of", None, api, where)
+        """Counts requests, so that a test can wait for them. Nothing goes wrong.
+
+        on_request: called with the broker's id and the body of each request before the broker serves it, on the thread that
+        serves it. A fault that it adds can hit this request.
+        """
+        return self._on_requests("a watch of", effects.Watch(on_request), api, where)
 
     def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
         """How many requests of the API there were in all, over all brokers or at one `broker`."""
@@ -272,11 +294,12 @@ class FaultInjection:
             return list(self._faults)
 
     def _on_requests(
-        self, what: str, effect: Effect | None, api: ApiKey, where: Where, undo: Callable[[], None] | None = None
+        self, what: str, effect: Effect | Watch, api: ApiKey, where: Where, undo: Callable[[], None] | None = None
     ) -> Fault:
-        scope = Scope(api, where.get("broker"), where.get("topic"), where.get("partition"), where.get("client_id"))
+        narrowed = where.get("broker"), where.get("topic"), where.get("partition"), where.get("client_id"), where.get("when")
+        scope = Scope(api, *narrowed)
         scope.check(self._brokers.__contains__)
-        times = where.get("times", None if effect is None else 1)
+        times = where.get("times", None if isinstance(effect, Watch) else 1)
         if times is not None and times < 1:
             raise OptionError(f"times={times}: a fault happens once at least, or without end (None)", option="times")
         fault = self._new(f"{what} {scope}", times)

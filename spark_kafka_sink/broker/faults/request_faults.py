@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.faults.asked_parts import SHAPES, Wanted, asks_for, name_or_id
-from spark_kafka_sink.broker.faults.effects import Effect, Fail, Hold, Serve
+from spark_kafka_sink.broker.faults.effects import Answer, Effect, Fail, Hold, Serve, Watch
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.broker.faults.scope import Scope
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.fields import Message
 
+logger = logging.getLogger(__name__)
+
 
 class RequestFault(NamedTuple):
-    """`effect`: None only counts."""
-
     scope: Scope
-    effect: Effect | None
+    effect: Effect | Watch
     fault: Fault
 
 
@@ -38,7 +40,7 @@ class RequestFaults:
         self._silent: dict[int, Hold] = {}
         self._seen: Counter[tuple[int, ApiKey]] = Counter()
 
-    def add(self, scope: Scope, effect: Effect | None, fault: Fault) -> None:
+    def add(self, scope: Scope, effect: Effect | Watch, fault: Fault) -> None:
         with self._changed:
             going_on = (kept for kept in self._faults if not kept.fault.is_over)
             self._faults = (*going_on, RequestFault(scope, effect, fault))
@@ -63,24 +65,29 @@ class RequestFaults:
         with self._changed:
             return sum(count for (at, key), count in self._seen.items() if key is api and broker in (None, at))
 
-    def met(self, broker: int, request: Request) -> tuple[Effect, Wanted] | None:
-        """What the request meets there: the oldest fault that is about it and not over. Those that only watch count it, too."""
+    def arrived(self, broker: int, request: Request) -> None:
         with self._changed:
             self._seen[broker, request.api.key] += 1
-        silence = self._silent.get(broker)
-        if silence is not None:
-            return silence, _everything
-        met = None
-        for scope, effect, fault in self._faults:
-            counts = effect is None or met is None
-            if counts and self._is_about(scope, effect, broker, request) and fault.hit() and effect is not None:
-                met = effect, scope.wanted(self._topic_of)
-        return met
 
-    def _is_about(self, scope: Scope, effect: Effect | None, broker: int, request: Request) -> bool:
+    def watch(self, broker: int, request: Request) -> None:
+        """Let those that only watch see it."""
+        for scope, effect, fault in self._faults:
+            if isinstance(effect, Watch) and self._is_about(scope, effect, broker, request) and fault.hit():
+                _show(effect, broker, request)
+
+    def met(self, broker: int, request: Request) -> tuple[Effect, Wanted] | None:
+        """What the request meets there: the oldest fault that is about it and not over."""
+        for scope, effect, fault in self._faults:
+            if isinstance(effect, Watch) or fault.is_over:
+                continue
+            if self._is_about(scope, effect, broker, request) and fault.hit():
+                return effect, scope.wanted(self._topic_of)
+        return None
+
+    def _is_about(self, scope: Scope, effect: Effect | Watch, broker: int, request: Request) -> bool:
         if not scope.matches(broker, request, self._topic_of):
             return False
-        if not isinstance(effect, Fail) or request.api.key not in SHAPES:
+        if not isinstance(effect, (Fail, Answer)) or request.api.key not in SHAPES:
             return True
         # One that asks for no partition, as a Metadata request for brokers alone, has nothing that could fail.
         return asks_for(request.api.key, request.body, scope.wanted(self._topic_of))
@@ -88,6 +95,15 @@ class RequestFaults:
     def _topic_of(self, topic: object) -> str | None:
         known = name_or_id(topic)
         return known if isinstance(known, str) else self._image().names.get(known)
+
+
+def _show(watch: Watch, broker: int, request: Request) -> None:
+    if watch.on_request is None:
+        return
+    try:
+        watch.on_request(broker, request.body)
+    except Exception:
+        logger.exception("What watches %s failed", request)
 
 
 def _everything(topic: object, partition: int | None) -> bool:
@@ -102,12 +118,27 @@ class BrokerFaults:
         self._broker = broker
 
     def handle(self, request: Request, serve: Serve) -> None:
+        self._faults.arrived(self._broker, request)
+        silence = self._faults.silence_of(self._broker)
+        if silence is None:
+            self._take(serve, request)
+        else:
+            silence(request, partial(self._take, serve), _everything)
+
+    def _take(self, serve: Serve, request: Request) -> None:
+        self._faults.watch(self._broker, request)
+        self._meet(serve, request)
+
+    def _meet(self, serve: Serve, request: Request) -> None:
         met = self._faults.met(self._broker, request)
         if met is None:
             request.on_answer = self._answered
             serve(request)
+            return
+        effect, wanted = met
+        if isinstance(effect, Hold) and not effect.applied:
+            effect(request, partial(self._meet, serve), wanted)
         else:
-            effect, wanted = met
             effect(request, serve, wanted)
 
     def _answered(self, request: Request, answer: Message | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from spark_kafka_sink.broker.faults.asked_parts import SHAPES, TopicOf, Wanted, asks_for
 from spark_kafka_sink.broker.network.request import Request
@@ -13,13 +14,17 @@ from spark_kafka_sink.protocol.api import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """None: any. With a topic, and perhaps a partition of it, only requests that ask for it, among others or alone."""
+    """None: any. With a topic, and perhaps a partition of it, only requests that ask for it, among others or alone.
+
+    when: is given the request's body.
+    """
 
     api: ApiKey | None = None
     broker: int | None = None
     topic: str | None = None
     partition: int | None = None
     client_id: str | None = None
+    when: Callable[[Any], bool] | None = None
 
     def check(self, is_broker: Callable[[int], bool]) -> None:
         """Raises OptionError for what can match nothing."""
@@ -42,6 +47,7 @@ class Scope:
             and self.broker in (None, broker)
             and self.client_id in (None, request.header.client_id)
             and (self.topic is None or asks_for(request.api.key, request.body, self.wanted(topic_of)))
+            and (self.when is None or self.when(request.body))
         )
 
     def wanted(self, topic_of: TopicOf) -> Wanted:
