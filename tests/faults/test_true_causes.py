@@ -6,16 +6,17 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.client.cluster import Cluster, Node
-from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.errors import DeliveryError, KafkaSinkError
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.mock_cluster import MockCluster, Say
-from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
+from tests.faults.recording_broker import RecordingBroker
 
 
-def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: MockCluster) -> None:
-    cluster.script = lambda received: Say(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, hold=True)
+def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE)
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     errors: list[KafkaSinkError] = []
     with one_by_one(cluster.bootstrap_servers, buffer_memory=32768) as producer, failing_scope(producer) as scope:
 
@@ -27,20 +28,19 @@ def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: M
 
         appending = threading.Thread(target=append)
         appending.start()
-        cluster.wait_for(lambda: bool(cluster.received) and producer._pool.queued() > 0, "a request and a wait for memory")
-        cluster.release()
+        held.wait()
+        wait_until(lambda: figure(producer, "waiting-threads") > 0, "a wait for memory")
+        held.remove()
         appending.join(10)
     assert "CLUSTER_AUTHORIZATION_FAILED" in str(errors[0])
 
 
-def test_a_leader_that_cannot_be_reached_is_named_with_its_address(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_cannot_be_reached_is_named_with_its_address() -> None:
+    """Brokers with a wrong advertised.listeners."""
     timeouts = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000, "linger_ms": 0}
-    with producer_on(cluster.bootstrap_servers, **timeouts) as producer, failing_scope(producer) as scope:
-        producer.partitions_for("t")
-        # What brokers with a wrong advertised.listeners would say, from now on
-        known = producer._metadata.fetch()
-        monkeypatch.setattr(Metadata, "update", lambda *_: None)  # first, as an answer may be on its way
-        producer._metadata._cluster = Cluster({0: Node(0, "127.0.0.1", 1)}, known.topics)
-        scope.append("t", numbers([1]))
-        with pytest.raises(DeliveryError, match=r"never sent: .*127\.0\.0\.1:1.*refused"):
-            scope.flush(10)
+    with RecordingBroker(advertised={1: ("127.0.0.1", 1)}) as cluster:
+        cluster.topic()
+        with producer_on(cluster.address(1), **timeouts) as producer, failing_scope(producer) as scope:
+            scope.append("t", numbers([1]))
+            with pytest.raises(DeliveryError, match=r"never sent: .*127\.0\.0\.1:1.*refused"):
+                scope.flush(10)

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from tests.faults.conftest import cluster
+from collections.abc import Iterator
 
-__all__ = ["cluster"]
+import pytest
+
+from tests.faults.mock_cluster import MockCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    """One node, with a topic `t` of one partition."""
+    with MockCluster() as made:
+        made.topic()
+        yield made
