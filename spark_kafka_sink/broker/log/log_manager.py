@@ -102,8 +102,8 @@ class LogManager:
         self._logs = logs
         for log in doomed:
             _delete(log)
-        if before.configs != after.configs or _configs(before) != _configs(after):
-            for key, topic in wanted.items():
+        for key, topic in wanted.items():
+            if before.configs != after.configs or _configs(before, topic.name) != topic.configs:
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):
@@ -176,8 +176,9 @@ def _id(image: MetadataImage, name: str) -> object:
     return None if topic is None else topic.topic_id
 
 
-def _configs(image: MetadataImage) -> dict[str, object]:
-    return {name: topic.configs for name, topic in image.topics.items()}
+def _configs(image: MetadataImage, name: str) -> object:
+    topic = image.topics.get(name)
+    return None if topic is None else topic.configs
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
