@@ -1,17 +1,7 @@
-"""The broker of the fault tests, which is told what to answer."""
+"""The broker of the fault tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from tests.faults.conftest import cluster
 
-import pytest
-
-from tests.faults.mock_cluster import MockCluster
-
-
-@pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    """One node, with a topic `t` of one partition."""
-    with MockCluster() as made:
-        made.topic()
-        yield made
+__all__ = ["cluster"]
