@@ -127,6 +127,27 @@ def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(clust
     assert max(stored.count(1), stored.count(2)) <= 1
 
 
+def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE)
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    errors: list[KafkaSinkError] = []
+    with one_by_one(cluster.bootstrap_servers, buffer_memory=32768) as producer, failing_scope(producer) as scope:
+
+        def append() -> None:
+            try:
+                scope.append("t", numbers(range(10)))
+            except KafkaSinkError as error:
+                errors.append(error)
+
+        appending = threading.Thread(target=append)
+        appending.start()
+        held.wait()
+        wait_until(lambda: figure(producer, "waiting-threads") > 0, "a wait for memory")
+        held.remove()
+        appending.join(10)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in str(errors[0])
+
+
 @pytest.mark.parametrize("timeout_s", [0.0, 0.2])
 def test_close_wakes_whoever_waits_for_memory(cluster: RecordingBroker, timeout_s: float) -> None:
     cluster.faults.hold(ApiKey.PRODUCE, times=None)

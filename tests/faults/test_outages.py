@@ -86,6 +86,17 @@ def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(
     assert "refused" in warnings(told)[0]
 
 
+def test_a_leader_that_cannot_be_reached_is_named_with_its_address() -> None:
+    """Brokers with a wrong advertised.listeners."""
+    timeouts = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000, "linger_ms": 0}
+    with RecordingBroker(advertised={1: ("127.0.0.1", 1)}) as cluster:
+        cluster.topic()
+        with producer_on(cluster.address(1), **timeouts) as producer, failing_scope(producer) as scope:
+            scope.append("t", numbers([1]))
+            with pytest.raises(DeliveryError, match=r"never sent: .*127\.0\.0\.1:1.*refused"):
+                scope.flush(10)
+
+
 @pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "after linger.ms"])
 def test_records_of_a_batch_that_is_not_full_are_told_of_when_the_broker_is_away(
     told: pytest.LogCaptureFixture, flushed: bool
