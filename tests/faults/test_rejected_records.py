@@ -19,8 +19,7 @@ from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on, send
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in, says, throttles
 from tests.faults.test_refused_for_good import check_numbers
-from tests.kafka.dump_log import dump_log
-from tests.kafka.dumped import records_of
+from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic

@@ -20,8 +20,7 @@ from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in
-from tests.kafka.dump_log import dump_log
-from tests.kafka.dumped import DumpedBatch, records_of
+from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
