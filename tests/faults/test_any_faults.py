@@ -92,7 +92,6 @@ def test_acked_is_stored_once_and_in_order_whatever_happens(seed: int) -> None:
             partitions = np.tile(np.arange(PARTITIONS, dtype=np.int32), RECORDS)
             values = [b"%d" % (1000 * partition + place // PARTITIONS) for place, partition in enumerate(partitions)]
             scope.append("t", RecordColumns(len(values), value=pa.array(values), partition=partitions))
-            producer.flush_scope(scope)
             wait_until(lambda: producer.unfinished() == 0, "all acked or failed", 30)
             report = scope.report()
         for partition in range(PARTITIONS):

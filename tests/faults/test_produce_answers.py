@@ -72,7 +72,6 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
     cluster.faults.fail(ApiKey.PRODUCE, code, message="because", times=len(failing), when=carries(*failing))
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
-        producer.flush_scope(scope)
         wait_until(lambda: cluster.values() == [n for n in range(6) if n not in failing], "the rest stored")
         name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
         with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:
