@@ -16,7 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.kafka.compose import ADDRESS, COMPOSE_FILE
+from tests.kafka.find import ADDRESS, COMPOSE_FILE
 from tests.kafka.versions import DEFAULT, patch_of
 
 ROOT = Path(__file__).parents[1]

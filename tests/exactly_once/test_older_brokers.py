@@ -10,8 +10,7 @@ from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.exactly_once.opened import client_of, soon
 from tests.exactly_once.queries import Query
-from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.mixed import mixed_kafka
+from tests.kafka.embedded import EmbeddedKafka, mixed_kafka
 
 pytestmark = pytest.mark.embedded
 

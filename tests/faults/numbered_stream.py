@@ -79,7 +79,7 @@ class NumberedStream:
         self.appended += self._rows
 
 
-def wait_until(reached: Callable[[], bool], what: str, deadline_s: float) -> None:
+def wait_until(reached: Callable[[], bool], what: str, deadline_s: float = 10.0) -> None:
     deadline = time.monotonic() + deadline_s
     while not reached():
         if time.monotonic() > deadline:

@@ -48,6 +48,16 @@ def numbers(values: Iterable[int], partition: int | None = None, width: int = 0)
     return RecordColumns(len(written), value=pa.array(written, pa.binary()), partition=chosen)
 
 
+def figure(producer: Producer, name: str) -> float:
+    """One of the producer's own metrics, as of now."""
+    return producer.metrics()["producer-metrics"][name]
+
+
+def buffered_bytes(producer: Producer) -> float:
+    """How much of buffer.memory somebody holds."""
+    return figure(producer, "buffer-total-bytes") - figure(producer, "buffer-available-bytes")
+
+
 def send(producer: Producer, columns: RecordColumns, topic: str = "t") -> int:
     """All of it, in a scope of its own; how many records were acked."""
     with producer.scope() as scope:

@@ -13,8 +13,8 @@ import pytest
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError, SchemaError
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
-from tests.faults.mock_cluster import MockCluster
-from tests.faults.producing import failing_scope, numbers, producer_on, send
+from tests.faults.producing import buffered_bytes, failing_scope, numbers, producer_on, send
+from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -59,7 +59,7 @@ def at(*timestamps: int) -> RecordColumns:
     ],
 )
 def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
-    cluster: MockCluster, columns: RecordColumns, text: str
+    cluster: RecordingBroker, columns: RecordColumns, text: str
 ) -> None:
     with producer_on(cluster.bootstrap_servers) as producer:
         with failing_scope(producer) as scope, pytest.raises(RecordError, match=f"^\\[RECORD\\] topic t: {text}"):
@@ -86,7 +86,7 @@ def test_a_record_that_cannot_be_is_named_and_nothing_of_its_append_is_sent(
 )
 @pytest.mark.parametrize("call", ["append", "partitions_for"])
 def test_what_is_no_topics_name_is_an_error_at_once_and_the_producer_lives_on(
-    cluster: MockCluster, topic: Any, text: str, call: str
+    cluster: RecordingBroker, topic: Any, text: str, call: str
 ) -> None:
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         calls: dict[str, Callable[[], object]] = {
@@ -126,7 +126,7 @@ TEXT = pa.array(["a", "b"])
 )
 @pytest.mark.parametrize("interceptors", [[], [ProducerInterceptor()]])
 def test_columns_that_hold_no_records_are_named_and_nothing_of_them_is_sent(
-    cluster: MockCluster, columns: RecordColumns, text: str, interceptors: list[ProducerInterceptor]
+    cluster: RecordingBroker, columns: RecordColumns, text: str, interceptors: list[ProducerInterceptor]
 ) -> None:
     with producer_on(cluster.bootstrap_servers, interceptor_classes=interceptors) as producer:
         with failing_scope(producer) as scope, pytest.raises(SchemaError, match=f"^\\[SCHEMA\\] topic t: (column )?{text}"):
@@ -135,7 +135,7 @@ def test_columns_that_hold_no_records_are_named_and_nothing_of_them_is_sent(
     assert cluster.values() == [7]
 
 
-def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: MockCluster) -> None:
+def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: RecordingBroker) -> None:
     class Halving(ProducerInterceptor):
         def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
             return replace(columns, num_records=1)
@@ -146,12 +146,12 @@ def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: MockCluste
         assert producer.metrics()["producer-metrics"]["record-send-total"] == 0
 
 
-def test_a_row_without_a_timestamp_among_others_is_not_one_before_1970(cluster: MockCluster) -> None:
+def test_a_row_without_a_timestamp_among_others_is_not_one_before_1970(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers) as producer:
         assert send(producer, at(5, NO_TIMESTAMP, 0)) == 3
 
 
-def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: MockCluster) -> None:
+def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, linger_ms=100_000) as producer:
         good = producer.send("t", b"1", headers=[("\u00fc", None)])
         with pytest.raises(RecordError, match=r"topic t: header key '\\ud800' has no UTF-8 form"):
@@ -162,18 +162,17 @@ def test_a_single_record_whose_header_key_is_no_text_harms_no_other(cluster: Moc
 
 
 @pytest.mark.parametrize("topic", ["x" * 249, "a.b-c_D9", "..."])
-def test_every_legal_name_is_a_topic(cluster: MockCluster, topic: str) -> None:
+def test_every_legal_name_is_a_topic(cluster: RecordingBroker, topic: str) -> None:
     cluster.topic(topic)
     with producer_on(cluster.bootstrap_servers) as producer:
         assert send(producer, numbers([1]), topic) == 1
 
 
-def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(cluster: MockCluster) -> None:
+def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_request_size=1000) as producer, producer.scope() as scope:
-        available = producer._pool.available
         with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 1\d{3} bytes, more than .*1000"):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 1000, b"3"])))
-        assert producer._pool.available == available
+        assert buffered_bytes(producer) == 0
         scope.append("t", numbers([5]))
         scope.flush(10)
     assert cluster.values() == [5]

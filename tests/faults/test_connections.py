@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, MetadataTimeoutError
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
-from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
 from tests.kafka.brokers import Brokers
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.proxy import TcpProxy
@@ -158,7 +158,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
 
         waiting = threading.Thread(target=append)
         waiting.start()
-        wait_until(lambda: bool(producer._metadata._failures), "a refused connection", 20)
+        wait_until(lambda: figure(producer, "connection-close-total") > 0, "a refused connection", 20)
         proxy.heal()
         waiting.join(30)
         assert failed == []

@@ -7,8 +7,7 @@ import pytest
 from tests.faults.numbered_stream import NumberedStream, assert_each_once_in_order, wait_until
 from tests.faults.producing import numbers, producer_on
 from tests.kafka.brokers import Brokers
-from tests.kafka.dump_log import dump_log
-from tests.kafka.dumped import records_of
+from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.witness import read_topic
 

@@ -18,22 +18,18 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
-from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, one_by_one, producer_on
+from tests.faults.recording_broker import RecordingBroker, carries, throttles
 
 TWO_CHUNKS = 2 * CHUNK_SIZE
 
 
-def held(received: Received) -> Say:
-    return Say(hold=True)
-
-
 def wait_until_blocked(producer: Producer) -> None:
-    deadline = time.monotonic() + 10
-    while not producer._pool.queued():
-        assert time.monotonic() < deadline, "no append waits for memory"
+    wait_until(lambda: figure(producer, "waiting-threads") > 0, "an append waits for memory")
 
 
 def append_in_thread(producer: Producer, outcome: list[BaseException | None]) -> threading.Thread:
@@ -51,8 +47,8 @@ def append_in_thread(producer: Producer, outcome: list[BaseException | None]) ->
     return thread
 
 
-def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=300) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers([0]))
@@ -61,8 +57,7 @@ def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: MockClust
             with pytest.raises(BufferExhaustedError, match=r"buffer.memory: 16384 bytes did not become free within 3\d\d ms"):
                 scope.append("t", numbers([2]))
             assert 0.3 <= time.monotonic() - begun < 5
-            cluster.script = None
-            cluster.release()
+            held.remove()
             scope.flush(10)
             assert scope.report().records == 2
         with producer.scope() as scope:
@@ -71,67 +66,91 @@ def test_memory_that_stays_out_ends_an_append_at_max_block_ms(cluster: MockClust
     assert cluster.values() == [0, 1, 3]
 
 
-def test_memory_comes_back_once_batches_are_acked_failed_or_discarded(cluster: MockCluster) -> None:
-    cluster.script = lambda received: Say(ErrorCode.INVALID_RECORD) if received.values[0] in (b"3", b"31", b"44") else AS_KAFKA
+def test_memory_comes_back_once_batches_are_acked_failed_or_discarded(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, times=None, when=carries(3, 31, 44))
     with one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer:
         for start in range(0, 60, 2):
             failing = pytest.raises(DeliveryError) if start in (2, 30, 44) else nullcontext()
             with failing, producer.scope() as scope:
                 scope.append("t", numbers([start, start + 1]))
                 scope.flush(10)
-        deadline = time.monotonic() + 10
-        while producer._pool.available < TWO_CHUNKS:
-            assert time.monotonic() < deadline
+        wait_until(lambda: buffered_bytes(producer) == 0, "the memory is back")
     assert set(range(60)) - set(cluster.values()) <= {3, 31, 44, 45}
 
 
-def test_a_compressed_batch_without_an_answer_holds_its_compressed_bytes_only(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_a_compressed_batch_without_an_answer_holds_its_compressed_bytes_only(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE)
     with producer_on(cluster.bootstrap_servers, compression_type="zstd") as producer, producer.scope() as scope:
         scope.append("t", numbers([1], width=20 * CHUNK_SIZE))
-        cluster.wait_for(lambda: bool(cluster.received), "the batch")
-        assert 0 < producer._pool.total - producer._pool.available <= CHUNK_SIZE
-        cluster.release()
+        held.wait()
+        assert 0 < buffered_bytes(producer) <= CHUNK_SIZE
+        held.remove()
         scope.flush(10)
     assert cluster.values() == [1]
 
 
-def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(cluster: MockCluster) -> None:
+def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(cluster: RecordingBroker) -> None:
     """KAFKA-19012: a buffer that was given to another batch went out under the first one's header.
 
-    The broker does not read, so the large batch stays half sent when its time is over; others want its memory at once.
+    The broker does not read what comes behind 1, so the large batch stays half sent when its time is over; others want its memory
+    at once.
     """
     size = 3 << 20
-    cluster.script = lambda received: Say(throttle_ms=700) if received.values == (b"0",) else AS_KAFKA
+    cluster.topic(max_message_bytes=2 * size)
+    cluster.faults.alter(ApiKey.PRODUCE, throttles(700))
+    held = cluster.faults.hold(ApiKey.PRODUCE, when=carries(1))
     settings = {"request_timeout_ms": 1400, "delivery_timeout_ms": 1400, "max_request_size": 2 * size}
     with producer_on(cluster.bootstrap_servers, buffer_memory=size + 2 * CHUNK_SIZE, **settings) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
-            cluster.stop_reading()
-            scope.append("t", numbers([1], width=size))
+            scope.append("t", numbers([1]))
+            scope.append("t", numbers([2], width=size))
             with pytest.raises(DeliveryError, match=r"sent 1 times, it may have been stored"):
                 scope.flush(10)
-        assert producer._pool.available <= 2 * CHUNK_SIZE, "the memory of a batch on the wire was given back"
+        assert buffered_bytes(producer) >= size, "the memory of a batch on the wire was given back"
         outcome: list[BaseException | None] = []
         others = [append_in_thread(producer, outcome) for _ in range(4)]
         with producer.scope() as scope:
-            refill = threading.Thread(target=lambda: scope.append("t", numbers([2], width=size)))
+            refill = threading.Thread(target=lambda: scope.append("t", numbers([3], width=size)))
             refill.start()
             wait_until_blocked(producer)
-            cluster.go_on_reading()
+            held.remove()
             refill.join(10)
             scope.flush(10)
         for thread in others:
             thread.join(10)
-    # Every batch that came had a right CRC (the mock cluster checks), and the large ones are all zeros but for the end.
+    # Every batch that came had a right CRC (`RecordingBroker` checks), and the large ones are all zeros but for the end.
     assert outcome == [None] * 4
-    assert sorted(cluster.values()) in ([0, 1, 2, 9, 9, 9, 9], [0, 2, 9, 9, 9, 9])
+    stored = sorted(cluster.values())
+    assert [value for value in stored if value not in (1, 2)] == [0, 3, 9, 9, 9, 9]
+    assert max(stored.count(1), stored.count(2)) <= 1
+
+
+def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE)
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    errors: list[KafkaSinkError] = []
+    with one_by_one(cluster.bootstrap_servers, buffer_memory=32768) as producer, failing_scope(producer) as scope:
+
+        def append() -> None:
+            try:
+                scope.append("t", numbers(range(10)))
+            except KafkaSinkError as error:
+                errors.append(error)
+
+        appending = threading.Thread(target=append)
+        appending.start()
+        held.wait()
+        wait_until(lambda: figure(producer, "waiting-threads") > 0, "a wait for memory")
+        held.remove()
+        appending.join(10)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in str(errors[0])
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 0.2])
-def test_close_wakes_whoever_waits_for_memory(cluster: MockCluster, timeout_s: float) -> None:
-    cluster.script = held
+def test_close_wakes_whoever_waits_for_memory(cluster: RecordingBroker, timeout_s: float) -> None:
+    cluster.faults.hold(ApiKey.PRODUCE, times=None)
     producer = one_by_one(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS, max_block_ms=60_000)
     scope = producer.scope()
     scope.append("t", numbers([0, 1]))
@@ -148,28 +167,28 @@ def test_close_wakes_whoever_waits_for_memory(cluster: MockCluster, timeout_s: f
         scope.flush(5)
 
 
-def test_a_record_over_the_memory_is_refused_before_anything_is_buffered(cluster: MockCluster) -> None:
+def test_a_record_over_the_memory_is_refused_before_anything_is_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer, producer.scope() as scope:
         with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 4\d{4} bytes, more than .*32768"):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 40_000, b"3"])))
-        assert producer._pool.available == TWO_CHUNKS
+        assert buffered_bytes(producer) == 0
         scope.append("t", numbers([5]))
         scope.flush(10)
     assert cluster.values() == [5]
 
 
-def test_a_scope_that_ends_in_an_error_gives_back_what_it_buffered(cluster: MockCluster) -> None:
+def test_a_scope_that_ends_in_an_error_gives_back_what_it_buffered(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         for _ in range(3):
             with pytest.raises(ZeroDivisionError), producer.scope() as scope:
                 scope.append("t", numbers(range(10)))
-                assert producer._pool.available < producer._pool.total
+                assert buffered_bytes(producer) > 0
                 raise ZeroDivisionError
-        assert producer._pool.available == producer._pool.capacity * CHUNK_SIZE
+        assert buffered_bytes(producer) == 0
     assert cluster.values() == []
 
 
-def test_an_error_in_a_producers_with_is_not_hidden_by_its_close(cluster: MockCluster) -> None:
+def test_an_error_in_a_producers_with_is_not_hidden_by_its_close(cluster: RecordingBroker) -> None:
     with pytest.raises(ZeroDivisionError), producer_on(cluster.bootstrap_servers) as producer:
         producer.partitions_for("t")
         raise ZeroDivisionError

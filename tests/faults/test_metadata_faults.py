@@ -2,98 +2,100 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, RecordError
-from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on, send
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on, send
+from tests.faults.recording_broker import RecordingBroker, of_partitions, says, tells_leader
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
+from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 
 
-def test_a_leader_that_moved_is_found_by_asking(cluster2: MockCluster) -> None:
+def test_a_leader_that_moved_is_found_by_asking(cluster2: RecordingBroker) -> None:
     with one_by_one(cluster2.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        cluster2.move("t", leader=1)
+        cluster2.move_leader("t", 0, 2)
+        cluster2.faults.alter(ApiKey.PRODUCE, of_partitions(lambda said: [replace(said, current_leader=None)]), times=None)
         assert send(producer, numbers(range(1, 9))) == 8
     assert cluster2.values() == list(range(9))
-    assert {received.node for received in cluster2.received} == {0, 1}
+    assert {received.broker for received in cluster2.received} == {1, 2}
 
 
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster2: MockCluster, in_flight: int) -> None:
+def test_a_leader_named_in_the_refusal_is_used_without_asking_or_waiting(cluster2: RecordingBroker, in_flight: int) -> None:
     """KIP-951. What Metadata would say meanwhile still names the old leader."""
-
-    def script(received: Received) -> Say:
-        moved = received.values != (b"0",) and received.node == 0
-        return Say(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LeaderIdAndEpoch(1, 1)) if moved else AS_KAFKA
-
-    cluster2.script = script
     with one_by_one(cluster2.bootstrap_servers, retry_backoff_ms=2000, retry_backoff_max_ms=2000) as producer:
         send(producer, numbers([0]))
-        with cluster2.changed:
-            cluster2.topics["t"].leaders[0] = 1
-            cluster2.described_as["t"] = ([0], [0])
+        cluster2.faults.alter(ApiKey.METADATA, tells_leader(1, cluster2.leader_epoch()), times=None)
+        cluster2.move_leader("t", 0, 2)
         begun = time.monotonic()
         send(producer, numbers(range(1, 1 + in_flight)))
         assert time.monotonic() - begun < 1.5, "the back-off was waited out although the leader was known"
     assert cluster2.values() == list(range(1 + in_flight))
 
 
-def test_a_leader_of_an_older_epoch_is_not_believed(cluster2: MockCluster) -> None:
+def test_a_leader_of_an_older_epoch_is_not_believed(cluster2: RecordingBroker) -> None:
     with one_by_one(cluster2.bootstrap_servers, metadata_max_age_ms=100) as producer:
-        cluster2.move("t", leader=1, epoch=5)
+        cluster2.move_leader("t", 0, 2)
         send(producer, numbers([0]))
-        asked = cluster2.requests_of(ApiKey.METADATA)
-        with cluster2.changed:
-            cluster2.described_as["t"] = ([0], [4])
-        cluster2.wait_for(lambda: cluster2.requests_of(ApiKey.METADATA) >= asked + 2, "metadata with the older epoch")
+        cluster2.faults.alter(ApiKey.METADATA, tells_leader(1, cluster2.leader_epoch() - 1), times=None).wait(2)
         send(producer, numbers(range(1, 5)))
-    assert {received.node for received in cluster2.received} == {1}
+    assert {received.broker for received in cluster2.received} == {2}
 
 
-def test_a_hint_of_an_older_epoch_is_not_believed(cluster2: MockCluster) -> None:
-    cluster2.move("t", leader=0, epoch=5)
+def test_a_hint_of_an_older_epoch_is_not_believed(cluster2: RecordingBroker) -> None:
+    for broker in (2, 1):
+        cluster2.move_leader("t", 0, broker)
     with one_by_one(cluster2.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        cluster2.answers += [Say(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=LeaderIdAndEpoch(1, 4))]
+        hint = LeaderIdAndEpoch(2, cluster2.leader_epoch() - 1)
+        cluster2.faults.answer(ApiKey.PRODUCE, says(ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=hint))
         send(producer, numbers([1]))
-    assert {received.node for received in cluster2.received} == {0}
+    assert {received.broker for received in cluster2.received} == {1}
 
 
-def test_a_partition_without_a_leader_waits_for_one(cluster: MockCluster) -> None:
+def without_a_leader(cluster: RecordingBroker) -> Fault:
+    """The partition loses its leader, which refuses one batch more; the end of the fault gives it back."""
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return cluster.faults.alter(ApiKey.METADATA, tells_leader(-1, cluster.leader_epoch()), times=None)
+
+
+def test_a_partition_without_a_leader_waits_for_one(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        cluster.move("t", leader=-1)
-        cluster.answers += [Say(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        lost = without_a_leader(cluster)
         scope.append("t", numbers(range(1, 4)))
-        asked = cluster.requests_of(ApiKey.METADATA)
-        cluster.wait_for(lambda: cluster.requests_of(ApiKey.METADATA) >= asked + 2, "metadata without a leader")
-        cluster.move("t", leader=0)
+        lost.wait(2)
+        lost.remove()
         scope.flush(10)
     assert cluster.values() == [0, 1, 2, 3]
 
 
-def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cluster: MockCluster) -> None:
+def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=400, delivery_timeout_ms=400) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
-            cluster.move("t", leader=-1)
-            cluster.answers += [Say(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+            lost = without_a_leader(cluster)
             scope.append("t", numbers([1]))
             with pytest.raises(DeliveryError, match=r"delivery.timeout.ms .*NOT_LEADER_OR_FOLLOWER"):
                 scope.flush(10)
@@ -101,21 +103,29 @@ def test_a_partition_that_gets_no_leader_ends_at_delivery_timeout_and_says_so(cl
             scope.append("t", numbers([2]))
             with pytest.raises(DeliveryError, match=r"never sent: the partition has no leader"):
                 scope.flush(10)
-        cluster.move("t", leader=0)
+        lost.remove()
         assert send(producer, numbers([3])) == 1
 
 
-def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: MockCluster) -> None:
+def on_third_question(cluster: RecordingBroker, act: Callable[[], object]) -> None:
+    """`act` is called before the third Metadata request from now on is answered."""
+    first = cluster.faults.seen(ApiKey.METADATA)
+    cluster.faults.watch(
+        ApiKey.METADATA, on_request=lambda broker, body: cluster.faults.seen(ApiKey.METADATA) == first + 3 and act()
+    )
+
+
+def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: RecordingBroker) -> None:
+    on_third_question(cluster, lambda: cluster.topic("later"))
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
-        cluster.on_request[ApiKey.METADATA] = lambda: cluster.requests_of(ApiKey.METADATA) == 3 and cluster.topic("later")
         scope.append("later", numbers([0]))
         scope.flush(10)
     assert cluster.values("later") == [0]
 
 
-def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: MockCluster) -> None:
+def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: RecordingBroker) -> None:
     cluster.topic("secret")
-    cluster.topics["secret"].error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    cluster.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="secret", times=None)
     begun = time.monotonic()
     wanted = pytest.raises(BrokerError, match=r"topic secret: TOPIC_AUTHORIZATION_FAILED: grant this client Describe and Write")
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope, wanted:
@@ -126,60 +136,51 @@ def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: MockCluster) 
 # A row for a partition that is not known: the topic is asked about once more
 
 
-def delete(cluster: MockCluster, topic: str = "t") -> None:
-    with cluster.changed:
-        del cluster.topics[topic]
-
-
-def make_again(cluster: MockCluster, leaders: tuple[int, ...]) -> None:
+def make_again(cluster: RecordingBroker, leaders: tuple[int, ...]) -> None:
     """Delete the topic; the third question about it from now on finds it made anew."""
-    delete(cluster)
-    before = cluster.requests_of(ApiKey.METADATA)
-    cluster.on_request[ApiKey.METADATA] = lambda: (
-        cluster.requests_of(ApiKey.METADATA) == before + 3 and cluster.topic("t", leaders)
-    )
+    cluster.delete()
+    on_third_question(cluster, lambda: cluster.topic("t", leaders))
 
 
-def test_a_partition_that_was_added_is_found_by_asking(cluster: MockCluster) -> None:
+def test_a_partition_that_was_added_is_found_by_asking(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        cluster.topic("t", leaders=(0, 0, 0))
+        cluster.cluster.create_partitions("t", 3)
         send(producer, numbers([1], partition=2))
     assert cluster.values("t", 2) == [1]
 
 
-def test_a_partition_that_is_not_there_is_an_error_that_names_the_row(cluster: MockCluster) -> None:
+def test_a_partition_that_is_not_there_is_an_error_that_names_the_row(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        asked = cluster.requests_of(ApiKey.METADATA)
+        asked = cluster.faults.seen(ApiKey.METADATA)
         with pytest.raises(RecordError, match=r"topic t: row 0 of 2: column partition is 2, but there are 1 partitions"):
             send(producer, numbers([1, 2], partition=2))
-    assert cluster.requests_of(ApiKey.METADATA) == asked + 1
+    assert cluster.faults.seen(ApiKey.METADATA) == asked + 1
     assert cluster.values() == [0]
 
 
-def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluster: MockCluster) -> None:
+def test_a_topic_that_turns_out_to_be_deleted_is_an_error_at_max_block_ms(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        delete(cluster)
+        cluster.delete()
         begun = time.monotonic()
         with pytest.raises(MetadataTimeoutError, match=r"topic t: .*: UNKNOWN_TOPIC_OR_PARTITION.*\. Create the topic"):
             scope.append("t", numbers([1], partition=2))
         assert 0.29 < time.monotonic() - begun < 5
-        cluster.topic("t", leaders=(0, 0, 0))
+        cluster.topic("t", leaders=(1, 1, 1))
         scope.append("t", numbers([2], partition=2))
         scope.flush(10)
     assert (cluster.values("t", 0), cluster.values("t", 2)) == ([], [2])
 
 
 @pytest.mark.parametrize("code", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION])
-def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: MockCluster, code: ErrorCode) -> None:
+def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: RecordingBroker, code: ErrorCode) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        with cluster.changed:
-            cluster.topics["t"].error = code
+        cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
         begun = time.monotonic()
         with pytest.raises(BrokerError, match=f"topic t: {code.name}: ") as caught:
             scope.append("t", numbers([1], partition=2))
@@ -189,91 +190,98 @@ def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REQUEST])
-def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: MockCluster, code: ErrorCode) -> None:
+def test_another_error_of_the_topic_is_waited_out_until_max_block_ms(cluster: RecordingBroker, code: ErrorCode) -> None:
     with one_by_one(cluster.bootstrap_servers, max_block_ms=400) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        with cluster.changed:
-            cluster.topics["t"].error = code
+        cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
         begun = time.monotonic()
         with pytest.raises(MetadataTimeoutError, match=f"topic t: no metadata within .*: {code.name}[;. ]"):
             scope.append("t", numbers([1], partition=2))
         assert 0.39 < time.monotonic() - begun < 5
 
 
-def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: MockCluster) -> None:
+def test_a_topic_that_is_made_anew_with_the_partition_meanwhile_gets_its_rows(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        make_again(cluster, leaders=(0, 0, 0))
+        make_again(cluster, leaders=(1, 1, 1))
         assert send(producer, numbers([1], partition=2)) == 1
     assert cluster.values("t", 2) == [1]
 
 
-def test_a_topic_that_is_made_anew_without_the_partition_is_an_error_of_the_row(cluster: MockCluster) -> None:
-    cluster.topic("t", leaders=(0, 0))
+def test_a_topic_that_is_made_anew_without_the_partition_is_an_error_of_the_row(cluster: RecordingBroker) -> None:
+    cluster.topic("t", leaders=(1, 1))
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0], partition=1))
-        make_again(cluster, leaders=(0,))
+        make_again(cluster, leaders=(1,))
         with pytest.raises(RecordError, match="column partition is 2, but there are 1 partitions, 0 to 0"):
             send(producer, numbers([1], partition=2))
 
 
-def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms(cluster: MockCluster) -> None:
+def test_when_nobody_answers_about_the_partition_the_error_comes_at_max_block_ms(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        cluster.stop_reading()
+        silence = cluster.faults.unreachable(1, black_hole=True)
         begun = time.monotonic()
         with pytest.raises(
-            MetadataTimeoutError, match=r"topic t: no metadata within \d+ ms; asked broker 0 \(127.*\): no answer yet"
+            MetadataTimeoutError, match=r"topic t: no metadata within \d+ ms; asked broker 1 \(127.*\): no answer yet"
         ):
             scope.append("t", numbers([1], partition=2))
         assert 0.29 < time.monotonic() - begun < 5
-        cluster.go_on_reading()
+        silence.remove()
 
 
 # Topics and brokers that come and go
 
 
-def test_a_topic_that_was_made_anew_takes_what_comes(cluster: MockCluster) -> None:
+def test_a_topic_that_was_made_anew_takes_what_comes(cluster: RecordingBroker) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers(range(3)))
-        with cluster.changed:
-            del cluster.topics["t"]
+        cluster.delete()
         with producer.scope() as scope:
             scope.append("t", numbers(range(3, 6)))
-            cluster.wait_for(lambda: bool(cluster.attempts(3)), "an attempt at a topic that is gone")
-            cluster.topic("t")
+            wait_until(lambda: bool(cluster.attempts(3)), "an attempt at a topic that is gone")
+            cluster.topic()
             scope.flush(10)
     # All of it. Several were on the wire when the topic came back; it does not know the producer, so it took what came first.
     assert sorted(cluster.values()) == [3, 4, 5]
 
 
-def test_a_topic_forgotten_for_want_of_use_is_asked_for_again_when_batches_of_it_are_to_be_sent(cluster: MockCluster) -> None:
+def test_a_topic_forgotten_for_want_of_use_is_asked_for_again_when_batches_of_it_are_to_be_sent(cluster: RecordingBroker) -> None:
     """As in Java's Sender.sendProducerData: batches that wait do not keep their topic, their send brings it back."""
-    with producer_on(cluster.bootstrap_servers, linger_ms=100_000, metadata_max_age_ms=20) as producer:
-        producer._metadata._max_idle_ms = 30  # metadata.max.idle.ms is at least 5 s
-        with producer.scope() as scope:
-            scope.append("t", numbers(range(3)))
-            wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic was not forgotten", 10)
-            assert cluster.received == []
-            scope.flush(10)
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 100_000, "metadata.max.age.ms": 20}
+    config = replace(producer_config(settings), metadata_max_idle_ms=30)  # as an option it is at least 5 s
+    without_it = cluster.faults.watch(ApiKey.METADATA, when=lambda body: all(topic.name != "t" for topic in body.topics))
+    with Producer(config) as producer, producer.scope() as scope:
+        scope.append("t", numbers(range(3)))
+        without_it.wait(without_it.hits + 2)
+        assert cluster.received == []
+        scope.flush(10)
     assert cluster.values() == [0, 1, 2]
 
 
-def test_a_broker_that_moves_to_another_address_is_followed(cluster: MockCluster) -> None:
-    cluster.start(1)
-    cluster.topic("t", leaders=(1,))
-    with one_by_one(cluster.address(0)) as producer:
+def test_a_broker_that_moves_to_another_address_is_followed(cluster2: RecordingBroker, proxy: TcpProxy) -> None:
+    """Broker 2 is behind the proxy, and then is where it listens itself."""
+
+    def behind_proxy(body: MetadataRequest, answer: MetadataResponse) -> MetadataResponse:
+        brokers = [replace(each, port=proxy.port) if each.node_id == 2 else each for each in answer.brokers]
+        return replace(answer, brokers=brokers)
+
+    cluster2.topic("t", leaders=(2,))
+    proxy.forward_to(cluster2.address(2))
+    moved = cluster2.faults.alter(ApiKey.METADATA, behind_proxy, times=None)
+    with one_by_one(cluster2.address(1)) as producer:
         send(producer, numbers([0]))
-        cluster.stop(1)
-        cluster.start(1)
+        assert proxy.open_connections == 1
+        moved.remove()
+        proxy.refuse()
+        proxy.cut()
         send(producer, numbers([1, 2]))
-    assert cluster.values() == [0, 1, 2]
+    assert cluster2.values() == [0, 1, 2]
 
 
-def test_nobody_answers_for_the_topic_and_the_error_says_who_was_asked(cluster: MockCluster) -> None:
-    cluster.stop(0)
+def test_nobody_answers_for_the_topic_and_the_error_says_who_was_asked() -> None:
     with (
         producer_on("127.0.0.1:1", max_block_ms=200) as producer,
         producer.scope() as scope,
@@ -282,28 +290,18 @@ def test_nobody_answers_for_the_topic_and_the_error_says_who_was_asked(cluster: 
         scope.append("t", numbers([0]))
 
 
-def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_for_each_answer(
-    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deadlines: list[float] = []
-
-    def noted(wait: Callable[..., object]) -> Callable[..., object]:
-        def waits(self: ProducerMetadata, topic: str, deadline: float, wakeup: Callable[[], None]) -> object:
-            deadlines.append(deadline)
-            return wait(self, topic, deadline, wakeup)
-
-        return waits
-
-    with one_by_one(cluster.bootstrap_servers, max_block_ms=300) as producer, failing_scope(producer) as scope:
+def test_an_append_waits_for_metadata_until_max_block_ms_in_all_and_not_as_long_for_each_answer(cluster: RecordingBroker) -> None:
+    """The first answer takes 600 ms of 1,000, so that 400 are left for the topic."""
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=1000) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        delete(cluster)
-        for wait in ("refresh_topic", "wait_for_topic"):
-            monkeypatch.setattr(ProducerMetadata, wait, noted(getattr(ProducerMetadata, wait)))
-        with pytest.raises(MetadataTimeoutError):
+        cluster.delete()
+        cluster.faults.delay(ApiKey.METADATA, 600)
+        with pytest.raises(MetadataTimeoutError) as raised:
             scope.append("t", numbers([1], partition=2))
-    assert len(deadlines) == 2
-    assert len(set(deadlines)) == 1
+    waited = re.search(r"no metadata within (\d+) ms", str(raised.value))
+    assert waited is not None
+    assert int(waited[1]) < 900
 
 
 # Real Kafka
@@ -332,17 +330,28 @@ def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order
             send(producer, part, topic)
         kafka.delete_topic(topic)
         kafka.wait_for(lambda: topic not in kafka.metadata().topics, "the topic gone", 20)
+        waited_ns = figure(producer, "metadata-wait-time-ns-total")
+
+        def has_missed_it() -> bool:
+            return figure(producer, "metadata-wait-time-ns-total") > waited_ns
+
+        def ask() -> None:
+            while not has_missed_it():
+                producer.partitions_for(topic)
+                time.sleep(0.005)
+
+        def make_again() -> None:
+            wait_until(has_missed_it, "the producer missed the topic", 20)
+            kafka.create_topic(topic, 2)
+
         with producer.scope() as scope:
-
-            def make_again() -> None:
-                wait_until(lambda: producer._metadata.fetch().topic_error(topic) != 0, "the producer missed the topic", 20)
-                kafka.create_topic(topic, 2)
-
-            making = threading.Thread(target=make_again)
-            making.start()
+            threads = [threading.Thread(target=each) for each in (ask, make_again)]
+            for thread in threads:
+                thread.start()
             for part in columns[20:]:  # an append waits for the topic once it is missed
                 scope.append(topic, part)
-            making.join(30)
+            for thread in threads:
+                thread.join(30)
             scope.flush(30)
             assert scope.report().records == 200
     found = [

@@ -18,10 +18,12 @@ from spark_kafka_sink.errors import (
     SerializationError,
 )
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
+from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.faults.recording_broker import RecordingBroker, carries, tells_leader, throttles
 
 
 def of_producer(producer: Producer) -> dict[str, float]:
@@ -32,12 +34,8 @@ def of_topic(producer: Producer) -> dict[str, float]:
     return producer.metrics()["producer-topic-metrics"]["t"]
 
 
-def held(received: Received) -> Say:
-    return Say(hold=True)
-
-
-def test_a_retry_counts_its_records_as_retried_and_as_sent_again(cluster: MockCluster) -> None:
-    cluster.answers.extend([Say(ErrorCode.NOT_ENOUGH_REPLICAS), Say(ErrorCode.NOT_ENOUGH_REPLICAS)])
+def test_a_retry_counts_its_records_as_retried_and_as_sent_again(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, times=2)
     with producer_on(cluster.bootstrap_servers) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers(range(5)))
@@ -50,8 +48,8 @@ def test_a_retry_counts_its_records_as_retried_and_as_sent_again(cluster: MockCl
         assert of_producer(producer)["record-queue-time-max"] > 0
 
 
-def test_a_refused_batch_counts_its_records_as_errors(cluster: MockCluster) -> None:
-    cluster.script = lambda received: Say(ErrorCode.INVALID_RECORD) if b"1" in received.values else AS_KAFKA
+def test_a_refused_batch_counts_its_records_as_errors(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, when=carries(1))
     with one_by_one(cluster.bootstrap_servers) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0, 1, 2]))
@@ -62,8 +60,8 @@ def test_a_refused_batch_counts_its_records_as_errors(cluster: MockCluster) -> N
             assert metrics["record-retry-total"] == 0
 
 
-def test_a_batch_that_is_split_counts_as_that_and_not_as_retried(cluster: MockCluster) -> None:
-    cluster.answers.append(Say(ErrorCode.MESSAGE_TOO_LARGE))
+def test_a_batch_that_is_split_counts_as_that_and_not_as_retried(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE)
     with producer_on(cluster.bootstrap_servers) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers(range(4), width=100))
@@ -75,8 +73,8 @@ def test_a_batch_that_is_split_counts_as_that_and_not_as_retried(cluster: MockCl
         assert metrics["record-size-avg"] == metrics["record-size-max"] > 100
 
 
-def test_a_batch_that_expires_unsent_counts_as_an_error_and_not_as_sent(cluster: MockCluster) -> None:
-    cluster.topic("t", leaders=[-1])
+def test_a_batch_that_expires_unsent_counts_as_an_error_and_not_as_sent(cluster: RecordingBroker) -> None:
+    cluster.faults.alter(ApiKey.METADATA, tells_leader(-1, 0), times=None)
     with producer_on(cluster.bootstrap_servers, request_timeout_ms=200, delivery_timeout_ms=200) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0, 1, 2]))
@@ -86,12 +84,12 @@ def test_a_batch_that_expires_unsent_counts_as_an_error_and_not_as_sent(cluster:
         assert of_producer(producer)["record-error-total"] == of_topic(producer)["record-error-total"] == 3
 
 
-def test_what_a_close_leaves_undone_is_an_error_and_nothing_stays_in_flight(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_what_a_close_leaves_undone_is_an_error_and_nothing_stays_in_flight(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     producer = one_by_one(cluster.bootstrap_servers)
     scope = producer.scope()
     scope.append("t", numbers([0, 1]))
-    cluster.wait_for(lambda: bool(cluster.received), "the first batch")
+    held.wait()
     assert of_producer(producer)["requests-in-flight"] == 1
     with pytest.raises(FlushTimeoutError):
         producer.close(0)
@@ -99,7 +97,7 @@ def test_what_a_close_leaves_undone_is_an_error_and_nothing_stays_in_flight(clus
     assert of_producer(producer)["requests-in-flight"] == 0
 
 
-def test_records_that_an_append_refuses_are_errors_without_having_been_sent(cluster: MockCluster) -> None:
+def test_records_that_an_append_refuses_are_errors_without_having_been_sent(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, max_request_size=1000, max_block_ms=100) as producer, producer.scope() as scope:
         with pytest.raises(RecordTooLargeError):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 1000, b"3"])))
@@ -112,7 +110,7 @@ def test_records_that_an_append_refuses_are_errors_without_having_been_sent(clus
         assert metrics["metadata-wait-time-ns-total"] > 0
 
 
-def test_single_records_that_are_refused_are_errors_wherever_that_happens(cluster: MockCluster) -> None:
+def test_single_records_that_are_refused_are_errors_wherever_that_happens(cluster: RecordingBroker) -> None:
     settings = {"buffer_memory": 2 * CHUNK_SIZE, "max_block_ms": 100, "delivery_timeout_ms": 300, "request_timeout_ms": 200}
     with producer_on(cluster.bootstrap_servers, **settings) as producer:
         with pytest.raises(SerializationError):
@@ -124,24 +122,24 @@ def test_single_records_that_are_refused_are_errors_wherever_that_happens(cluste
         with pytest.raises(MetadataTimeoutError):
             producer.send("no-such-topic", b"1").result(10)
         assert of_producer(producer)["record-error-total"] == 3
-        cluster.script = held
+        cluster.faults.hold(ApiKey.PRODUCE, times=None)
         futures = [producer.send("t", bytes(size)) for size in (CHUNK_SIZE - 200, CHUNK_SIZE - 200, 1, 1)]
         with pytest.raises(FlushTimeoutError):
             producer.flush(0.1)
         with pytest.raises(DeliveryTimeoutError):
             futures[-1].result(10)
-        cluster.wait_for(lambda: all(future.done() for future in futures), "the end of every record")
+        wait_until(lambda: all(future.done() for future in futures), "the end of every record")
         assert of_producer(producer)["record-error-total"] == 7
 
 
-def test_columns_that_cannot_be_serialized_are_errors(cluster: MockCluster) -> None:
+def test_columns_that_cannot_be_serialized_are_errors(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, value_serializer="string") as producer, producer.scope() as scope:
         with pytest.raises(SerializationError):
             scope.append("t", RecordColumns(3, value=pa.array([1.5, 2.5, 3.5])))
         assert of_producer(producer)["record-error-total"] == 3
 
 
-def test_a_flush_of_single_records_is_timed(cluster: MockCluster) -> None:
+def test_a_flush_of_single_records_is_timed(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers) as producer:
         assert producer.send("t", b"1").result(10).offset == 0
         assert of_producer(producer)["flush-time-ns-total"] == 0
@@ -150,8 +148,8 @@ def test_a_flush_of_single_records_is_timed(cluster: MockCluster) -> None:
         assert of_producer(producer)["record-send-total"] == 1
 
 
-def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, max_block_ms=300) as producer:
         with producer.scope() as scope:
             begun_ns = time.monotonic_ns()
@@ -167,29 +165,25 @@ def test_memory_that_stays_out_is_waited_for_and_then_refused(cluster: MockClust
                 metrics["bufferpool-wait-time-ns-total"] / 30_000_000_000, rel=0.2
             )
             assert (metrics["buffer-available-bytes"], metrics["buffer-total-bytes"]) == (0, 2 * CHUNK_SIZE)
-            cluster.script = None
-            cluster.release()
+            held.remove()
             scope.flush(10)
         assert of_producer(producer)["record-send-total"] == 2
 
 
-def test_who_waits_for_memory_is_counted_while_it_waits(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_who_waits_for_memory_is_counted_while_it_waits(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with one_by_one(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE) as producer, producer.scope() as scope:
         waiting = threading.Thread(target=lambda: scope.append("t", numbers(range(3))))
         waiting.start()
-        deadline = time.monotonic() + 10
-        while of_producer(producer)["waiting-threads"] != 1:
-            assert time.monotonic() < deadline, "no append waits for memory"
-        cluster.script = None
-        cluster.release()
+        wait_until(lambda: of_producer(producer)["waiting-threads"] == 1, "an append waits for memory")
+        held.remove()
         waiting.join(10)
         scope.flush(10)
         assert of_producer(producer)["waiting-threads"] == 0
 
 
-def test_what_answers_ask_to_wait_is_in_the_throttle_times(cluster: MockCluster) -> None:
-    cluster.answers.append(Say(throttle_ms=30))
+def test_what_answers_ask_to_wait_is_in_the_throttle_times(cluster: RecordingBroker) -> None:
+    cluster.faults.alter(ApiKey.PRODUCE, throttles(30))
     with producer_on(cluster.bootstrap_servers) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers([1]))
@@ -198,11 +192,11 @@ def test_what_answers_ask_to_wait_is_in_the_throttle_times(cluster: MockCluster)
         assert metrics["produce-throttle-time-avg"] == pytest.approx(30 / metrics["response-total"])
 
 
-def test_without_acks_there_is_no_latency(cluster: MockCluster) -> None:
+def test_without_acks_there_is_no_latency(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, acks=0, enable_idempotence=False) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers([1]))
         metrics = of_producer(producer)
         assert metrics["record-send-total"] == 1
         assert metrics["request-latency-max"] != metrics["request-latency-max"], "NaN"
-        cluster.wait_for(lambda: bool(cluster.received), "the batch")
+        wait_until(lambda: cluster.values() == [1], "the batch")

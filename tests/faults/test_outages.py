@@ -19,9 +19,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.sender import outage_log, silence_watch
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.mock_cluster import MockCluster, Say
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on, send
+from tests.faults.recording_broker import RecordingBroker, throttles
 from tests.kafka.ports import free_ports
 from tests.kafka.witness import read_topic
 
@@ -51,38 +51,50 @@ def warnings(told: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_broker_that_does_not_answer_is_told_of_once_whatever_waits_for_it(
-    cluster: MockCluster, told: pytest.LogCaptureFixture
+    cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
-    cluster.topic("t", leaders=[0] * 8)
+    cluster.topic("t", leaders=[1] * 8)
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         send(producer, numbers([0], 0))
-        cluster.stop_reading()
+        silence = cluster.faults.unreachable(1, black_hole=True)
         for partition in range(8):
             scope.append("t", numbers(range(10), partition))
         wait_until(lambda: len(warnings(told)) > 0, "a warning", 10)
-        cluster.go_on_reading()
+        silence.remove()
         scope.flush(10)
         wait_until(lambda: len(lines(told, logging.INFO)) > 0, "its end", 10)
     (warning,) = warnings(told)
-    address = cluster.address(0)
-    assert warning.startswith(f"broker 0 ({address}) has not answered for 0 s, and 80 records wait for it; ")
+    address = cluster.address(1)
+    assert warning.startswith(f"broker 1 ({address}) has not answered for 0 s, and 80 records wait for it; ")
     assert warning.endswith("requests to it are unanswered")
     (over,) = lines(told, logging.INFO)
-    assert over.startswith(f"broker 0 ({address}) answers again, after ")
+    assert over.startswith(f"broker 1 ({address}) answers again, after ")
 
 
-def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
-    cluster.start(1)
-    cluster.topic("t", leaders=[1])
-    with one_by_one(cluster.bootstrap_servers, **SHORT) as producer, failing_scope(producer) as scope:
+def test_a_broker_that_cannot_be_reached_is_told_of_with_the_reason(
+    cluster2: RecordingBroker, told: pytest.LogCaptureFixture
+) -> None:
+    cluster2.topic("t", leaders=[2])
+    with one_by_one(cluster2.bootstrap_servers, **SHORT) as producer, failing_scope(producer) as scope:
         send(producer, numbers([0]))
-        address = cluster.address(1)
-        cluster.refuse(1)
+        address = cluster2.address(2)
+        cluster2.faults.unreachable(2)
         scope.append("t", numbers([1, 2]))
         with pytest.raises(DeliveryError):
             scope.flush(10)
-    assert warnings(told)[0].startswith(f"broker 1 ({address}) has not answered for 0 s, and 2 records wait for it; broker 1 ")
+    assert warnings(told)[0].startswith(f"broker 2 ({address}) has not answered for 0 s, and 2 records wait for it; broker 2 ")
     assert "refused" in warnings(told)[0]
+
+
+def test_a_leader_that_cannot_be_reached_is_named_with_its_address() -> None:
+    """Brokers with a wrong advertised.listeners."""
+    timeouts = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000, "linger_ms": 0}
+    with RecordingBroker(advertised={1: ("127.0.0.1", 1)}) as cluster:
+        cluster.topic()
+        with producer_on(cluster.address(1), **timeouts) as producer, failing_scope(producer) as scope:
+            scope.append("t", numbers([1]))
+            with pytest.raises(DeliveryError, match=r"never sent: .*127\.0\.0\.1:1.*refused"):
+                scope.flush(10)
 
 
 @pytest.mark.parametrize("flushed", [True, False], ids=["flushed", "after linger.ms"])
@@ -160,7 +172,7 @@ def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
 
 
 def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
-    cluster: MockCluster, told: pytest.LogCaptureFixture
+    cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
     with (
         one_by_one(cluster.bootstrap_servers, max_block_ms=1500) as producer,
@@ -169,34 +181,32 @@ def test_an_append_to_a_topic_that_does_not_exist_is_told_of_with_what_to_do(
     ):
         scope.append("absent", numbers([1]))
     assert warnings(told)[0].startswith("topic absent: an append has waited 0 s; ")
-    assert f"broker 0 ({cluster.address(0)}): UNKNOWN_TOPIC_OR_PARTITION" in warnings(told)[0]
+    assert f"broker 1 ({cluster.address(1)}): UNKNOWN_TOPIC_OR_PARTITION" in warnings(told)[0]
     assert warnings(told)[0].endswith("; create the topic, or set auto.create.topics.enable on the brokers")
 
 
-def test_nothing_is_told_of_a_broker_that_throttles(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
-    cluster.answers.append(Say(throttle_ms=800))
+def test_nothing_is_told_of_a_broker_that_throttles(cluster: RecordingBroker, told: pytest.LogCaptureFixture) -> None:
+    cluster.faults.alter(ApiKey.PRODUCE, throttles(800))
     with one_by_one(cluster.bootstrap_servers) as producer:
         assert send(producer, numbers([0])) == send(producer, numbers([1])) == 1
     assert told.messages == []
 
 
-def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: MockCluster, told: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: RecordingBroker, told: pytest.LogCaptureFixture) -> None:
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
-        cluster.stop_reading()
-        time.sleep(0.5)
-        cluster.go_on_reading()
+        with cluster.faults.unreachable(1, black_hole=True):
+            time.sleep(0.5)
     assert told.messages == []
 
 
 def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits(
-    cluster: MockCluster, told: pytest.LogCaptureFixture
+    cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
-    cluster.topic("t")
-    cluster.answers.append(Say(ErrorCode.NOT_ENOUGH_REPLICAS))
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
     with one_by_one(cluster.bootstrap_servers, retry_backoff_ms=1500, retry_backoff_max_ms=1500) as producer:
         assert send(producer, numbers([0])) == 1
-    assert warnings(told)[0].startswith(f"1 records have waited 0 s for broker 0 ({cluster.address(0)}); ")
+    assert warnings(told)[0].startswith(f"1 records have waited 0 s for broker 1 ({cluster.address(1)}); ")
     assert not any("has not answered" in warning for warning in warnings(told))
 
 
@@ -204,21 +214,20 @@ def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits
 
 
 def test_a_topic_that_is_deleted_under_a_task_is_told_of_and_the_error_says_what_to_do(
-    cluster: MockCluster, told: pytest.LogCaptureFixture
+    cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
     with one_by_one(cluster.bootstrap_servers, **SHORT) as producer, failing_scope(producer) as scope:
         send(producer, numbers([0]))
-        with cluster.changed:
-            del cluster.topics["t"]
+        cluster.delete()
         scope.append("t", numbers([1, 2, 3]))
         with pytest.raises(DeliveryError, match=r"UNKNOWN_TOPIC_OR_PARTITION.*create the topic, or set auto\.create\.topics"):
             scope.flush(10)
-    assert warnings(told)[0].startswith("topic t: 3 records have waited 0 s for a leader; broker 0 ")
+    assert warnings(told)[0].startswith("topic t: 3 records have waited 0 s for a leader; broker 1 ")
     assert "; create the topic, or set auto.create.topics.enable on the brokers" in warnings(told)[0]
 
 
-def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is_gone(cluster: MockCluster) -> None:
-    cluster.answers.append(Say(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is_gone(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     settings = {"enable_idempotence": False, "retries": 0}
     with one_by_one(cluster.bootstrap_servers, **settings) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
@@ -226,12 +235,14 @@ def test_records_that_may_not_be_retried_fail_with_what_to_do_where_the_topic_is
             scope.flush(10)
 
 
-def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_the_others_are_stored(cluster: MockCluster) -> None:
-    cluster.topic("t", leaders=[0] * 4)
+def test_records_of_partitions_that_a_topic_made_again_does_not_have_fail_and_the_others_are_stored(
+    cluster: RecordingBroker,
+) -> None:
+    cluster.topic("t", leaders=[1] * 4)
     with one_by_one(cluster.bootstrap_servers, delivery_timeout_ms=60_000, request_timeout_ms=9_000) as producer:
         send(producer, numbers([0], 3))
         with failing_scope(producer) as kept, failing_scope(producer) as lost:
-            cluster.topic("t", leaders=[0])
+            cluster.topic("t", leaders=[1])
             kept.append("t", numbers([1], 0))
             lost.append("t", numbers([2, 3], 3))
             begun = time.monotonic()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say, Script
-from tests.faults.producing import failing_scope, numbers, one_by_one
+from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
+from tests.faults.conftest import check_numbers
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one
+from tests.faults.recording_broker import RecordingBroker, batches_of, carries, numbers_in, of_partitions, says, throttles
+from tests.kafka.proxy import TcpProxy
 
 E = ErrorCode
 RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
@@ -21,22 +27,11 @@ FAILED = [10, -1, 8, 17, 18, 21, 32, 42, 43, 76, 87, 29, 47, 48, 49, 120, 1234]
 FATAL = [31, 35, 53, 90]
 
 
-def on_value(value: int, *says: Say) -> Script:
-    """A script: these answers to the batch with this record, one after another; otherwise as Kafka."""
-    return on_values({value: list(says)})
+def epoch_of(body: ProduceRequest) -> int:
+    return next(batch.producer_epoch for _, _, batch in batches_of(body))
 
 
-def on_values(left: dict[int, list[Say]]) -> Script:
-    """The same for several batches of one record each."""
-
-    def script(received: Received) -> Say:
-        says = left.get(int(received.values[0] or b""))
-        return says.pop(0) if says else AS_KAFKA
-
-    return script
-
-
-def send(cluster: MockCluster, values: Iterable[int], **settings: object) -> DeliveryReport:
+def send(cluster: RecordingBroker, values: Iterable[int], **settings: object) -> DeliveryReport:
     with one_by_one(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
         scope.append("t", numbers(values))
         scope.flush(10)
@@ -45,8 +40,8 @@ def send(cluster: MockCluster, values: Iterable[int], **settings: object) -> Del
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", RETRIED)
-def test_passing_trouble_is_retried_until_it_has_passed(cluster: MockCluster, code: int, times: int) -> None:
-    cluster.script = on_value(2, *[Say(code)] * times)
+def test_passing_trouble_is_retried_until_it_has_passed(cluster: RecordingBroker, code: int, times: int) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, code, times=times, when=carries(2))
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers(range(6)))
         scope.flush(10)
@@ -59,8 +54,8 @@ def test_passing_trouble_is_retried_until_it_has_passed(cluster: MockCluster, co
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", MAYBE_STORED)
-def test_what_was_stored_although_an_error_came_is_stored_once(cluster: MockCluster, code: int, times: int) -> None:
-    cluster.script = on_value(2, *[Say(code, stored=True)] * times)
+def test_what_was_stored_although_an_error_came_is_stored_once(cluster: RecordingBroker, code: int, times: int) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, code, applied=True, times=times, when=carries(2))
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers(range(6)))
         scope.flush(10)
@@ -71,12 +66,13 @@ def test_what_was_stored_although_an_error_came_is_stored_once(cluster: MockClus
 
 @pytest.mark.parametrize("failing", [[2], [2, 4]])
 @pytest.mark.parametrize("code", FAILED)
-def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: MockCluster, code: int, failing: list[int]) -> None:
-    cluster.script = on_values({value: [Say(code, message="because")] for value in failing})
+def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
+    cluster: RecordingBroker, code: int, failing: list[int]
+) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, code, message="because", times=len(failing), when=carries(*failing))
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
-        producer.flush_scope(scope)
-        cluster.wait_for(lambda: cluster.values() == [n for n in range(6) if n not in failing], "the rest stored")
+        wait_until(lambda: cluster.values() == [n for n in range(6) if n not in failing], "the rest stored")
         name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
         with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:
             scope.flush(10)
@@ -88,16 +84,14 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: Mock
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("code", FATAL)
-def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int, times: int) -> None:
-    cluster.answers += [AS_KAFKA, *[Say(code)] * times]
+def test_what_is_about_the_producer_ends_it(cluster: RecordingBroker, code: int, times: int) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, code, times=times, when=lambda body: numbers_in(body) != [0])
     producer = one_by_one(cluster.bootstrap_servers)
     with failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
         with pytest.raises(DeliveryError, match=E(code).name):
             scope.flush(10)
-        deadline = time.monotonic() + 10
-        while not producer.closed:
-            assert time.monotonic() < deadline
+        wait_until(lambda: producer.closed, "its end")
         with pytest.raises(BrokerError, match=f"the producer cannot go on: {E(code).name}"):
             producer.scope()
         report = scope.report()
@@ -106,50 +100,55 @@ def test_what_is_about_the_producer_ends_it(cluster: MockCluster, code: int, tim
     assert cluster.values()[:1] == [0]
 
 
-def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cluster: MockCluster) -> None:
-    cluster.script = on_value(1, Say(E.MESSAGE_TOO_LARGE, hold=True))
+def test_the_first_of_five_fails_for_good_and_the_others_go_on_in_a_new_epoch(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, when=carries(1))
+    cluster.faults.fail(ApiKey.PRODUCE, E.MESSAGE_TOO_LARGE, when=carries(1))
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         scope.append("t", numbers(range(1, 9)))
-        cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
-        cluster.release()
-        cluster.wait_for(lambda: cluster.values() == [0, *range(2, 9)], "all but the first")
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        held.remove()
+        wait_until(lambda: cluster.values() == [0, *range(2, 9)], "all but the first")
         with pytest.raises(DeliveryError, match=r"MESSAGE_TOO_LARGE.*alone is over the topic"):
             scope.flush(10)
     assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 3, 8)] == [(0, 0), (1, 0), (1, 1), (1, 6)]
 
 
-def test_when_the_epochs_are_used_up_the_others_go_on_under_another_producer_id(cluster: MockCluster) -> None:
-    cluster.first_epoch = 2**15 - 1
-    cluster.script = on_value(1, Say(E.MESSAGE_TOO_LARGE, hold=True))
+def test_when_the_epochs_are_used_up_the_others_go_on_under_another_producer_id(cluster: RecordingBroker) -> None:
+    cluster.faults.alter(ApiKey.INIT_PRODUCER_ID, lambda body, answer: replace(answer, producer_epoch=2**15 - 1))
+    held = cluster.faults.hold(ApiKey.PRODUCE, when=carries(1))
+    cluster.faults.fail(ApiKey.PRODUCE, E.MESSAGE_TOO_LARGE, when=carries(1))
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
         scope.append("t", numbers(range(1, 6)))
-        cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
-        cluster.release()
-        cluster.wait_for(lambda: cluster.values() == [0, *range(2, 6)], "all but the first")
-    assert cluster.producer_ids == 2
+        wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+        held.remove()
+        wait_until(lambda: cluster.values() == [0, *range(2, 6)], "all but the first")
+    assert cluster.faults.seen(ApiKey.INIT_PRODUCER_ID) == 2
     assert [cluster.attempts(value)[-1].numbers for value in (0, 2, 5)] == [(2**15 - 1, 0), (0, 0), (0, 3)]
 
 
-@pytest.mark.parametrize("say", [Say(absent=True), Say(stored=True, absent=True)])
-def test_a_partition_that_the_answer_does_not_name_is_asked_again(cluster: MockCluster, say: Say) -> None:
-    cluster.script = on_value(2, say)
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_partition_that_the_answer_does_not_name_is_asked_again(cluster: RecordingBroker, stored: bool) -> None:
+    if stored:
+        cluster.faults.alter(ApiKey.PRODUCE, of_partitions(lambda said: []), when=carries(2))
+    else:
+        cluster.faults.answer(ApiKey.PRODUCE, lambda body: ProduceResponse(), when=carries(2))
     assert send(cluster, range(6)).records == 6
     assert cluster.values() == list(range(6))
 
 
-def test_an_answer_that_names_a_partition_twice_counts_once(cluster: MockCluster) -> None:
-    cluster.script = on_value(2, Say(twice=True))
+def test_an_answer_that_names_a_partition_twice_counts_once(cluster: RecordingBroker) -> None:
+    cluster.faults.alter(ApiKey.PRODUCE, of_partitions(lambda said: [said, said]), when=carries(2))
     assert send(cluster, range(6)).records == 6
     assert len(cluster.attempts(2)) == 1
 
 
 @pytest.mark.parametrize("values", [[7], [7, 8]])
-def test_duplicate_sequence_is_success_without_an_offset(cluster: MockCluster, values: list[int]) -> None:
-    cluster.script = lambda received: Say(E.DUPLICATE_SEQUENCE_NUMBER, stored=True)
+def test_duplicate_sequence_is_success_without_an_offset(cluster: RecordingBroker, values: list[int]) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, E.DUPLICATE_SEQUENCE_NUMBER, applied=True, times=None)
     report = send(cluster, values)
     assert (report.records, report.errors) == (len(values), {})
     assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (-1, -1)
@@ -157,8 +156,8 @@ def test_duplicate_sequence_is_success_without_an_offset(cluster: MockCluster, v
     assert len(cluster.received) == len(values)
 
 
-def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: MockCluster) -> None:
-    cluster.script = on_value(1, Say(E.NOT_ENOUGH_REPLICAS), Say(E.NOT_ENOUGH_REPLICAS))
+def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=2, when=carries(1))
     send(cluster, [0])
     assert send(cluster, range(1, 6)).records == 5
     assert cluster.values() == list(range(6))
@@ -167,28 +166,31 @@ def test_a_refused_batch_behind_a_lost_one_waits_for_its_turn(cluster: MockClust
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize(
-    "say",
+    ("code", "log_start_offset"),
     [
-        Say(E.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=0),  # nothing was deleted: the broker's producer expired
-        Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=1),  # retention has passed what was acked
+        (E.OUT_OF_ORDER_SEQUENCE_NUMBER, 0),
+        (E.UNKNOWN_PRODUCER_ID, 0),  # nothing was deleted: the broker's producer expired
+        (E.UNKNOWN_PRODUCER_ID, 1),  # retention has passed what was acked
     ],
 )
-def test_a_broker_that_lost_count_gets_a_new_epoch(cluster: MockCluster, say: Say, times: int) -> None:
+def test_a_broker_that_lost_count_gets_a_new_epoch(
+    cluster: RecordingBroker, code: int, log_start_offset: int, times: int
+) -> None:
     """It refuses what comes next by the producer's count, and would do so for ever."""
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
-        cluster.script = lambda received: say if received.batch.producer_epoch < times else AS_KAFKA
+        answer = says(code, log_start_offset=log_start_offset)
+        cluster.faults.answer(ApiKey.PRODUCE, answer, times=None, when=lambda body: epoch_of(body) < times)
         scope.append("t", numbers(range(1, 6)))
         scope.flush(10)
     assert cluster.values() == list(range(6))
     assert [cluster.attempts(value)[-1].numbers for value in range(1, 6)] == [(times, n) for n in range(5)]
 
 
-def test_a_batch_whose_answers_stay_lost_is_not_left_behind_by_more_than_a_broker_remembers(cluster: MockCluster) -> None:
+def test_a_batch_whose_answers_stay_lost_is_not_left_behind_by_more_than_a_broker_remembers(cluster: RecordingBroker) -> None:
     """A broker knows a producer's last five batches in a partition: behind a sixth it would take the first for a new one."""
-    cluster.script = on_value(1, *[Say(E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, stored=True)] * 6)
+    cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, applied=True, times=6, when=carries(1))
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
@@ -198,15 +200,15 @@ def test_a_batch_whose_answers_stay_lost_is_not_left_behind_by_more_than_a_broke
     assert cluster.values() == list(range(40))
 
 
-def test_unknown_producer_without_a_log_start_is_asked_until_the_broker_knows(cluster: MockCluster) -> None:
+def test_unknown_producer_without_a_log_start_is_asked_until_the_broker_knows(cluster: RecordingBroker) -> None:
     send(cluster, [0])
-    cluster.answers += [Say(E.UNKNOWN_PRODUCER_ID, log_start_offset=-1)] * 2
+    cluster.faults.answer(ApiKey.PRODUCE, says(E.UNKNOWN_PRODUCER_ID, log_start_offset=-1), times=2)
     assert send(cluster, [1]).records == 1
     assert [received.numbers for received in cluster.attempts(1)] == [(0, 0)] * 3
 
 
-def test_throttling_is_waited_out(cluster: MockCluster) -> None:
-    cluster.answers += [Say(throttle_ms=300)]
+def test_throttling_is_waited_out(cluster: RecordingBroker) -> None:
+    cluster.faults.alter(ApiKey.PRODUCE, throttles(300))
     with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
@@ -216,31 +218,39 @@ def test_throttling_is_waited_out(cluster: MockCluster) -> None:
         assert 0.2 < time.monotonic() - begun < 5
 
 
-def test_a_batch_that_may_not_be_written_says_who_must_grant_what(cluster: MockCluster) -> None:
-    cluster.answers += [Say(E.TOPIC_AUTHORIZATION_FAILED)]
+def test_a_batch_that_may_not_be_written_says_who_must_grant_what(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, E.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(DeliveryError, match=r"topic t partition 0: .*TOPIC_AUTHORIZATION_FAILED; this client may not write"):
         send(cluster, [0])
 
 
-def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: MockCluster) -> None:
-    cluster.answers += [Say(E.INVALID_RECORD, record_errors=((0, "no key"), (2, "no key either")))]
+def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: RecordingBroker) -> None:
+    errors = [BatchIndexAndErrorMessage(0, "no key"), BatchIndexAndErrorMessage(2, "no key either")]
+    cluster.faults.answer(ApiKey.PRODUCE, says(E.INVALID_RECORD, record_errors=errors))
     with pytest.raises(DeliveryError, match=r"INVALID_RECORD; record 0: no key; record 2: no key either"):
         send(cluster, range(3), batch_size=1000)
 
 
-def test_a_producer_id_that_is_refused_says_what_to_grant(cluster: MockCluster) -> None:
-    cluster.init_answers += [E.CLUSTER_AUTHORIZATION_FAILED]
+def test_a_producer_id_that_is_refused_says_what_to_grant(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.INIT_PRODUCER_ID, E.CLUSTER_AUTHORIZATION_FAILED)
     wanted = r"CLUSTER_AUTHORIZATION_FAILED; grant this client IdempotentWrite .*kafka\.enable\.idempotence=false"
     with pytest.raises(KafkaSinkError, match=wanted):
         send(cluster, [0])
     assert cluster.received == []
 
 
+def give_no_producer_ids(cluster: RecordingBroker) -> None:
+    def change(body: ApiVersionsRequest, answer: ApiVersionsResponse) -> ApiVersionsResponse:
+        return replace(answer, api_keys=[each for each in answer.api_keys if each.api_key != ApiKey.INIT_PRODUCER_ID])
+
+    cluster.faults.alter(ApiKey.API_VERSIONS, change, times=None)
+
+
 def test_a_broker_that_gives_no_producer_ids_ends_the_producer_at_once_and_the_error_names_the_way_out(
-    cluster: MockCluster,
+    cluster: RecordingBroker,
 ) -> None:
     """Some gateways that speak Kafka's protocol have no InitProducerId."""
-    cluster.unknown_apis.add(ApiKey.INIT_PRODUCER_ID)
+    give_no_producer_ids(cluster)
     wanted = r"does not know INIT_PRODUCER_ID: .*kafka\.enable\.idempotence=false"
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([1]))
@@ -251,23 +261,23 @@ def test_a_broker_that_gives_no_producer_ids_ends_the_producer_at_once_and_the_e
             producer.scope()
 
 
-def test_without_idempotence_no_producer_id_is_needed(cluster: MockCluster) -> None:
-    cluster.unknown_apis.add(ApiKey.INIT_PRODUCER_ID)
+def test_without_idempotence_no_producer_id_is_needed(cluster: RecordingBroker) -> None:
+    give_no_producer_ids(cluster)
     assert send(cluster, [1], enable_idempotence=False).records == 1
     assert cluster.values() == [1]
 
 
 @pytest.mark.parametrize("code", [E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT])
-def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(cluster: MockCluster, code: int) -> None:
-    cluster.init_answers += [code, code]
+def test_a_producer_id_that_is_not_there_yet_is_asked_for_again(cluster: RecordingBroker, code: int) -> None:
+    cluster.faults.fail(ApiKey.INIT_PRODUCER_ID, code, times=2)
     assert send(cluster, range(3)).records == 3
 
 
 # delivery.timeout.ms
 
 
-def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: MockCluster) -> None:
-    cluster.script = lambda received: Say(E.NOT_ENOUGH_REPLICAS) if received.values == (b"1",) else AS_KAFKA
+def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=None, when=carries(1))
     settings = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1000, "retry_backoff_ms": 400, "retry_backoff_max_ms": 400}
     with one_by_one(cluster.bootstrap_servers, **settings) as producer:
         with failing_scope(producer) as scope:
@@ -283,15 +293,16 @@ def test_a_batch_that_waits_for_its_retry_expires_and_the_next_goes_on(cluster: 
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: MockCluster, stored: bool) -> None:
+def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: RecordingBroker, stored: bool) -> None:
     # Told to wait, the producer sends 1 only when half of its time is over, so that it expires before its request does.
-    held = Say(hold=True) if stored else Say(E.NOT_ENOUGH_REPLICAS, hold=True)
-    cluster.script = on_value(0, Say(throttle_ms=700))
+    cluster.faults.alter(ApiKey.PRODUCE, throttles(700))
     with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1400, delivery_timeout_ms=1400) as producer:
         with failing_scope(producer) as scope:
             scope.append("t", numbers([0]))
             scope.flush(10)
-            cluster.script = on_value(1, held)
+            held = cluster.faults.hold(ApiKey.PRODUCE, applied=stored)
+            if not stored:
+                cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, when=carries(1))
             scope.append("t", numbers([1]))
             with pytest.raises(
                 DeliveryError, match=r"sent 1 times, it may have been stored; last error: no answer yet"
@@ -299,7 +310,7 @@ def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: Mo
                 scope.flush(10)
             assert isinstance(raised.value.__cause__, DeliveryTimeoutError)
             assert (scope.report().records, len(cluster.attempts(1))) == (1, 1)
-        cluster.release()
+        held.remove()
         with producer.scope() as scope:
             scope.append("t", numbers(range(2, 5)))
             scope.flush(10)
@@ -308,20 +319,25 @@ def test_a_batch_that_expires_in_flight_leaves_its_numbers_to_nobody(cluster: Mo
     assert cluster.attempts(2)[-1].numbers == ((0, 2) if stored else (1, 0))
 
 
-def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(cluster: MockCluster) -> None:
-    """1 is stored, but its answer is lost with all others on the connection, and its time is over before it is asked again."""
-    cluster.script = on_value(0, Say(throttle_ms=500))
-    with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
-        with failing_scope(producer) as scope:
-            scope.append("t", numbers([0]))
-            scope.flush(10)
-            cluster.script = on_value(1, Say(hold=True))
-            scope.append("t", numbers(range(1, 4)))
-            cluster.wait_for(lambda: len(cluster.attempts(3)) == 1, "all three in flight")
-            with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms"):
+def test_after_a_batch_whose_answer_never_came_those_behind_it_are_stored_once(proxy: TcpProxy) -> None:
+    """All three are stored, but their answers are lost, and their time is over before they are asked again."""
+    with RecordingBroker(advertised={1: ("127.0.0.1", proxy.port)}) as cluster:
+        proxy.forward_to(cluster.address(1))
+        cluster.topic()
+        cluster.faults.alter(ApiKey.PRODUCE, throttles(500))
+        with one_by_one(cluster.bootstrap_servers, request_timeout_ms=1000, delivery_timeout_ms=1000) as producer:
+            with failing_scope(producer) as scope:
+                scope.append("t", numbers([0]))
                 scope.flush(10)
-        cluster.reset()
-        with producer.scope() as scope:
-            scope.append("t", numbers([4]))
-            scope.flush(10)
-    assert cluster.values() == [0, 1, 2, 3, 4]
+                proxy.black_hole("to_client")
+                scope.append("t", numbers(range(1, 4)))
+                wait_until(lambda: len(cluster.attempts(3)) == 1, "all three at the broker")
+                with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms"):
+                    scope.flush(10)
+            proxy.heal()
+            proxy.cut()
+            with producer.scope() as scope:
+                scope.append("t", numbers([4]))
+                scope.flush(10)
+        assert cluster.values() == [0, 1, 2, 3, 4]
+    check_numbers(cluster)

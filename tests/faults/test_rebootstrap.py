@@ -1,16 +1,24 @@
-"""Every known broker is replaced by others: bootstrap.servers are asked again, or not, as metadata.recovery.strategy says."""
+"""Every known broker is replaced, or an address leads to another cluster: what is asked again, and what is found."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeliveryError, MetadataTimeoutError
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.faults.mock_cluster import MockCluster
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from tests.exactly_once.opened import soon
+from tests.faults.conftest import check_numbers
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one, send
+from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
@@ -19,66 +27,117 @@ from tests.kafka.witness import read_topic
 SOON_OVER = {"request_timeout_ms": 700, "delivery_timeout_ms": 700, "max_block_ms": 700}
 
 
-def test_when_every_known_broker_is_replaced_the_bootstrap_servers_are_asked_again(cluster: MockCluster) -> None:
-    """KIP-899. Node 0 is the bootstrap server that stays; 1 and 2 lead, and then 3 does, of which nobody told."""
-    for node in (1, 2):
-        cluster.start(node)
-    cluster.hidden.add(0)
-    cluster.topic("t", leaders=(1, 2))
-    with one_by_one(cluster.address(0)) as producer:
-        for partition in (0, 1):
-            send(producer, numbers([partition], partition))
-        cluster.start(3)
-        with cluster.changed:
-            cluster.topics["t"].leaders[:] = [3, 3]
-            cluster.topics["t"].epochs[:] = [1, 1]
-            cluster.stop(1)
-            cluster.stop(2)
-        for partition in (0, 1):
-            send(producer, numbers([partition + 10], partition))
-    assert (cluster.values("t", 0), cluster.values("t", 1)) == ([0, 10], [1, 11])
+def hide(cluster: RecordingBroker, broker: int) -> None:
+    """Metadata do not tell of it, as of a bootstrap server that is a load balancer."""
+
+    def change(body: MetadataRequest, answer: MetadataResponse) -> MetadataResponse:
+        return replace(answer, brokers=[each for each in answer.brokers if each.node_id != broker])
+
+    cluster.faults.alter(ApiKey.METADATA, change, times=None)
 
 
-def test_with_strategy_none_the_replacement_ends_in_errors_that_say_so(cluster: MockCluster) -> None:
-    """Node 0 is the bootstrap server that stays, and hears nothing more; 1 was the only broker known."""
-    cluster.start(1)
-    cluster.hidden.add(0)
-    cluster.topic("t", leaders=(1,))
-    with one_by_one(cluster.address(0), metadata_recovery_strategy="none", **SOON_OVER) as producer:
-        send(producer, numbers([0]))
-        dead = cluster.address(1)
-        cluster.start(2)
-        with cluster.changed:
-            cluster.topics["t"].leaders[:] = [2]
-            cluster.stop(1)
-        asked = cluster.requests_of(ApiKey.METADATA)
-        wanted = rf"topic u: no metadata within \d+ ms; asked broker 1 \({dead}\): could not connect .*strategy=none asks only"
-        with failing_scope(producer) as scope, pytest.raises(MetadataTimeoutError, match=wanted):
-            scope.append("u", numbers([1]))
-        with failing_scope(producer) as scope:
-            scope.append("t", numbers([1]))
-            wanted = rf"never sent: broker 1 \({dead}\): could not connect .*\(bootstrap.servers are not asked again: "
-            with pytest.raises(DeliveryError, match=wanted):
-                scope.flush(10)
-        assert cluster.requests_of(ApiKey.METADATA) == asked
-    assert cluster.values() == [0]
+def test_when_every_known_broker_is_replaced_the_bootstrap_servers_are_asked_again() -> None:
+    """KIP-899. Broker 1 is the bootstrap server that stays; 2 and 3 lead, and then 4 does, of which nobody told."""
+    with RecordingBroker(4) as cluster:
+        cluster.kill(4)
+        hide(cluster, 1)
+        cluster.topic("t", leaders=(2, 3))
+        with one_by_one(cluster.address(1)) as producer:
+            for partition in (0, 1):
+                send(producer, numbers([partition], partition))
+            cluster.restart(4)
+            for partition, broker in enumerate((2, 3)):
+                cluster.kill(broker)
+                cluster.move_leader("t", partition, 4)
+            for partition in (0, 1):
+                send(producer, numbers([partition + 10], partition))
+        assert (cluster.values("t", 0), cluster.values("t", 1)) == ([0, 10], [1, 11])
+    check_numbers(cluster)
 
 
-def test_known_brokers_that_stand_still_are_given_up_after_the_trigger_time(cluster: MockCluster) -> None:
+def test_with_strategy_none_the_replacement_ends_in_errors_that_say_so() -> None:
+    """Broker 1 is the bootstrap server that stays, and hears nothing more; 2 was the only broker known."""
+    with RecordingBroker(3) as cluster:
+        cluster.kill(3)
+        hide(cluster, 1)
+        cluster.topic("t", leaders=(2,))
+        with one_by_one(cluster.address(1), metadata_recovery_strategy="none", **SOON_OVER) as producer:
+            send(producer, numbers([0]))
+            dead = cluster.address(2)
+            cluster.restart(3)
+            cluster.kill(2)
+            cluster.move_leader("t", 0, 3)
+            asked = cluster.faults.seen(ApiKey.METADATA)
+            wanted = (
+                rf"topic u: no metadata within \d+ ms; asked broker 2 \({dead}\): could not connect .*strategy=none asks only"
+            )
+            with failing_scope(producer) as scope, pytest.raises(MetadataTimeoutError, match=wanted):
+                scope.append("u", numbers([1]))
+            with failing_scope(producer) as scope:
+                scope.append("t", numbers([1]))
+                wanted = rf"never sent: broker 2 \({dead}\): could not connect .*\(bootstrap.servers are not asked again: "
+                with pytest.raises(DeliveryError, match=wanted):
+                    scope.flush(10)
+            assert cluster.faults.seen(ApiKey.METADATA) == asked
+        assert cluster.values() == [0]
+    check_numbers(cluster)
+
+
+def test_known_brokers_that_stand_still_are_given_up_after_the_trigger_time(
+    cluster: RecordingBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     """KIP-1102. Without it the next thing to end the silence is the request timeout of 30 s."""
-    with one_by_one(cluster.bootstrap_servers, metadata_recovery_rebootstrap_trigger_ms=300) as producer:
+    settings = {"metadata_recovery_rebootstrap_trigger_ms": 300, "metadata_max_age_ms": 100}
+    with one_by_one(cluster.bootstrap_servers, **settings) as producer:
         send(producer, numbers([0]))
-        cluster.stop_reading()
+        silence = cluster.faults.unreachable(1, black_hole=True)
         begun = time.monotonic()
         with producer.scope() as scope:
             scope.append("t", numbers([1]))
-            producer._metadata.request_update()
-            producer._sender.wakeup()
-            wait_until(lambda: producer._metadata.nodes() == {}, "a new beginning", 10)
-            cluster.go_on_reading()
+            wait_until(
+                lambda: "beginning again with bootstrap.servers: no metadata for 300 ms" in caplog.messages, "a new beginning"
+            )
+            silence.remove()
             scope.flush(10)
         assert time.monotonic() - begun < 10
     assert cluster.values() == [0, 1]
+
+
+# One address that leads to one cluster, then to another that has the same topics, and then to the first again
+
+
+def test_records_reach_the_first_cluster_again_after_a_fail_over_to_a_second_and_back() -> None:
+    """Only the first has a partition 1, so a producer that goes on with the second's metadata has no leader for it."""
+    with TcpProxy() as proxy:
+        advertised = {1: ("127.0.0.1", proxy.port)}
+        with EmbeddedBroker(advertised=advertised) as first, EmbeddedBroker(advertised=advertised) as second:
+            first.create_topic("t", 2)
+            second.create_topic("t", 1)
+            proxy.forward_to(first.address(1))
+            with one_by_one(proxy.address, delivery_timeout_ms=10_000, request_timeout_ms=5_000) as producer:
+                for number, (broker, partition) in enumerate([(first, 1), (second, 0), (first, 1)]):
+                    proxy.forward_to(broker.address(1))
+                    proxy.cut()
+                    send(producer, numbers([number], partition))
+            stored = [[record.value for record in read_topic(broker.direct_servers, "t")] for broker in (second, first)]
+        assert stored == [[b"1"], [b"0", b"2"]]
+
+
+def test_the_version_of_transactions_is_that_of_the_cluster_that_is_asked_now() -> None:
+    """A cluster counts the epochs of its features by itself: they do not tell which of two clusters' features are newer."""
+    with TcpProxy() as proxy:
+        advertised = {1: ("127.0.0.1", proxy.port)}
+        config = BrokerConfig(transaction_version=1)
+        with EmbeddedBroker(advertised=advertised) as first, EmbeddedBroker(advertised=advertised, config=config) as second:
+            proxy.forward_to(first.address(1))
+            with ClusterClient(producer_config({"bootstrap.servers": proxy.address})) as client:
+                levels = []
+                for broker in (first, second, first):
+                    proxy.forward_to(broker.address(1))
+                    proxy.cut()
+                    client.brokers(soon())
+                    levels.append(client.finalized_feature("transaction.version", soon()))
+    assert levels == [2, 1, 2]
 
 
 # Real Kafka: the bootstrap server's address leads to another cluster from one moment on, and the first one is gone.

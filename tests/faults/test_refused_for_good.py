@@ -11,8 +11,7 @@ from spark_kafka_sink.errors import DeliveryError
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, one_by_one
-from tests.kafka.dump_log import dump_log
-from tests.kafka.dumped import DumpedBatch, records_of
+from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pyarrow as pa
@@ -11,14 +11,15 @@ import pytest
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
 from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import failing_scope, numbers, producer_on, send
+from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on, send
+from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in, says, throttles
 from tests.faults.test_refused_for_good import check_numbers
-from tests.kafka.dump_log import dump_log
-from tests.kafka.dumped import records_of
+from tests.kafka.dump_log import dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -28,13 +29,28 @@ WIDTH = 90  # of a value: about 100 bytes a record
 ONE_AT_A_TIME = {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}
 
 
-def reject(cluster: MockCluster, bad: Collection[int]) -> None:
-    cluster.rejects = lambda value: f"{int(value or b'0')} is bad" if int(value or b"0") in bad else None
+def reject(cluster: RecordingBroker, bad: Collection[int]) -> None:
+    """As LogValidator does: the broker looks at each record of a batch that is not too large, and stores nothing of the batch."""
+
+    def bad_rows(body: ProduceRequest) -> list[tuple[int, int]]:
+        if any(batch.size > cluster.max_message_bytes() for _, _, batch in batches_of(body)):
+            return []
+        return [(row, number) for row, number in enumerate(numbers_in(body)) if number in bad]
+
+    def answer(body: ProduceRequest) -> ProduceResponse:
+        return named(E.INVALID_RECORD, *((row, f"{number} is bad") for row, number in bad_rows(body)))(body)
+
+    cluster.faults.answer(ApiKey.PRODUCE, answer, times=None, when=lambda body: bool(bad_rows(body)))
+
+
+def named(code: int, *errors: tuple[int, str], message: str | None = None) -> Callable[[ProduceRequest], ProduceResponse]:
+    """An answer with record_errors."""
+    return says(code, record_errors=[BatchIndexAndErrorMessage(*each) for each in errors], error_message=message)
 
 
 @pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME, {"retries": 0, "max_in_flight_requests_per_connection": 1}])
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_only_the_named_records_fail(cluster: MockCluster, settings: dict[str, object], codec: str) -> None:
+def test_only_the_named_records_fail(cluster: RecordingBroker, settings: dict[str, object], codec: str) -> None:
     reject(cluster, {3, 4, 9})
     with producer_on(cluster.bootstrap_servers, compression_type=codec, **settings) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(10)))
@@ -43,7 +59,7 @@ def test_only_the_named_records_fail(cluster: MockCluster, settings: dict[str, o
             DeliveryError, match=rf"^\[DELIVERY\] 3 records failed, .* 3 of 10 .*: INVALID_RECORD; {named}"
         ) as raised:
             scope.flush(10)
-        cluster.wait_for(lambda: len(cluster.values()) == 7, "the others stored")
+        wait_until(lambda: len(cluster.values()) == 7, "the others stored")
         report = scope.report()
     assert isinstance(raised.value.__cause__, BrokerError)
     assert cluster.values() == [0, 1, 2, 5, 6, 7, 8]
@@ -51,7 +67,7 @@ def test_only_the_named_records_fail(cluster: MockCluster, settings: dict[str, o
     assert [len(received.values) for received in cluster.received] == [10, 7]
 
 
-def test_the_others_are_counted_as_acked(cluster: MockCluster) -> None:
+def test_the_others_are_counted_as_acked(cluster: RecordingBroker) -> None:
     reject(cluster, {3})
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(10)))
@@ -59,13 +75,12 @@ def test_the_others_are_counted_as_acked(cluster: MockCluster) -> None:
         partition = scope.report().partitions["t", 0]
         assert (partition.first_offset, partition.last_offset) == (0, 8)
         assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
-        free = producer._pool.capacity * producer._pool.chunk_size
-        wait_until(lambda: producer._pool.available == free, "the memory of both batches", 10)
+        wait_until(lambda: buffered_bytes(producer) == 0, "the memory of both batches", 10)
         with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 9 were acked"):
             scope.flush(10)
 
 
-def test_each_future_knows_what_became_of_its_own_record(cluster: MockCluster) -> None:
+def test_each_future_knows_what_became_of_its_own_record(cluster: RecordingBroker) -> None:
     reject(cluster, {0, 3, 4, 9})
     told: list[tuple[RecordMetadata, KafkaSinkError | None]] = []
     with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
@@ -82,7 +97,7 @@ def test_each_future_knows_what_became_of_its_own_record(cluster: MockCluster) -
     assert [metadata.offset for metadata, error in told if error is None] == [0, 1, 2, 3, 4, 5]
 
 
-def test_where_all_records_are_named_each_has_its_own_error(cluster: MockCluster) -> None:
+def test_where_all_records_are_named_each_has_its_own_error(cluster: RecordingBroker) -> None:
     reject(cluster, {0, 1})
     with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
         futures = [producer.send("t", b"%d" % n) for n in range(2)]
@@ -96,9 +111,9 @@ def test_where_all_records_are_named_each_has_its_own_error(cluster: MockCluster
 
 @pytest.mark.parametrize("record_errors", [(), ((-1, "no such"), (10, "no such"))])
 def test_where_no_record_of_the_batch_is_named_the_whole_batch_fails(
-    cluster: MockCluster, record_errors: tuple[tuple[int, str], ...]
+    cluster: RecordingBroker, record_errors: tuple[tuple[int, str], ...]
 ) -> None:
-    cluster.answers += [Say(E.INVALID_RECORD, message="because", record_errors=record_errors)]
+    cluster.faults.answer(ApiKey.PRODUCE, named(E.INVALID_RECORD, *record_errors, message="because"))
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(10)))
         with pytest.raises(DeliveryError, match=r"10 records failed, .*: 10 records refused: INVALID_RECORD: because"):
@@ -107,10 +122,10 @@ def test_where_no_record_of_the_batch_is_named_the_whole_batch_fails(
 
 
 def test_names_that_are_not_in_the_batch_are_passed_over_and_a_name_without_a_message_has_the_answers(
-    cluster: MockCluster,
+    cluster: RecordingBroker,
 ) -> None:
-    named = ((2, ""), (2, ""), (7, "no such"), (-2, "no such"))
-    cluster.answers += [Say(E.INVALID_TIMESTAMP, message="because", record_errors=named)]
+    errors = ((2, ""), (2, ""), (7, "no such"), (-2, "no such"))
+    cluster.faults.answer(ApiKey.PRODUCE, named(E.INVALID_TIMESTAMP, *errors, message="because"))
     with producer_on(cluster.bootstrap_servers, linger_ms=50) as producer:
         futures = [producer.send("t", b"%d" % n) for n in range(5)]
         producer.flush(10)
@@ -119,15 +134,17 @@ def test_names_that_are_not_in_the_batch_are_passed_over_and_a_name_without_a_me
     assert cluster.values() == [0, 1, 3, 4]
 
 
-def test_a_broker_that_names_one_record_at_a_time_is_asked_until_the_rest_is_stored(cluster: MockCluster) -> None:
-    def script(received: Received) -> Say:
-        bad = [row for row, value in enumerate(received.values) if int(value or b"") % 4 == 1]
-        return Say(E.INVALID_RECORD, record_errors=((bad[0], "bad"),)) if bad else AS_KAFKA
+def test_a_broker_that_names_one_record_at_a_time_is_asked_until_the_rest_is_stored(cluster: RecordingBroker) -> None:
+    def bad(body: ProduceRequest) -> list[int]:
+        return [row for row, number in enumerate(numbers_in(body)) if number % 4 == 1]
 
-    cluster.script = script
+    def answer(body: ProduceRequest) -> ProduceResponse:
+        return named(E.INVALID_RECORD, (bad(body)[0], "bad"))(body)
+
+    cluster.faults.answer(ApiKey.PRODUCE, answer, times=None, when=lambda body: bool(bad(body)))
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(16)))
-        cluster.wait_for(lambda: len(cluster.values()) == 12, "the others stored")
+        wait_until(lambda: len(cluster.values()) == 12, "the others stored")
         with pytest.raises(DeliveryError):
             scope.flush(10)
     assert cluster.values() == [n for n in range(16) if n % 4 != 1]
@@ -135,24 +152,24 @@ def test_a_broker_that_names_one_record_at_a_time_is_asked_until_the_rest_is_sto
 
 
 @pytest.mark.parametrize("bad", [{1}, {3}, {5}, {1, 2, 3, 4, 5}, {2, 5}])
-def test_of_five_in_flight_the_others_keep_their_order(cluster: MockCluster, bad: set[int]) -> None:
+def test_of_five_in_flight_the_others_keep_their_order(cluster: RecordingBroker, bad: set[int]) -> None:
     """Batch n of five holds 10 n to 10 n + 9, of which 10 n + 4 is bad in some."""
     with producer_on(cluster.bootstrap_servers, batch_size=1100, linger_ms=20) as producer:
         assert send(producer, numbers([0])) == 1
-        cluster.script = lambda received: Say(hold=len(cluster.received) == 2)
+        held = cluster.faults.hold(ApiKey.PRODUCE)
         reject(cluster, {10 * n + 4 for n in bad})
         with failing_scope(producer) as scope:
             scope.append("t", numbers(range(10, 60), width=WIDTH))
-            cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
-            cluster.release()
-            cluster.wait_for(lambda: len(cluster.values()) == 51 - len(bad), "the others stored")
+            wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+            held.remove()
+            wait_until(lambda: len(cluster.values()) == 51 - len(bad), "the others stored")
             with pytest.raises(DeliveryError):
                 scope.flush(10)
     assert cluster.values() == [0, *(n for n in range(10, 60) if n % 10 != 4 or n // 10 not in bad)]
 
 
-def test_what_is_too_large_and_has_bad_records_goes_on_in_parts_without_them(cluster: MockCluster) -> None:
-    cluster.max_message_bytes = 1000
+def test_what_is_too_large_and_has_bad_records_goes_on_in_parts_without_them(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=1000)
     reject(cluster, {0, 13, 14, 59})
     with producer_on(cluster.bootstrap_servers, batch_size=8000, linger_ms=100_000) as producer:
         futures = [producer.send("t", b"%0*d" % (WIDTH, n)) for n in range(60)]
@@ -161,24 +178,24 @@ def test_what_is_too_large_and_has_bad_records_goes_on_in_parts_without_them(clu
     assert cluster.values() == [n for n in range(60) if n not in (0, 13, 14, 59)]
 
 
-def test_a_batch_that_expired_in_flight_is_not_sent_again_without_its_bad_records(cluster: MockCluster) -> None:
+def test_a_batch_that_expired_in_flight_is_not_sent_again_without_its_bad_records(cluster: RecordingBroker) -> None:
     settings = {"request_timeout_ms": 1400, "delivery_timeout_ms": 1400}
     with producer_on(cluster.bootstrap_servers, **settings) as producer:
-        cluster.answers += [Say(throttle_ms=700)]
+        cluster.faults.alter(ApiKey.PRODUCE, throttles(700))
         assert send(producer, numbers([0])) == 1
-        cluster.script = lambda received: Say(hold=len(cluster.received) == 2)
+        held = cluster.faults.hold(ApiKey.PRODUCE)
         reject(cluster, {2})
         with failing_scope(producer) as scope:
             scope.append("t", numbers([1, 2, 3]))
             with pytest.raises(DeliveryError, match="it may have been stored"):
                 scope.flush(10)
-        cluster.release()
+        held.remove()
         assert send(producer, numbers([4])) == 1
     assert cluster.values() == [0, 4]
 
 
 @pytest.mark.parametrize("settings", [{}, ONE_AT_A_TIME])
-def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: MockCluster, settings: dict[str, object]) -> None:
+def test_a_long_stream_with_many_bad_records_loses_only_those(cluster: RecordingBroker, settings: dict[str, object]) -> None:
     bad = set(range(0, 3000, 17))
     reject(cluster, bad)
     with producer_on(cluster.bootstrap_servers, batch_size=1100, **settings) as producer:

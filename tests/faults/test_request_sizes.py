@@ -8,12 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.messages import encode_request
+from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import MockCluster
-from tests.faults.producing import producer_on, send
+from tests.faults.producing import figure, producer_on, send
+from tests.faults.recording_broker import RecordingBroker, batches_of
 
 PARTITIONS = 40
 REQUEST = 300_000  # bytes
+VERSION = 12  # of Produce, which producers send
+FRAME_PREFIX = 4  # bytes, for the frame's size
 
 
 def values(value: bytes, *, changing: bool = False) -> RecordColumns:
@@ -22,32 +27,51 @@ def values(value: bytes, *, changing: bool = False) -> RecordColumns:
     return RecordColumns(PARTITIONS, value=pa.array(own), partition=np.arange(PARTITIONS, dtype=np.int32))
 
 
+class Requests(list[tuple[int, int]]):
+    """Of each Produce request that came: its bytes, and how many batches are in it."""
+
+    def __init__(self, cluster: RecordingBroker, client_id: str = "") -> None:
+        self._client_id = client_id
+        cluster.faults.watch(ApiKey.PRODUCE, on_request=self._keep)
+
+    def _keep(self, broker: int, body: ProduceRequest) -> None:
+        message = encode_request(PRODUCE, VERSION, 0, self._client_id, body)
+        self.append((FRAME_PREFIX + sum(map(len, message)), len(list(batches_of(body)))))
+
+
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "snappy", "gzip"])
-def test_records_that_compress_worse_than_those_before_go_in_more_requests(cluster: MockCluster, codec: str) -> None:
-    cluster.topic("t", leaders=[0] * PARTITIONS)
-    with producer_on(cluster.bootstrap_servers, compression_type=codec, max_request_size=REQUEST) as producer:
+def test_records_that_compress_worse_than_those_before_go_in_more_requests(cluster: RecordingBroker, codec: str) -> None:
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
+    with producer_on(cluster.bootstrap_servers, compression_type=codec, max_request_size=REQUEST, client_id="") as producer:
         for _ in range(3):
             send(producer, values(bytes(50_000)))
-        assert max(count for _, count in cluster.produced) == PARTITIONS
+        assert max(count for _, count in requests) == PARTITIONS
         send(producer, values(bytes(50_000), changing=True))
-    assert [size for size, _ in cluster.produced if size > REQUEST] == []
-    assert {len(log.values) for log in cluster.logs.values()} == {4}
+        assert max(size for size, _ in requests) == figure(producer, "request-size-max")
+    assert [size for size, _ in requests if size > REQUEST] == []
+    stored = [cluster.stored("t", partition) for partition in range(PARTITIONS)]
+    assert {sum(batch.record_count for batch in batches) for batches in stored} == {4}
 
 
 @pytest.mark.parametrize("size", [1, 150, 20_000])
-def test_what_is_not_records_counts_too(cluster: MockCluster, size: int) -> None:
-    name = cluster.topic("a-topic-of-" + "long" * 50, leaders=[0] * PARTITIONS)
-    with producer_on(cluster.bootstrap_servers, client_id="c" * 100, max_request_size=2 * (size + 400)) as producer:
+def test_what_is_not_records_counts_too(cluster: RecordingBroker, size: int) -> None:
+    name = cluster.topic("a-topic-of-" + "long" * 50, leaders=[1] * PARTITIONS)
+    client_id = "c" * 100
+    requests = Requests(cluster, client_id)
+    with producer_on(cluster.bootstrap_servers, client_id=client_id, max_request_size=2 * (size + 400)) as producer:
         send(producer, values(bytes(size)), name)
-    assert [request for request in cluster.produced if request[0] > 2 * (size + 400) and request[1] > 1] == []
-    assert sum(count for _, count in cluster.produced) == PARTITIONS
+        assert max(size for size, _ in requests) == figure(producer, "request-size-max")
+    assert [request for request in requests if request[0] > 2 * (size + 400) and request[1] > 1] == []
+    assert sum(count for _, count in requests) == PARTITIONS
 
 
-def test_a_batch_that_alone_is_too_large_for_a_request_goes_alone(cluster: MockCluster) -> None:
-    cluster.topic("t", leaders=[0] * PARTITIONS)
+def test_a_batch_that_alone_is_too_large_for_a_request_goes_alone(cluster: RecordingBroker) -> None:
+    cluster.topic("t", leaders=[1] * PARTITIONS)
+    requests = Requests(cluster)
     with producer_on(cluster.bootstrap_servers, compression_type="zstd", max_request_size=50_100) as producer:
         for _ in range(3):
             send(producer, values(bytes(50_000)))
-        cluster.produced.clear()
+        requests.clear()
         send(producer, values(bytes(50_000), changing=True))
-    assert [count for _, count in cluster.produced] == [1] * PARTITIONS
+    assert [count for _, count in requests] == [1] * PARTITIONS

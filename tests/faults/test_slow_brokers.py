@@ -6,67 +6,87 @@ import itertools
 import time
 from collections.abc import Iterator
 
+import pytest
+
+from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.partitioners.built_in import LOAD_STATS_S
 from spark_kafka_sink.producer.producer import Producer
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Say
-from tests.faults.producing import numbers, one_by_one
+from spark_kafka_sink.protocol.api import ApiKey
+from tests.faults.producing import figure, numbers, one_by_one
+from tests.faults.recording_broker import RecordingBroker
 
-SLOW = 1
-DEADLINE_S = 20.0
+SLOW = 2
+ITS_PARTITION = 1
+SETTINGS: dict[str, object] = {"max_in_flight_requests_per_connection": 1}
 
 
-def until_too_slow(producer: Producer, scope: SendScope, values: Iterator[int]) -> None:
-    """Row by row, so that few come to wait for the slow broker: many would make it unlikely to be chosen anyhow."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (sizes := producer._accumulator.queue_sizes("t", 2)) is None or sizes[0] != [0]:
-        scope.append("t", numbers([next(values)]))
-        assert time.monotonic() < deadline, "the broker is not found to be slow"
-    until = time.monotonic() + LOAD_STATS_S
-    while time.monotonic() < until:
-        scope.append("t", numbers([next(values)]))
+@pytest.fixture
+def held(cluster2: RecordingBroker) -> Fault:
+    """Broker 1 leads partition 0 of `t`; the slow one leads the other, and takes what comes without an answer."""
+    cluster2.topic("t", [1, SLOW])
+    return cluster2.faults.hold(ApiKey.PRODUCE, broker=SLOW, times=None)
+
+
+def waiting(producer: Producer) -> int:
+    """How many records wait for the slow broker, once the other has answered for its own."""
+    before, since = -1, time.monotonic()
+    while time.monotonic() - since < 0.05:
+        now = producer.unfinished() if figure(producer, "requests-in-flight") <= 1 else -1
+        if now != before or now < 0:
+            before, since = now, time.monotonic()
+        time.sleep(0.005)
+    return before
+
+
+def begin(producer: Producer, scope: SendScope, values: Iterator[int], held: Fault) -> None:
+    """Both partitions have had a batch, and that of the slow broker is not answered."""
+    for partition in (0, ITS_PARTITION):
+        scope.append("t", numbers([next(values)], partition))
+    held.wait()
+
+
+def until_left_out(producer: Producer, scope: SendScope, values: Iterator[int]) -> int:
+    """Row by row, so that few come to wait for the slow broker: many would make it unlikely to be chosen anyhow.
+
+    Returns how many wait for it.
+    """
+    counts = [waiting(producer)]
+    while len(counts) < 4 or len(set(counts[-4:])) > 1:
+        assert len(counts) < 100, "the broker is not found to be slow"
+        for value in itertools.islice(values, 20):
+            scope.append("t", numbers([value]))
+        counts.append(waiting(producer))
+    return counts[-1]
 
 
 def left_out(producer: Producer, scope: SendScope, values: Iterator[int]) -> bool:
     """Append rows, each a batch; whether none of them went to the slow broker's partition."""
-    waiting = producer._accumulator.queues("t")[SLOW].batches
-    before = len(waiting)
+    before = waiting(producer)
     scope.append("t", numbers(itertools.islice(values, 300)))
-    return len(waiting) == before
+    return waiting(producer) == before
 
 
-def test_a_broker_that_takes_nothing_gets_nothing_until_it_does_again(cluster2: MockCluster) -> None:
-    cluster2.topic("t", [0, SLOW])
-    cluster2.script = lambda received: Say(hold=True) if received.node == SLOW else AS_KAFKA
-    settings = {"max_in_flight_requests_per_connection": 1, "partitioner_availability_timeout_ms": 50}
+def test_a_broker_that_takes_nothing_gets_nothing_until_it_does_again(cluster2: RecordingBroker, held: Fault) -> None:
     values = itertools.count()
+    settings = SETTINGS | {"partitioner_availability_timeout_ms": 50}
     with one_by_one(cluster2.bootstrap_servers, **settings) as producer, producer.scope() as scope:
-        scope.append("t", numbers([next(values)], 0))
-        scope.append("t", numbers([next(values)], SLOW))
-        cluster2.wait_for(lambda: any(received.node == SLOW for received in cluster2.received), "a request to the slow broker")
-        until_too_slow(producer, scope, values)
-        assert len(producer._accumulator.queues("t")[SLOW].batches) < 60
+        begin(producer, scope, values, held)
+        assert until_left_out(producer, scope, values) < 60
         assert left_out(producer, scope, values)
-        cluster2.script = None
-        cluster2.release()
+        held.remove()
         scope.flush(20)
-        stored = len(cluster2.values(partition=SLOW))
+        stored = len(cluster2.values(partition=ITS_PARTITION))
         scope.append("t", numbers(itertools.islice(values, 30)))
         scope.flush(20)
-        assert len(cluster2.values(partition=SLOW)) > stored
-        assert sorted(cluster2.values() + cluster2.values(partition=SLOW)) == list(range(next(values)))
+        assert len(cluster2.values(partition=ITS_PARTITION)) > stored
+        assert sorted(cluster2.values() + cluster2.values(partition=ITS_PARTITION)) == list(range(next(values)))
 
 
-def test_without_the_timeout_it_goes_on_getting_some(cluster2: MockCluster) -> None:
-    cluster2.topic("t", [0, SLOW])
-    cluster2.script = lambda received: Say(hold=True) if received.node == SLOW else AS_KAFKA
+def test_without_the_timeout_it_goes_on_getting_some(cluster2: RecordingBroker, held: Fault) -> None:
     values = itertools.count()
-    settings = {"max_in_flight_requests_per_connection": 1, "partitioner_adaptive_partitioning_enable": "false"}
+    settings = SETTINGS | {"partitioner_adaptive_partitioning_enable": "false"}
     with one_by_one(cluster2.bootstrap_servers, **settings) as producer, producer.scope() as scope:
-        scope.append("t", numbers([next(values)], 0))
-        scope.append("t", numbers([next(values)], SLOW))
-        cluster2.wait_for(lambda: any(received.node == SLOW for received in cluster2.received), "a request to the slow broker")
+        begin(producer, scope, values, held)
         assert not left_out(producer, scope, values)
-        cluster2.script = None
-        cluster2.release()
+        held.remove()
         scope.flush(20)

@@ -13,12 +13,14 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import ProduceRequest
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import MockCluster, Received, Say
-from tests.faults.producing import failing_scope, numbers, producer_on
-from tests.kafka.dump_log import dump_log
-from tests.kafka.dumped import DumpedBatch, records_of
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import buffered_bytes, failing_scope, figure, numbers, producer_on
+from tests.faults.recording_broker import RecordingBroker, batches_of, numbers_in
+from tests.kafka.dump_log import DumpedBatch, dump_log, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
@@ -28,20 +30,25 @@ E = ErrorCode
 WIDTH = 90  # of a value: about 100 bytes a record
 
 
-def known(cluster: MockCluster, producer: Producer) -> None:
+def is_larger_than(size: int, body: ProduceRequest) -> bool:
+    """A batch of the request is."""
+    return any(batch.size > size for _, _, batch in batches_of(body))
+
+
+def known(producer: Producer) -> None:
     """Let the broker store something of this producer: from then on five may be in flight."""
     with producer.scope() as scope:
         scope.append("t", numbers([0]))
         scope.flush(10)
 
 
-def sent_sizes(cluster: MockCluster) -> list[int]:
+def sent_sizes(cluster: RecordingBroker) -> list[int]:
     return [len(received.values) for received in cluster.received]
 
 
 @pytest.mark.parametrize("settings", [{}, {"enable_idempotence": "false", "max_in_flight_requests_per_connection": 1}])
-def test_what_is_too_large_is_halved_until_it_is_taken(cluster: MockCluster, settings: dict[str, object]) -> None:
-    cluster.max_message_bytes = 1000
+def test_what_is_too_large_is_halved_until_it_is_taken(cluster: RecordingBroker, settings: dict[str, object]) -> None:
+    cluster.topic(max_message_bytes=1000)
     with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer, producer.scope() as scope:
         scope.append("t", numbers(range(60), width=WIDTH))
         scope.flush(10)
@@ -54,8 +61,8 @@ def test_what_is_too_large_is_halved_until_it_is_taken(cluster: MockCluster, set
     assert (report.partitions["t", 0].first_offset, report.partitions["t", 0].last_offset) == (0, 59)
 
 
-def test_the_next_batches_of_the_topic_are_no_larger_than_what_it_takes(cluster: MockCluster) -> None:
-    cluster.max_message_bytes = 1000
+def test_the_next_batches_of_the_topic_are_no_larger_than_what_it_takes(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=1000)
     with producer_on(cluster.bootstrap_servers, batch_size=8000) as producer, producer.scope() as scope:
         scope.append("t", numbers(range(60), width=WIDTH))
         scope.flush(10)
@@ -66,18 +73,18 @@ def test_the_next_batches_of_the_topic_are_no_larger_than_what_it_takes(cluster:
     assert cluster.values() == list(range(120))
 
 
-def test_one_that_is_too_large_alone_fails_alone(cluster: MockCluster) -> None:
-    cluster.max_message_bytes = 1000
+def test_one_that_is_too_large_alone_fails_alone(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=1000)
     values = [b"%0*d" % (2000 if number == 13 else 9, number) for number in range(20)]
     with producer_on(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", RecordColumns(20, value=pa.array(values)))
         with pytest.raises(DeliveryError, match=r"1 records refused: MESSAGE_TOO_LARGE; one record alone is over"):
             scope.flush(10)
-        cluster.wait_for(lambda: cluster.values() == [n for n in range(20) if n != 13], "the others stored")
+        wait_until(lambda: cluster.values() == [n for n in range(20) if n != 13], "the others stored")
 
 
-def test_retries_need_not_be_left_for_a_split(cluster: MockCluster) -> None:
-    cluster.max_message_bytes = 1000
+def test_retries_need_not_be_left_for_a_split(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=1000)
     settings: dict[str, object] = {"retries": 0, "max_in_flight_requests_per_connection": 1}
     with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer, producer.scope() as scope:
         scope.append("t", numbers(range(60), width=WIDTH))
@@ -86,69 +93,70 @@ def test_retries_need_not_be_left_for_a_split(cluster: MockCluster) -> None:
 
 
 @pytest.mark.parametrize("large", [{1}, {3}, {5}, {1, 2, 3, 4, 5}])
-def test_of_five_in_flight_those_too_large_are_split_and_the_others_wait_for_them(cluster: MockCluster, large: set[int]) -> None:
+def test_of_five_in_flight_those_too_large_are_split_and_the_others_wait_for_them(
+    cluster: RecordingBroker, large: set[int]
+) -> None:
     """Batch n of five holds 10 n to 10 n + 9. What follows one that is split is refused as out of order, and sent again."""
 
-    def script(received: Received) -> Say:
-        number = int(received.values[0] or b"") // 10
-        refused = number in large and len(received.values) == 10
-        return Say(E.MESSAGE_TOO_LARGE if refused else 0, hold=number == 1 and len(received.values) == 10)
+    def is_too_large(body: ProduceRequest) -> bool:
+        values = numbers_in(body)
+        return values[0] // 10 in large and len(values) == 10
 
     with producer_on(cluster.bootstrap_servers, batch_size=1100, linger_ms=20) as producer:
-        known(cluster, producer)
-        cluster.script = script
+        known(producer)
+        held = cluster.faults.hold(ApiKey.PRODUCE)
+        cluster.faults.fail(ApiKey.PRODUCE, E.MESSAGE_TOO_LARGE, times=None, when=is_too_large)
         with producer.scope() as scope:
             scope.append("t", numbers(range(10, 60), width=WIDTH))
-            cluster.wait_for(lambda: len(cluster.received) == 6, "five in flight")
-            assert sent_sizes(cluster) == [1, 10, 10, 10, 10, 10]
-            cluster.release()
+            wait_until(lambda: figure(producer, "requests-in-flight") == 5, "five in flight")
+            held.remove()
             scope.flush(10)
             assert scope.report().records == 50
+    assert sent_sizes(cluster)[:6] == [1, 10, 10, 10, 10, 10]
     assert cluster.values() == [0, *range(10, 60)]
     assert {received.batch.producer_epoch for received in cluster.received} == {0}
 
 
-def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: MockCluster) -> None:
+def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: RecordingBroker) -> None:
     """The first part is refused again and again until its time is over; the second waits behind it for as long."""
 
-    def script(received: Received) -> Say:
+    def is_part(body: ProduceRequest) -> bool:
         """Also of what was on its way when its time was over."""
-        is_part = received.batch.size <= 4000 and int(received.values[0] or b"") < 100
-        return Say(E.NOT_ENOUGH_REPLICAS if is_part else 0)
+        return not is_larger_than(4000, body) and numbers_in(body)[0] < 100
 
-    cluster.max_message_bytes = 4000
+    cluster.topic(max_message_bytes=4000)
     settings = {"request_timeout_ms": 1500, "delivery_timeout_ms": 1500, "linger_ms": 0}
     with producer_on(cluster.bootstrap_servers, batch_size=8000, **settings) as producer:
-        known(cluster, producer)
-        cluster.script = script
+        known(producer)
+        cluster.faults.fail(ApiKey.PRODUCE, E.NOT_ENOUGH_REPLICAS, times=None, when=is_part)
         with failing_scope(producer) as scope:
             scope.append("t", numbers(range(1, 61), width=WIDTH))
             with pytest.raises(DeliveryError, match=r"records failed, 0 were acked: .*delivery\.timeout\.ms"):
                 scope.flush(10)
-            cluster.wait_for(lambda: scope._unfinished() == 0, "both parts expired")
+            wait_until(lambda: producer.unfinished() == 0, "both parts expired")
         with producer.scope() as scope:
             scope.append("t", numbers(range(100, 110), width=WIDTH))
             scope.flush(10)
-        assert producer._pool.available == producer._pool.capacity * producer._pool.chunk_size
+        assert buffered_bytes(producer) == 0
     assert cluster.values() == [0, *range(100, 110)]
 
 
-def test_a_close_by_force_leaves_no_part_behind(cluster: MockCluster) -> None:
-    cluster.max_message_bytes = 4000
-    cluster.script = lambda received: Say(hold=received.batch.size <= 4000)
+def test_a_close_by_force_leaves_no_part_behind(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=4000)
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None, when=lambda body: not is_larger_than(4000, body))
     producer = producer_on(cluster.bootstrap_servers, batch_size=8000)
     scope = producer.scope()
     scope.append("t", numbers(range(60), width=WIDTH))
-    cluster.wait_for(lambda: any(received.batch.size <= 4000 for received in cluster.received), "a part in flight")
+    held.wait()
     with pytest.raises(FlushTimeoutError):
         producer.close(0)
     with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acked"):
         scope.flush(5)
-    assert producer._pool.available == producer._pool.total
+    assert buffered_bytes(producer) == 0
 
 
-def test_each_record_knows_its_offset_although_its_batch_was_split(cluster: MockCluster) -> None:
-    cluster.max_message_bytes = 1000
+def test_each_record_knows_its_offset_although_its_batch_was_split(cluster: RecordingBroker) -> None:
+    cluster.topic(max_message_bytes=1000)
     called: list[int] = []
     with producer_on(cluster.bootstrap_servers, batch_size=8000, linger_ms=50) as producer:
         futures = [

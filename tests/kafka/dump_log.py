@@ -3,14 +3,59 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.kafka import java
 from tests.kafka.brokers import Brokers
-from tests.kafka.dumped import DumpedBatch, DumpedRecord
 from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.read_log import read_log
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text
+    from kafka.record.memory_records import MemoryRecords
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+class DumpedRecord(NamedTuple):
+    """`timestamp` in ms. `header_keys` with commas between."""
+
+    offset: int
+    timestamp: int
+    sequence: int
+    header_keys: str
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class DumpedBatch:
+    """A batch's header fields, under Kafka's names. `size` in bytes with the header; `codec` by name."""
+
+    base_offset: int
+    last_offset: int
+    count: int
+    base_sequence: int
+    last_sequence: int
+    producer_id: int
+    producer_epoch: int
+    leader_epoch: int
+    transactional: bool
+    control: bool
+    timestamp: int
+    size: int
+    magic: int
+    codec: str
+    valid: bool
+    records: list[DumpedRecord] = field(default_factory=list)
+
+
+def records_of(batches: list[DumpedBatch]) -> list[DumpedRecord]:
+    """The records of the data batches, in the log's order."""
+    return [record for batch in batches if not batch.control for record in batch.records]
 
 
 def dump_log(cluster: Brokers, broker_id: int, topic: str, partition: int = 0, *, deadline_s: float = 120.0) -> list[DumpedBatch]:
@@ -23,7 +68,7 @@ def dump_log(cluster: Brokers, broker_id: int, topic: str, partition: int = 0, *
     if not segments:
         raise FileNotFoundError(f"broker {broker_id} has no log of {topic}-{partition}: {folder}")
     if isinstance(cluster, EmbeddedKafka):
-        return [batch for segment in segments for batch in read_log(segment)]
+        return [batch for segment in segments for batch in read_file(segment)]
     return dump_files(segments, deadline_s=deadline_s)
 
 
@@ -34,6 +79,9 @@ def dump_files(segments: list[Path], *, deadline_s: float = 120.0) -> list[Dumpe
         "kafka.tools.DumpLogSegments", "--deep-iteration", "--print-data-log", "--files", files, timeout_s=deadline_s
     )
     return list(parse(printed.encode()))
+
+
+# DumpLogSegments
 
 
 _BATCH = re.compile(
@@ -111,3 +159,51 @@ def _sized(label: bytes, size: int, printed: bytes, position: int) -> tuple[byte
     if printed[position:start] != label:
         raise ValueError(f"DumpLogSegments printed {printed[position : position + 100]!r} where{label.decode()}was due")
     return printed[start : start + size], start + size
+
+
+# kafka-python
+
+
+def read_file(segment: Path) -> Iterator[DumpedBatch]:
+    """Reads a log's file with kafka-python. ValueError where the file does not end with a whole batch."""
+    records = MemoryRecords(segment.read_bytes())
+    while (batch := records.next_batch()) is not None:
+        yield _read_batch(batch)
+    if records.valid_bytes() != records.size_in_bytes():
+        raise ValueError(f"{segment} has {records.size_in_bytes()} bytes, of which {records.valid_bytes()} are whole batches")
+
+
+def _read_batch(batch: Any) -> DumpedBatch:
+    valid = batch.validate_crc()
+    return DumpedBatch(
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        count=batch.records_count,
+        base_sequence=batch.base_sequence,
+        last_sequence=batch.last_sequence,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        leader_epoch=batch.leader_epoch,
+        transactional=batch.is_transactional,
+        control=batch.is_control_batch,
+        timestamp=batch.max_timestamp,
+        size=batch.size_in_bytes,
+        magic=batch.magic,
+        codec=CODECS[batch.compression_type],
+        valid=valid,
+        records=[_read_record(batch, record) for record in batch],
+    )
+
+
+def _read_record(batch: Any, record: Any) -> DumpedRecord:
+    sequence = batch.base_sequence if batch.base_sequence < 0 else batch.base_sequence + record.offset - batch.base_offset
+    header_keys = ",".join(key for key, _ in record.headers)
+    control = batch.is_control_batch  # whose key and value are the marker's type and version
+    return DumpedRecord(
+        record.offset,
+        record.timestamp,
+        sequence,
+        header_keys,
+        None if control else record.key,
+        None if control else record.value,
+    )

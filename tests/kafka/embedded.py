@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.kafka.brokers import Brokers
 from tests.kafka.cluster import data_folder
 from tests.kafka.guardian import Guardian
@@ -119,3 +122,21 @@ def settings(brokers: int, folder: Path | None) -> BrokerConfig:
 def _addresses(texts: Mapping[int, str]) -> dict[int, tuple[str, int]]:
     parted = {node: text.rpartition(":") for node, text in texts.items()}
     return {node: (host, int(port)) for node, (host, _, port) in parted.items()}
+
+
+# In the middle of a rolling upgrade
+
+
+def _of_3_7(_: ApiVersionsRequest, answer: ApiVersionsResponse) -> ApiVersionsResponse:
+    keys = [replace(each, max_version=3) if each.api_key == ApiKey.END_TXN else each for each in answer.api_keys]
+    return replace(answer, api_keys=tuple(keys))
+
+
+@contextmanager
+def mixed_kafka(older: int, brokers: int = 2) -> Iterator[EmbeddedKafka]:
+    """Yields brokers of Kafka 3.8, of which `older` speaks EndTxn no later than 3.7 does."""
+    with (
+        EmbeddedKafka(brokers, in_memory=True, like="3.8") as kafka,
+        kafka.broker.faults.alter(ApiKey.API_VERSIONS, _of_3_7, broker=older, times=None),
+    ):
+        yield kafka

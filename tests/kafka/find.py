@@ -3,11 +3,52 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+from pathlib import Path
 
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.compose import ComposeKafka, ComposeUnavailableError
 from tests.kafka.jars import JarsUnavailableError
 from tests.kafka.kafka import Kafka
+
+COMPOSE_FILE = Path(__file__).parents[2] / "docker-compose.yml"
+ADDRESS = "127.0.0.1:9092"
+START_DEADLINE_S = 600
+
+
+class ComposeUnavailableError(RuntimeError):
+    """No container engine can start the compose file; says which step failed."""
+
+
+class ComposeKafka(Kafka):
+    """Real Kafka out of docker-compose.yml, for machines that have a container engine but no Maven.
+
+    It runs in a compose project of its own, which `stop()` removes with its volumes.
+    """
+
+    def __init__(self) -> None:
+        docker = shutil.which("docker")
+        if docker is None:
+            raise ComposeUnavailableError("docker is not on the PATH")
+        self._compose = [docker, "compose", "-f", str(COMPOSE_FILE), "-p", "spark-kafka-sink-tests"]
+        self._run("version", deadline_s=30)
+        try:
+            self._run("up", "--detach", "--wait", deadline_s=START_DEADLINE_S)
+        except ComposeUnavailableError:
+            self.stop()
+            raise
+        super().__init__(ADDRESS)
+
+    def stop(self) -> None:
+        subprocess.run([*self._compose, "down", "--volumes"], capture_output=True, timeout=120, check=False)
+
+    def _run(self, *arguments: str, deadline_s: float) -> None:
+        done = subprocess.run(
+            [*self._compose, *arguments], capture_output=True, text=True, errors="replace", timeout=deadline_s, check=False
+        )
+        if done.returncode != 0:
+            tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-5:])
+            raise ComposeUnavailableError(f"`docker compose {' '.join(arguments)}` failed: {tail}")
 
 
 def find_kafka() -> Kafka:

@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from tests.kafka import java
-from tests.kafka.dump_log import dump_log, parse
-from tests.kafka.dumped import records_of
+from tests.kafka.dump_log import dump_log, parse, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka, only_real_kafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic

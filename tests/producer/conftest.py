@@ -1,4 +1,4 @@
-"""The broker of the fault tests, which is told what to answer."""
+"""The broker of the fault tests."""
 
 from __future__ import annotations
 

@@ -25,10 +25,11 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
+from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -48,7 +49,7 @@ from tests.producer.told import Told, wait_until
 HERE = "tests.producer.recording_interceptors"
 
 
-def intercepted(on: Kafka | MockCluster, *interceptors: object, **settings: object) -> Producer:
+def intercepted(on: Kafka | RecordingBroker, *interceptors: object, **settings: object) -> Producer:
     return producer_on(on.bootstrap_servers, interceptor_classes=interceptors, **settings)
 
 
@@ -95,7 +96,7 @@ def test_they_get_all_settings_by_their_names(kafka: Kafka) -> None:
     assert (settings["acks"], settings["linger.ms"], settings["batch.size"]) == (1, 7, 512 * 1024)
 
 
-def test_they_are_made_of_dotted_names_classes_and_objects(cluster: MockCluster) -> None:
+def test_they_are_made_of_dotted_names_classes_and_objects(cluster: RecordingBroker) -> None:
     one = Recording()
     for value in (f"{HERE}.Recording, {HERE}.Appending", [Recording, one], f" {HERE}.Recording ", ""):
         with producer_on(cluster.bootstrap_servers, interceptor_classes=value) as producer:
@@ -126,7 +127,7 @@ def test_one_that_cannot_be_had_is_said_at_once_and_those_before_it_are_closed(v
     assert before.closes == 1
 
 
-def test_without_overriding_anything_one_changes_nothing(cluster: MockCluster) -> None:
+def test_without_overriding_anything_one_changes_nothing(cluster: RecordingBroker) -> None:
     with intercepted(cluster, ProducerInterceptor()) as producer:
         assert producer.send("t", b"1").result(10).offset == 0
         with producer.scope() as scope:
@@ -139,7 +140,7 @@ def test_without_overriding_anything_one_changes_nothing(cluster: MockCluster) -
 
 @pytest.mark.parametrize("error", [ZeroDivisionError(), SystemExit(1)])
 def test_one_that_raises_is_logged_and_passed_over(
-    cluster: MockCluster, error: BaseException, caplog: pytest.LogCaptureFixture
+    cluster: RecordingBroker, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     if isinstance(error, SystemExit):
         raising: Recording = Raising(error=ZeroDivisionError())
@@ -165,7 +166,7 @@ def _exit(*_: object) -> None:
 
 
 def test_one_that_returns_something_else_is_logged_and_passed_over(
-    cluster: MockCluster, caplog: pytest.LogCaptureFixture
+    cluster: RecordingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), intercepted(cluster, WrongType()) as producer:
         assert producer.send("t", b"1").result(10).offset == 0
@@ -193,7 +194,7 @@ FAILURES: list[tuple[dict[str, Any], type[KafkaSinkError], bool]] = [
 
 @pytest.mark.parametrize(("call", "kind", "raised"), FAILURES)
 def test_a_record_that_fails_before_it_is_in_a_batch_is_told_once(
-    cluster: MockCluster, call: dict[str, Any], kind: type[KafkaSinkError], raised: bool
+    cluster: RecordingBroker, call: dict[str, Any], kind: type[KafkaSinkError], raised: bool
 ) -> None:
     one, told = Recording(), Told()
     with intercepted(cluster, one, max_block_ms=100, max_request_size=2000) as producer:
@@ -214,7 +215,7 @@ class Refusing:
         raise ValueError("no partition")
 
 
-def test_a_record_that_the_partitioner_refuses_is_told_once(cluster: MockCluster) -> None:
+def test_a_record_that_the_partitioner_refuses_is_told_once(cluster: RecordingBroker) -> None:
     one = Recording()
     with intercepted(cluster, one, partitioner_class=Refusing) as producer:
         futures = [producer.send("t", b"%d" % n) for n in range(5)]
@@ -223,7 +224,7 @@ def test_a_record_that_the_partitioner_refuses_is_told_once(cluster: MockCluster
     assert [type(error) for _, error in one.ends] == [RecordError] * 5
 
 
-def test_a_record_for_a_closed_producer_is_told_once(cluster: MockCluster) -> None:
+def test_a_record_for_a_closed_producer_is_told_once(cluster: RecordingBroker) -> None:
     one = Recording()
     producer = intercepted(cluster, one)
     with producer.scope() as scope:
@@ -239,16 +240,8 @@ def test_a_record_for_a_closed_producer_is_told_once(cluster: MockCluster) -> No
     scope.discard()
 
 
-def refused(received: Received) -> Say:
-    return Say(ErrorCode.INVALID_RECORD)
-
-
-def held(received: Received) -> Say:
-    return Say(hold=True)
-
-
-def test_a_record_that_a_broker_refuses_is_told_once_just_before_its_callback(cluster: MockCluster) -> None:
-    cluster.script = refused
+def test_a_record_that_a_broker_refuses_is_told_once_just_before_its_callback(cluster: RecordingBroker) -> None:
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
     calls: list[tuple[str, str]] = []
     one = Recording("one", calls)
     with intercepted(cluster, one) as producer:
@@ -259,8 +252,8 @@ def test_a_record_that_a_broker_refuses_is_told_once_just_before_its_callback(cl
 
 
 @pytest.mark.parametrize("memory", [CHUNK_SIZE, 32 << 20])
-def test_records_that_expire_are_told_once(cluster: MockCluster, memory: int) -> None:
-    cluster.script = held
+def test_records_that_expire_are_told_once(cluster: RecordingBroker, memory: int) -> None:
+    cluster.faults.hold(ApiKey.PRODUCE, times=None)
     one = Recording()
     timeouts = {"delivery_timeout_ms": 300, "request_timeout_ms": 200, "linger_ms": 0}
     with intercepted(cluster, one, buffer_memory=memory, **timeouts) as producer:
@@ -272,12 +265,12 @@ def test_records_that_expire_are_told_once(cluster: MockCluster, memory: int) ->
 
 
 @pytest.mark.parametrize("memory", [CHUNK_SIZE, 32 << 20])
-def test_records_of_a_producer_that_is_closed_by_force_are_told_once(cluster: MockCluster, memory: int) -> None:
-    cluster.script = held
+def test_records_of_a_producer_that_is_closed_by_force_are_told_once(cluster: RecordingBroker, memory: int) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     one = Recording()
     producer = intercepted(cluster, one, buffer_memory=memory)
     producer.send("t", bytes(CHUNK_SIZE - 200))
-    cluster.wait_for(lambda: bool(cluster.received), "a request")
+    held.wait()
     for _ in range(5):
         producer.send("t", b"1")
     with pytest.raises(FlushTimeoutError):
@@ -286,7 +279,7 @@ def test_records_of_a_producer_that_is_closed_by_force_are_told_once(cluster: Mo
     assert one.closes == 1
 
 
-def test_they_are_closed_once_also_by_a_close_that_a_callback_begins(cluster: MockCluster) -> None:
+def test_they_are_closed_once_also_by_a_close_that_a_callback_begins(cluster: RecordingBroker) -> None:
     one = Recording()
     producer = intercepted(cluster, one)
     producer.send("t", b"1", on_delivery=lambda *_: producer.close())
@@ -327,14 +320,14 @@ def test_columns_may_be_changed_and_their_rows_are_told_by_batch_with_their_offs
     assert not doubling.ends
 
 
-def test_rows_without_acks_are_told_without_offsets(cluster: MockCluster) -> None:
+def test_rows_without_acks_are_told_without_offsets(cluster: RecordingBroker) -> None:
     one = Recording()
     with intercepted(cluster, one, acks="0") as producer, producer.scope() as scope:
         scope.append("t", numbers(range(3)))
     assert one.column_ends == [(ColumnsMetadata("t", 0, -1, 3), None)]
 
 
-def test_columns_that_are_refused_whole_are_told_once(cluster: MockCluster) -> None:
+def test_columns_that_are_refused_whole_are_told_once(cluster: RecordingBroker) -> None:
     one = Recording()
     settings = {"max_block_ms": 100, "max_request_size": 2000, "value_serializer": "long"}
     good = RecordColumns(1, value=pa.array([1], pa.int64()))
@@ -356,9 +349,9 @@ def test_columns_that_are_refused_whole_are_told_once(cluster: MockCluster) -> N
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_row_is_told_once_where_some_batches_fail_and_memory_runs_out(cluster: MockCluster, seed: int) -> None:
-    cluster.topic("u", [0] * 4)
-    cluster.script = lambda received: Say(ErrorCode.INVALID_RECORD) if received.partition == seed else AS_KAFKA
+def test_every_row_is_told_once_where_some_batches_fail_and_memory_runs_out(cluster: RecordingBroker, seed: int) -> None:
+    cluster.topic("u", [1] * 4)
+    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD, topic="u", partition=seed, times=None)
     one, appended = Recording(), 0
     with intercepted(cluster, one, buffer_memory=8 * CHUNK_SIZE, batch_size=4000, max_block_ms=0) as producer:
         for start in range(20):
@@ -374,23 +367,22 @@ def test_every_row_is_told_once_where_some_batches_fail_and_memory_runs_out(clus
     assert one.rows(KafkaSinkError) > 0
 
 
-def test_rows_of_a_scope_that_is_discarded_are_told_once(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_rows_of_a_scope_that_is_discarded_are_told_once(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     one = Recording()
     with intercepted(cluster, one, batch_size=1, linger_ms=0) as producer:
         with producer.scope() as scope:
             scope.append("t", numbers(range(10)))
-            cluster.wait_for(lambda: len(cluster.received) == 1, "the first batch, which goes alone")
+            held.wait()  # the first batch goes alone
             scope.discard()
         assert one.rows(UsageError) == 9
-        cluster.script = None
-        cluster.release()
+        held.remove()
         wait_until(lambda: one.rows(None) == 1, "what was in flight goes on")
     assert len(one.column_ends) == 10
 
 
-def test_rows_of_a_producer_that_is_closed_by_force_are_told_once(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_rows_of_a_producer_that_is_closed_by_force_are_told_once(cluster: RecordingBroker) -> None:
+    cluster.faults.hold(ApiKey.PRODUCE, times=None)
     one = Recording()
     producer = intercepted(cluster, one, batch_size=1, linger_ms=0)
     scope = producer.scope()
@@ -401,7 +393,7 @@ def test_rows_of_a_producer_that_is_closed_by_force_are_told_once(cluster: MockC
     scope.discard()
 
 
-def test_one_may_not_wait_for_records_in_the_senders_thread(cluster: MockCluster) -> None:
+def test_one_may_not_wait_for_records_in_the_senders_thread(cluster: RecordingBroker) -> None:
     outcome: list[object] = []
 
     class Waiting(Recording):

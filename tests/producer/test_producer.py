@@ -20,9 +20,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
 from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
-from tests.faults.mock_cluster import MockCluster, Say
+from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -50,8 +51,8 @@ def send(producer: Producer, topic: str, columns: RecordColumns) -> None:
 @pytest.fixture
 def many_partitions() -> Iterator[str]:
     """The address of a broker in this process that has a topic `t` of 300 partitions."""
-    with MockCluster() as cluster:
-        cluster.topic("t", [0] * 300)
+    with RecordingBroker() as cluster:
+        cluster.topic("t", [1] * 300)
         yield cluster.bootstrap_servers
 
 
@@ -297,15 +298,14 @@ def test_a_forked_child_is_told_to_make_its_own(kafka: Kafka, new_topic: NewTopi
         send(producer, new_topic(1), numbered(1))
 
 
-def test_a_flush_without_an_answer_ends_at_its_timeout(cluster: MockCluster) -> None:
-    cluster.script = lambda received: Say(hold=True)
+def test_a_flush_without_an_answer_ends_at_its_timeout(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with Producer({"bootstrap.servers": cluster.bootstrap_servers}) as producer, producer.scope() as scope:
         scope.append("t", numbered(1))
         for timeout in (0, 0.1):
             with pytest.raises(FlushTimeoutError):
                 scope.flush(timeout)
-        cluster.script = None
-        cluster.release()
+        held.remove()
 
 
 def test_an_error_in_the_body_of_a_with_is_not_hidden_by_the_close() -> None:

@@ -64,6 +64,20 @@ class Effect(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """No effect: `on_request` is given the broker's id and the body of what comes."""
+
+    on_request: Callable[[int, Any], object] | None
+
+    def show(self, broker: int, request: Request) -> None:
+        if self.on_request is not None:
+            try:
+                self.on_request(broker, request.body)
+            except Exception:  # a test's own function
+                logger.exception("What watches %s failed", request)
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """The affected parts fail, and the others are served. `applied`: the affected ones are, too, and nobody is told."""
 
@@ -80,13 +94,33 @@ class Fail:
         failed = failed_answer(request, matched, self.code, self.message)
         if self.applied:
             _served_with(request, serve, lambda answer: _in_place(key, answer, failed))
-        elif failed is None:
-            request.close_connection()
-        elif rest is None:
-            request.answer(failed)
         else:
-            request.body = rest
-            _served_with(request, serve, lambda answer: _in_place(key, answer, failed))
+            _answered_instead(request, serve, failed, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`make` gives the answer of the affected parts, which are not served; the others are."""
+
+    make: Callable[[Any], Message | None]
+
+    def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
+        key = request.api.key
+        # A Metadata answer tells of the brokers, too, so its parts cannot be made apart.
+        has_parts = key in SHAPES and key is not ApiKey.METADATA
+        matched, rest = split(key, request.body, is_affected) if has_parts else (request.body, None)
+        _answered_instead(request, serve, _tried(self.make, matched), rest)
+
+
+def _answered_instead(request: Request, serve: Serve, answer: Message | None, rest: Message | None) -> None:
+    """`answer` takes the place of what was asked, but for `rest`, which is served."""
+    if answer is None:
+        request.close_connection()
+    elif rest is None:
+        request.answer(answer)
+    else:
+        request.body = rest
+        _served_with(request, serve, lambda served: _in_place(request.api.key, served, answer))
 
 
 def _in_place(key: ApiKey, answer: Message, failed: Message | None) -> Message | None:
@@ -120,6 +154,15 @@ def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Messag
             answered.deliver(new)
 
     _served(request, serve, deliver)
+
+
+def _tried(made: Callable[[Any], Message | None], of: Message) -> Message | None:
+    try:
+        return made(of)
+    except Exception:
+        # A test's own function. Its request may be answered already, so nobody else would end it.
+        logger.exception("An answer could not be made: its connection is closed")
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +232,13 @@ class Hold:
 
     def __init__(self, *, applied: bool = False, on_keep: Callable[[], object] = bool) -> None:
         """`on_keep` is called for each request or answer that has to wait."""
-        self._applied = applied
+        self.applied = applied
         self._on_keep = on_keep
         self._lock = threading.Lock()
         self._waiting: list[Callable[[], None]] | None = []
 
     def __call__(self, request: Request, serve: Serve, is_affected: IsAffected) -> None:
-        if self._applied:
+        if self.applied:
             request.on_response = self.keep_answer
             serve(request)
         else:

@@ -14,7 +14,7 @@ from typing import Self
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, MetadataImage
-from spark_kafka_sink.broker.faults.effects import Effect, Fail, Hold, Serve
+from spark_kafka_sink.broker.faults.effects import Answer, Effect, Fail, Hold, Serve, Watch
 from spark_kafka_sink.broker.faults.scope import SHAPES, IsAffected, Scope, asks_for, name_or_id
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.network.request import Request
@@ -101,17 +101,17 @@ class RequestFaults:
     """The faults that requests meet. Asked by the handlers' threads of all brokers; any thread adds and removes faults.
 
     `_changed` guards the counts, and the replacement of `_faults` and `_silent`, which are replaced whole and read without it.
-    A fault without an effect only counts.
+    A Watch has no effect.
     """
 
     def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
         self._changed = changed
         self._image = image
-        self._faults: tuple[tuple[Scope, Effect | None, Fault], ...] = ()
+        self._faults: tuple[tuple[Scope, Effect | Watch, Fault], ...] = ()
         self._silent: dict[int, Hold] = {}
         self._seen: Counter[tuple[int, ApiKey]] = Counter()
 
-    def add(self, scope: Scope, effect: Effect | None, fault: Fault) -> None:
+    def add(self, scope: Scope, effect: Effect | Watch, fault: Fault) -> None:
         with self._changed:
             self._faults = (*(kept for kept in self._faults if not kept[2].is_over), (scope, effect, fault))
 
@@ -134,12 +134,30 @@ class RequestFaults:
 
     def handle(self, broker: int, request: Request, serve: Serve) -> None:
         """Serves a request at a broker, or applies the fault that it meets there."""
+        with self._changed:
+            self._seen[broker, request.api.key] += 1
+        silence = self._silent.get(broker)
+        if silence is None:
+            self._take(broker, serve, request)
+        else:
+            silence(request, partial(self._take, broker, serve), lambda topic, partition: True)
+
+    def _take(self, broker: int, serve: Serve, request: Request) -> None:
+        for scope, effect, fault in self._faults:
+            if isinstance(effect, Watch) and self._is_about(scope, effect, broker, request) and fault.hit():
+                effect.show(broker, request)
+        self._meet(broker, serve, request)
+
+    def _meet(self, broker: int, serve: Serve, request: Request) -> None:
         met = self._met(broker, request)
         if met is None:
             request.on_response = partial(self._silenced, broker)
             serve(request)
+            return
+        effect, is_affected = met
+        if isinstance(effect, Hold) and not effect.applied:
+            effect(request, partial(self._meet, broker, serve), is_affected)
         else:
-            effect, is_affected = met
             effect(request, serve, is_affected)
 
     def _silenced(self, broker: int, request: Request, answer: Message | None) -> bool:
@@ -148,23 +166,18 @@ class RequestFaults:
         return silence is not None and silence.keep_answer(request, answer)
 
     def _met(self, broker: int, request: Request) -> tuple[Effect, IsAffected] | None:
-        """Returns the effect of the oldest fault that is about the request and not over. Those that only watch count it, too."""
-        with self._changed:
-            self._seen[broker, request.api.key] += 1
-        silence = self._silent.get(broker)
-        if silence is not None:
-            return silence, lambda topic, partition: True
-        met = None
+        """Returns the effect of the oldest fault that is about the request and not over."""
         for scope, effect, fault in self._faults:
-            counts = effect is None or met is None
-            if counts and self._is_about(scope, effect, broker, request) and fault.hit() and effect is not None:
-                met = effect, scope.is_affected(self._topic_of)
-        return met
+            if isinstance(effect, Watch) or fault.is_over:
+                continue
+            if self._is_about(scope, effect, broker, request) and fault.hit():
+                return effect, scope.is_affected(self._topic_of)
+        return None
 
-    def _is_about(self, scope: Scope, effect: Effect | None, broker: int, request: Request) -> bool:
+    def _is_about(self, scope: Scope, effect: Effect | Watch, broker: int, request: Request) -> bool:
         if not scope.matches(broker, request, self._topic_of):
             return False
-        if not isinstance(effect, Fail) or request.api.key not in SHAPES:
+        if not isinstance(effect, (Answer, Fail)) or request.api.key not in SHAPES:
             return True
         # One that asks for no partition, as a Metadata request for brokers alone, has nothing that could fail.
         return asks_for(request.api.key, request.body, scope.is_affected(self._topic_of))

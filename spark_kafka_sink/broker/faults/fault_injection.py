@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.faults import effects
-from spark_kafka_sink.broker.faults.effects import Change, Effect, Serve
+from spark_kafka_sink.broker.faults.effects import Change, Effect, Serve, Watch
 from spark_kafka_sink.broker.faults.fault import Fault, RequestFaults, StorageFaults
 from spark_kafka_sink.broker.faults.scope import Scope
 from spark_kafka_sink.broker.network.request import Request
@@ -18,6 +18,7 @@ from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.fields import Message
 
 INT16: Final = range(-(2**15), 2**15)
 
@@ -27,7 +28,8 @@ class Where(TypedDict, total=False):
 
     times: how many, by default 1; None: all, until the fault is removed. broker: only at the broker with this id. topic: only
     requests that ask for it, alone or among others. partition: only those that ask for this partition of the topic. client_id:
-    only those of this client.
+    only those of this client. when: called with each request's body, a message of `protocol/`; returns whether the request is
+    hit.
     """
 
     times: int | None
@@ -35,6 +37,7 @@ class Where(TypedDict, total=False):
     topic: str | None
     partition: int | None
     client_id: str | None
+    when: Callable[[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +93,31 @@ class FaultInjection:
         """Answers with what `change(request body, answer)` returns, a message of `protocol/`; None closes the connection."""
         return self._on_requests("an altered answer to", effects.Alter(change), api, where)
 
+    def answer(self, api: ApiKey, make: Callable[[Any], Message | None], **where: Unpack[Where]) -> Fault:
+        """Answers with what `make(request body)` returns, a message of `protocol/`, and does not do what was asked.
+
+        None closes the connection. With `topic` or `partition` the body holds only these parts, and the broker serves the others.
+        """
+        return self._on_requests("an answer in place of", effects.Answer(make), api, where)
+
     def delay(self, api: ApiKey, ms: float, **where: Unpack[Where]) -> Fault:
         """Serves the request at once, and answers `ms` milliseconds late."""
         effect = effects.Delay(self._timer, _not_negative("ms", ms))
         return self._on_requests(f"{ms} ms of delay of", effect, api, where)
 
     def hold(self, api: ApiKey, *, applied: bool = False, **where: Unpack[Where]) -> Fault:
-        """Holds the request until the fault is removed. `applied`: it is served now, and its answer is held."""
+        """Holds the request until the fault is removed. The request then goes on as if it had just arrived, so that other faults
+        can hit it. `applied`: serves the request at once and holds its answer."""
         hold = effects.Hold(applied=applied)
         return self._on_requests("a hold of", hold, api, where, undo=hold.release)
 
-    def watch(self, api: ApiKey, **where: Unpack[Where]) -> Fault:
-        """Counts requests, so that a test can wait for them. Nothing goes wrong."""
-        return self._on_requests("a watch of", None, api, where)
+    def watch(self, api: ApiKey, *, on_request: Callable[[int, Any], object] | None = None, **where: Unpack[Where]) -> Fault:
+        """Counts requests, so that a test can wait for them. Nothing goes wrong.
+
+        on_request: called with the broker's id and the body of each request before the broker serves it, on the thread that
+        serves it. A fault that it adds can hit this request.
+        """
+        return self._on_requests("a watch of", effects.Watch(on_request), api, where)
 
     def seen(self, api: ApiKey, *, broker: int | None = None) -> int:
         """Returns the number of requests of the API so far, at all brokers or at one `broker`."""
@@ -228,11 +243,12 @@ class FaultInjection:
             return list(self._faults)
 
     def _on_requests(
-        self, what: str, effect: Effect | None, api: ApiKey, where: Where, undo: Callable[[], None] | None = None
+        self, what: str, effect: Effect | Watch, api: ApiKey, where: Where, undo: Callable[[], None] | None = None
     ) -> Fault:
-        scope = Scope(api, where.get("broker"), where.get("topic"), where.get("partition"), where.get("client_id"))
+        narrowed = where.get("broker"), where.get("topic"), where.get("partition"), where.get("client_id"), where.get("when")
+        scope = Scope(api, *narrowed)
         scope.check(self._brokers.__contains__)
-        times = where.get("times", None if effect is None else 1)
+        times = where.get("times", None if isinstance(effect, Watch) else 1)
         if times is not None and times < 1:
             raise OptionError(f"times={times}: a fault happens once at least, or without end (None)", option="times")
         fault = self._new(f"{what} {scope}", times)

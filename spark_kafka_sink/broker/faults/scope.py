@@ -119,13 +119,17 @@ def _merged_topic(shape: Shape, topic: Any, failed: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which requests a fault is about. None: any. A topic or partition: requests that ask for it, alone or among others."""
+    """Which requests a fault is about. None: any. A topic or partition: requests that ask for it, alone or among others.
+
+    when: is given the request's body.
+    """
 
     api: ApiKey | None = None
     broker: int | None = None
     topic: str | None = None
     partition: int | None = None
     client_id: str | None = None
+    when: Callable[[Any], bool] | None = None
 
     def check(self, is_broker: Callable[[int], bool]) -> None:
         """Raises OptionError for a scope that can match nothing."""
@@ -148,6 +152,7 @@ class Scope:
             and self.broker in (None, broker)
             and self.client_id in (None, request.header.client_id)
             and (self.topic is None or asks_for(request.api.key, request.body, self.is_affected(topic_of)))
+            and (self.when is None or self.when(request.body))
         )
 
     def is_affected(self, topic_of: TopicOf) -> IsAffected:

@@ -99,9 +99,9 @@ class LogManager:
         self._logs = logs
         for log in doomed:
             _delete(log)
-        configs_before, configs = ({name: each.configs for name, each in image.topics.items()} for image in (before, after))
-        if before.configs != after.configs or configs_before != configs:
-            for key, topic in expected.items():
+        for key, topic in expected.items():
+            known = before.topics.get(topic.name)
+            if before.configs != after.configs or known is None or known.configs != topic.configs:
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):

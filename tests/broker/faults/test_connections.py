@@ -113,6 +113,20 @@ def test_a_held_request_is_served_when_it_is_let_go(
     assert end_offset(other_client, topic) == 1
 
 
+def test_a_held_request_meets_the_other_faults_when_it_is_let_go(
+    broker: EmbeddedBroker, client: Client, other_client: Client, topic: str
+) -> None:
+    with broker.faults.hold(ApiKey.PRODUCE) as held:
+        cut = broker.faults.cut_before(ApiKey.PRODUCE)
+        watch = broker.faults.watch(ApiKey.PRODUCE)
+        ask(client, topic)
+        held.wait()
+
+    assert client.is_closed_by_broker()
+    assert end_offset(other_client, topic) == 0
+    assert (cut.hits, watch.hits, broker.faults.seen(ApiKey.PRODUCE) >= 1) == (1, 1, True)
+
+
 def test_a_held_answer_is_of_what_is_done(broker: EmbeddedBroker, client: Client, other_client: Client, topic: str) -> None:
     with broker.faults.hold(ApiKey.PRODUCE, applied=True) as held:
         ask(client, topic)

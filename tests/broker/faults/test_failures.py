@@ -11,8 +11,9 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
-from spark_kafka_sink.protocol.produce import ProduceResponse
-from tests.broker.faults.asking import connected, end_offset, metadata, produce, produced
+from spark_kafka_sink.protocol.metadata import MetadataResponse
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tests.broker.faults.asking import connected, end_offset, metadata, metadata_request, produce, produced
 from tests.broker.network.client import Client, request_frame
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -157,6 +158,62 @@ def test_an_alteration_that_raises_closes_the_connection(
     client.send(request_frame(ApiKey.PRODUCE, 9, produce(topic)))
 
     assert client.is_closed_by_broker()
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_answer_takes_the_place_of_what_was_asked(broker: EmbeddedBroker, client: Client, topic: str) -> None:
+    """Of the named partition, which alone is in the body; the other is served."""
+
+    def refusal(asked: Any) -> ProduceResponse:
+        (wanted,) = asked.topic_data
+        (partition,) = wanted.partition_data
+        refused = PartitionProduceResponse(partition.index, ErrorCode.UNKNOWN_PRODUCER_ID, -1, log_start_offset=7)
+        return ProduceResponse((TopicProduceResponse(wanted.name, partition_responses=(refused,)),))
+
+    broker.faults.answer(ApiKey.PRODUCE, refusal, topic=topic, partition=1)
+
+    assert produced(client, topic, 0, 1) == {0: 0, 1: ErrorCode.UNKNOWN_PRODUCER_ID}
+    assert (end_offset(client, topic, 0), end_offset(client, topic, 1)) == (1, 0)
+
+
+def test_metadata_can_be_answered_as_a_whole_and_without_an_answer_the_connection_closes(
+    broker: EmbeddedBroker, client: Client
+) -> None:
+    broker.faults.answer(ApiKey.METADATA, lambda asked: MetadataResponse(brokers=(), cluster_id="none", controller_id=-1))
+    broker.faults.answer(ApiKey.METADATA, lambda asked: None)
+
+    assert metadata(client).cluster_id == "none"
+    client.send(request_frame(ApiKey.METADATA, 9, metadata_request()))
+    assert client.is_closed_by_broker()
+
+
+def test_a_function_says_which_requests_are_hit(broker: EmbeddedBroker, client: Client, topic: str) -> None:
+    has_two = broker.faults.fail(ApiKey.PRODUCE, NOT_LEADER, when=lambda asked: len(asked.topic_data[0].partition_data) == 2)
+
+    assert [produced(client, topic, *each) for each in ([0], [0, 1])] == [{0: 0}, {0: NOT_LEADER, 1: NOT_LEADER}]
+    assert has_two.hits == 1
+
+
+def test_a_watch_shows_requests_before_they_are_served(broker: EmbeddedBroker, client: Client, topic: str) -> None:
+    """So that what it does about one hits that one."""
+    seen: list[tuple[int, str]] = []
+
+    def look(broker_id: int, asked: Any) -> None:
+        seen.append((broker_id, asked.topic_data[0].name))
+        broker.faults.fail(ApiKey.PRODUCE, NOT_LEADER)
+
+    broker.faults.watch(ApiKey.PRODUCE, on_request=look)
+
+    assert produced(client, topic, 0) == {0: NOT_LEADER}
+    assert seen == [(1, topic)]
+
+
+def test_a_watch_that_raises_harms_no_request(
+    broker: EmbeddedBroker, client: Client, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.faults.watch(ApiKey.PRODUCE, on_request=lambda broker_id, asked: 1 / 0)
+
+    assert produced(client, topic, 0) == {0: 0}
     assert "ZeroDivisionError" in caplog.text
 
 

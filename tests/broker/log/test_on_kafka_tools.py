@@ -14,8 +14,7 @@ from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.records.compression import Codec
 from tests.broker.log.logs import NOW, batch, open_log, opened
 from tests.kafka import java
-from tests.kafka.dump_log import parse
-from tests.kafka.dumped import DumpedBatch, records_of
+from tests.kafka.dump_log import DumpedBatch, parse, records_of
 
 pytestmark = pytest.mark.java
 

@@ -19,11 +19,11 @@ from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, In
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
-from tests.faults.mock_cluster import FRAME_PREFIX
 from tests.producer.sender.simulated_cluster import NODES, SimulatedCluster
 from tests.producer.virtual_time import VirtualClock
 
 FOREVER_MS = 2**62
+FRAME_PREFIX = 4  # bytes, for the frame's size
 RECONNECT_MS = 50
 
 Data = list[tuple[int, bytes]]

@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.produce import (
     TopicProduceResponse,
 )
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
-from tests.faults.stored_log import NO_PRODUCER, StoredLog
+from tests.producer.sender.stored_log import NO_PRODUCER, StoredLog
 
 TOPIC = "t"
 NODES = (0, 1)

@@ -32,9 +32,10 @@ from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
 from spark_kafka_sink.producer.single_records.record_sender import RecordSender
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, BufferedRows, TopicBuffer
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
-from tests.faults.mock_cluster import MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
+from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
@@ -46,10 +47,6 @@ pytestmark = pytest.mark.slow
 HOUR_MS = 3_600_000
 ALL_MEMORY = CHUNK_SIZE - 200  # the value of a record that takes a buffer.memory of one chunk
 LINGERING = {"linger_ms": HOUR_MS, "delivery_timeout_ms": 2 * HOUR_MS}
-
-
-def held(received: Received) -> Say:
-    return Say(hold=True)
 
 
 def in_callback(what: Callable[[], object], outcome: list[object]) -> OnDelivery:
@@ -82,7 +79,7 @@ def test_records_linger_and_go_together(kafka: Kafka, new_topic: NewTopic) -> No
         assert producer.metrics()["producer-metrics"]["records-per-request-avg"] == 10
 
 
-def test_as_many_as_are_worth_an_append_wait_for_nothing(cluster: MockCluster) -> None:
+def test_as_many_as_are_worth_an_append_wait_for_nothing(cluster: RecordingBroker) -> None:
     with producer_on(cluster.bootstrap_servers, batch_size=1000, **LINGERING) as producer:
         futures = [producer.send("t", b"%d" % n) for n in range(MAX_ROWS)]
         assert futures[0].result(10).offset == 0
@@ -91,7 +88,7 @@ def test_as_many_as_are_worth_an_append_wait_for_nothing(cluster: MockCluster) -
     assert cluster.values() == list(range(MAX_ROWS))
 
 
-def test_a_thousand_topics_share_a_producer(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_topics_share_a_producer(cluster: RecordingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [cluster.topic(f"t-{n}") for n in range(1000)]
     with producer_on(cluster.bootstrap_servers, linger_ms=20) as producer:
         with ThreadPoolExecutor(50) as threads:  # asked about one by one they would take 1,000 answers
@@ -177,58 +174,55 @@ class ByValue:
         return np.array([int(value) for value in values], np.int32)
 
 
-def test_a_flush_does_not_wait_for_records_that_came_after_it(cluster: MockCluster) -> None:
-    cluster.topic("u", [0, 0])
-    cluster.script = held
+def test_a_flush_does_not_wait_for_records_that_came_after_it(cluster: RecordingBroker) -> None:
+    cluster.topic("u", [1, 1])
+    held, again = (cluster.faults.hold(ApiKey.PRODUCE, topic=topic) for topic in ("t", "u"))
     by_value = ByValue()
     settings = {"buffer_memory": CHUNK_SIZE, "batch_size": CHUNK_SIZE, "partitioner_class": by_value, **LINGERING}
     # After max.block.ms the flush looks again.
     with producer_on(cluster.bootstrap_servers, max_block_ms=1000, **settings) as producer, failing_scope(producer) as scope:
         wait_until(lambda: knows(producer, "t") and knows(producer, "u"), "the topics are known")
         scope.append("t", numbers([0], partition=0, width=ALL_MEMORY))
-        cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
+        held.wait()  # what holds the memory
         mine = producer.send("u", b"0")
         flushing = threading.Thread(target=producer.flush, args=(30,))
         flushing.start()
         wait_until(lambda: [b"0"] in by_value.asked, "the flush has taken it")
         later = producer.send("u", b"1")
         wait_until(lambda: [b"1"] in by_value.asked, "the flush has taken both")
-        cluster.release()
-        cluster.wait_for(lambda: len(cluster.received) == 2, "the first of them")
+        held.remove()
+        again.wait()  # the first of them
         wait_until(lambda: nobody_waits_for_memory(producer), "the flush lets the second be")
-        cluster.release()
+        again.remove()
         flushing.join(10)
         assert not flushing.is_alive()
         assert mine.result(0).offset == 0
         assert not later.done()
-        cluster.script = None
-        cluster.release()
 
 
 @pytest.mark.parametrize("timeout", [0, 0.1])
-def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: MockCluster, timeout: float) -> None:
-    cluster.script = held
+def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: RecordingBroker, timeout: float) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, linger_ms=5) as producer:
         futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0))]
-        cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
+        held.wait()  # what holds the memory
         futures += [producer.send("t", b"%d" % n) for n in range(1, 8)]
         with pytest.raises(
             FlushTimeoutError,
             match=r"flush: after [\d.]+ s (records are in no batch \(buffer\.memory: |\d batches are not acked).*",
         ):
             producer.flush(timeout)
-        cluster.script = None
-        cluster.release()
+        held.remove()
         assert [future.result(20).offset for future in futures] == list(range(8))
     assert cluster.values() == list(range(8))
 
 
-def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(cluster: MockCluster) -> None:
+def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(cluster: RecordingBroker) -> None:
     timeouts = {"linger_ms": 2000, "delivery_timeout_ms": 3000, "request_timeout_ms": 500, "max_block_ms": 100}
     with producer_on(cluster.bootstrap_servers, metadata_max_age_ms=50, **timeouts) as producer:
         wait_until(lambda: knows(producer, "t"), "the topic is known")
         lost = producer.send("t", b"1")
-        del cluster.topics["t"]
+        cluster.delete()
         wait_until(lambda: not knows(producer, "t"), "the topic's end is known")
         with pytest.raises(
             FlushTimeoutError, match=r"after 0\.1 s records are in no batch \(topic t: .*UNKNOWN_TOPIC.*\); they may"
@@ -271,13 +265,13 @@ def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
     assert len(read_topic(proxied_kafka.cluster.direct_servers, topic)) == len(stored) + 2
 
 
-def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     cluster.topic("u")
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, linger_ms=5) as producer:
         producer.partitions_for("u")
         futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0))]
-        cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
+        held.wait()  # what holds the memory
         futures.append(producer.send("t", b"1"))
         wait_until(lambda: not futures[1].pending, "a little is borrowed")
         futures.append(producer.send("u", b"0"))
@@ -287,8 +281,7 @@ def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: Mock
             pass
         assert of_producer(producer, "select-total") < polls + 30
         assert futures[2].pending
-        cluster.script = None
-        cluster.release()
+        held.remove()
         assert [future.result(10).offset for future in futures] == [0, 1, 0]
 
 
@@ -304,9 +297,9 @@ class InTurn:
         return np.minimum(rows % 4, 1 if self.asked == 1 else 0, dtype=np.int32, casting="unsafe")
 
 
-def test_records_that_find_no_memory_keep_their_partition_and_with_it_their_order(cluster: MockCluster) -> None:
-    topic = cluster.topic("two", [0, 0])
-    cluster.script = held
+def test_records_that_find_no_memory_keep_their_partition_and_with_it_their_order(cluster: RecordingBroker) -> None:
+    topic = cluster.topic("two", [1, 1])
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     settings = {"buffer_memory": 4 * CHUNK_SIZE, "batch_size": CHUNK_SIZE, "partitioner_class": InTurn, **LINGERING}
     with producer_on(cluster.bootstrap_servers, **settings) as producer, producer.scope() as scope:
         producer.partitions_for(topic)  # behind what is held nothing is answered
@@ -316,15 +309,14 @@ def test_records_that_find_no_memory_keep_their_partition_and_with_it_their_orde
             producer.flush(0.2)
         assert not any(future.pending for future in futures[::4])  # partition 0 comes first
         assert futures[-1].pending
-        cluster.script = None
-        cluster.release()
+        held.remove()
         producer.flush(20)
     assert cluster.values(topic, 0) == list(range(0, 40, 4))
     assert cluster.values(topic, 1) == [n for n in range(40) if n % 4]
 
 
-def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=0, **LINGERING) as producer:
         wait_until(lambda: knows(producer, "t"), "the topic is known")
         scope = producer.scope()
@@ -334,8 +326,7 @@ def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: Mock
         with pytest.raises(FlushTimeoutError):
             producer.flush(0.5)
         assert time.thread_time() - begun_s < 0.03  # 0.001; it was 0.1 when it went round and round
-        cluster.script = None
-        cluster.release()
+        held.remove()
         producer.flush(10)
         assert future.result(0).offset == 1
         scope.close()
@@ -348,7 +339,7 @@ def knows(producer: Producer, topic: str) -> bool:
         return False
 
 
-def test_one_record_gets_through_where_others_always_wait_for_memory(cluster: MockCluster) -> None:
+def test_one_record_gets_through_where_others_always_wait_for_memory(cluster: RecordingBroker) -> None:
     cluster.topic("busy")
     stop = threading.Event()
     settings = {"buffer_memory": 4 * CHUNK_SIZE, "batch_size": CHUNK_SIZE, "linger_ms": 5}
@@ -371,13 +362,13 @@ def test_one_record_gets_through_where_others_always_wait_for_memory(cluster: Mo
                 thread.join(20)
 
 
-def test_records_that_are_never_taken_expire_in_batches_and_before(cluster: MockCluster) -> None:
-    cluster.script = held
+def test_records_that_are_never_taken_expire_in_batches_and_before(cluster: RecordingBroker) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     told = Told()
     timeouts = {"delivery_timeout_ms": 600, "request_timeout_ms": 500, "linger_ms": 0, "max_block_ms": 10_000}
     producer = producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, **timeouts)
     futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
-    cluster.wait_for(lambda: bool(cluster.received), "what holds the memory")
+    held.wait()  # what holds the memory
     futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 6)]
     told.wait_for(6)
     assert {type(future.exception(10)) for future in futures} == {DeliveryTimeoutError}
@@ -434,7 +425,7 @@ def test_a_callback_may_send(kafka: Kafka, new_topic: NewTopic) -> None:
     assert [record.value for record in read_topic(kafka.bootstrap_servers, other)] == [b"%d" % n for n in range(100)]
 
 
-def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: MockCluster) -> None:
+def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: RecordingBroker) -> None:
     many, told = 3 * MAX_ROWS, Told()
     with producer_on(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, batch_size=2000, **LINGERING) as producer:
 
@@ -450,7 +441,7 @@ def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: MockCluster)
     assert cluster.values() == [0, *range(many)]
 
 
-def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(cluster: MockCluster) -> None:
+def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(cluster: RecordingBroker) -> None:
     told, outcome = Told(), list[object]()
     with producer_on(cluster.bootstrap_servers, max_block_ms=300) as producer:
         send = in_callback(lambda: producer.send("nowhere", b"1", on_delivery=told.of("inner")), outcome)
@@ -465,7 +456,7 @@ def test_a_callback_that_sends_to_an_unknown_topic_has_its_end_at_max_block_ms(c
         assert time.monotonic() - begun < 5
 
 
-def test_a_callback_for_a_partition_that_is_not_there_fails_at_once(cluster: MockCluster) -> None:
+def test_a_callback_for_a_partition_that_is_not_there_fails_at_once(cluster: RecordingBroker) -> None:
     outcome: list[object] = []
     with producer_on(cluster.bootstrap_servers) as producer:
         producer.send("t", b"0", on_delivery=in_callback(lambda: producer.send("t", b"1", partition=9), outcome)).result(10)
@@ -503,9 +494,9 @@ def test_a_callback_that_would_wait_for_ever_is_told_so(
         assert waiting[0].result().offset == 0
 
 
-def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cluster: MockCluster) -> None:
+def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cluster: RecordingBroker) -> None:
     """Those for whom there was no memory fail in the thread that found none, while it is about to go on with the others."""
-    cluster.script = held
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     outcome: list[object] = []
     took: list[float] = []
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, max_block_ms=1000, **LINGERING) as producer:
@@ -523,8 +514,7 @@ def test_a_callback_in_the_thread_that_sends_waits_for_no_lock_of_that_thread(cl
         assert len(outcome) > 100, "some have failed for want of memory"
         assert {type(each) for each in outcome} == {RecordFuture, UsageError, MetadataTimeoutError}
         assert max(took) < 0.9
-        cluster.script = None
-        cluster.release()
+        held.remove()
     assert all(future.done() for future in futures)
 
 
@@ -564,7 +554,7 @@ class Slow:
         return 0
 
 
-def test_close_waits_for_what_another_thread_is_just_appending(cluster: MockCluster) -> None:
+def test_close_waits_for_what_another_thread_is_just_appending(cluster: RecordingBroker) -> None:
     slow = Slow()
     producer = producer_on(cluster.bootstrap_servers, partitioner_class=slow, **LINGERING)
     first = producer.send("t", b"0")
@@ -584,12 +574,12 @@ def test_close_waits_for_what_another_thread_is_just_appending(cluster: MockClus
 
 @pytest.mark.parametrize("memory", [CHUNK_SIZE, 32 << 20])
 @pytest.mark.parametrize("timeout", [0, 0.3])
-def test_a_close_that_cannot_wait_fails_every_record_once(cluster: MockCluster, timeout: float, memory: int) -> None:
-    cluster.script = held
+def test_a_close_that_cannot_wait_fails_every_record_once(cluster: RecordingBroker, timeout: float, memory: int) -> None:
+    held = cluster.faults.hold(ApiKey.PRODUCE, times=None)
     told = Told()
     producer = producer_on(cluster.bootstrap_servers, buffer_memory=memory, linger_ms=5)
     futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0), on_delivery=told.of(0))]
-    cluster.wait_for(lambda: bool(cluster.received), "what holds the memory")
+    held.wait()  # what holds the memory
     futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(1, 20)]
     with pytest.raises(FlushTimeoutError, match=r"close: \d+ records were not acked within 0.* s; they failed"):
         producer.close(timeout)
@@ -600,7 +590,7 @@ def test_a_close_that_cannot_wait_fails_every_record_once(cluster: MockCluster, 
     assert len(told.ends) == 20
 
 
-def test_an_error_in_a_producers_with_fails_every_record(cluster: MockCluster) -> None:
+def test_an_error_in_a_producers_with_fails_every_record(cluster: RecordingBroker) -> None:
     told, futures = Told(), list[RecordFuture]()
     with pytest.raises(ZeroDivisionError), producer_on(cluster.bootstrap_servers, **LINGERING) as producer:
         futures += [producer.send("t", b"%d" % n, on_delivery=told.of(n)) for n in range(5)]
@@ -610,7 +600,9 @@ def test_an_error_in_a_producers_with_fails_every_record(cluster: MockCluster) -
 
 
 @pytest.mark.parametrize("run", range(5))
-def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_is_sent(cluster: MockCluster, run: int) -> None:
+def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_is_sent(
+    cluster: RecordingBroker, run: int
+) -> None:
     producer = producer_on(cluster.bootstrap_servers, buffer_memory=8 * CHUNK_SIZE, linger_ms=1)
     begun = threading.Barrier(5)
 
@@ -652,7 +644,7 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
     ],
 )
 def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(
-    cluster: MockCluster, within: list[type], call: str, monkeypatch: pytest.MonkeyPatch
+    cluster: RecordingBroker, within: list[type], call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C in a notebook: at each line in turn. The records at hand may fail; none is lost silently, none stored twice, and
     nothing is stuck."""

@@ -25,15 +25,16 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from tests.faults.mock_cluster import MockCluster, Say
+from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
 from tests.producer.told import Told, wait_until
 
 
-def producer_on(kafka: Kafka | MockCluster, **settings: object) -> Producer:
+def producer_on(kafka: Kafka | RecordingBroker, **settings: object) -> Producer:
     """Settings are Kafka's option names with underscores for dots."""
     options = {name.replace("_", "."): value for name, value in settings.items()}
     return Producer({"bootstrap.servers": kafka.bootstrap_servers, **options})
@@ -275,10 +276,10 @@ def test_a_closed_producer_takes_no_records(kafka: Kafka, new_topic: NewTopic) -
 
 @pytest.mark.parametrize("topic", ["t", "u"])
 def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topic: str) -> None:
-    with MockCluster() as cluster:
+    with RecordingBroker() as cluster:
         cluster.topic("t")
         cluster.topic("u")
-        cluster.script = lambda received: Say(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, times=None)
         producer = producer_on(cluster, linger_ms=0, client_id="failing")
         first = producer.send("t", b"v")
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):

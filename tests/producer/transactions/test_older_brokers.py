@@ -9,8 +9,7 @@ import pytest
 from spark_kafka_sink import Producer, RecordColumns
 from spark_kafka_sink.errors import DeliveryError, UnsupportedVersionError
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.kafka.embedded import EmbeddedKafka
-from tests.kafka.mixed import mixed_kafka
+from tests.kafka.embedded import EmbeddedKafka, mixed_kafka
 from tests.kafka.witness import read_topic
 
 pytestmark = pytest.mark.embedded
