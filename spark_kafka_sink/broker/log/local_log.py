@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP, AbortedTransacti
 from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn
 from spark_kafka_sink.broker.log.segment_records import records_at
 from spark_kafka_sink.records.compression import Buffer
+
+_base_offset = attrgetter("base_offset")
 
 
 class LogSegments:
@@ -72,10 +75,6 @@ class LogSegments:
         """The offset at which the next one begins."""
         after = bisect_right(self._segments, segment.base_offset, key=_base_offset)
         return self._segments[after].base_offset if after < len(self._segments) else log_end_offset
-
-
-def _base_offset(segment: LogSegment) -> int:
-    return segment.base_offset
 
 
 def deletable_segments(segments: LogSegments, config: LogConfig, log_start_offset: int, now_ms: int) -> list[LogSegment]:

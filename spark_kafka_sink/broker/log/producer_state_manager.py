@@ -224,9 +224,6 @@ class ProducerSnapshots:
             self._delete(offset)
         state.load([], log_start, now_ms)
 
-    def delete_before(self, offset: int) -> None:
-        self.delete_if(lambda other: other < offset)
-
     def delete_if(self, unwanted: Callable[[int], bool]) -> None:
         for offset in [offset for offset in self.offsets if unwanted(offset)]:
             self._delete(offset)

@@ -293,7 +293,7 @@ class UnifiedLog:
         if doomed:
             self._move_start(segments.end_of(doomed[-1], self.log_end_offset))
             self._local.delete_segments(doomed)
-            self._snapshots.delete_before(segments.first.base_offset)
+            self._snapshots.delete_if(lambda offset: offset < segments.first.base_offset)
 
     def _move_start(self, offset: int) -> None:
         if offset > self._log_start_offset:

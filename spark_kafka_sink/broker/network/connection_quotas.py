@@ -37,8 +37,6 @@ class TooManyConnectionsError(Exception):
 
     def __init__(self, address: str, limit: int) -> None:
         super().__init__(f"{address} already has the configured maximum of {limit} connections (max.connections.per.ip)")
-        self.address = address
-        self.limit = limit
 
 
 class ConnectionQuotas:
@@ -57,7 +55,9 @@ class ConnectionQuotas:
     ) -> None:
         self._max_connections = max_connections
         self._max_per_ip = max_connections_per_ip
-        self._overrides = {address: limit for host, limit in (overrides or {}).items() for address in _addresses(host)}
+        self._overrides = {
+            str(info[4][0]): limit for host, limit in (overrides or {}).items() for info in socket.getaddrinfo(host, None)
+        }
         self._changed = threading.Condition()
         self._counts: Counter[str] = Counter()
         self._total = 0
@@ -98,10 +98,6 @@ class ConnectionQuotas:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-
-
-def _addresses(host: str) -> set[str]:
-    return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
 
 
 class BadConnections:
