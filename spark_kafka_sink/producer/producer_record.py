@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.errors import KafkaSinkError
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -47,6 +48,9 @@ class RecordMetadata(NamedTuple):
         """Whether the broker said where it stored the record."""
         return self.offset >= 0
 
+
+OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
+"""A callback of Producer.send: called once with where the record is, or why it failed."""
 
 NOWHERE = -1
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from spark_kafka_sink.errors import RecordError, SerializationError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns, concatenated, copied
 from spark_kafka_sink.spark.columns import TopicRecords
 

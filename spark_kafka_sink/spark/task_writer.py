@@ -8,8 +8,8 @@ from itertools import chain
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.gathering import Gatherer
 from spark_kafka_sink.spark.metrics import Feed

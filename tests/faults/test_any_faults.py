@@ -15,6 +15,7 @@ from tests.faults.conftest import check_numbers
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, one_by_one
+from tests.producer.inside import begin_flush
 
 pytestmark = pytest.mark.slow
 
@@ -74,8 +75,10 @@ def test_acked_is_stored_once_and_in_order_whatever_happens(seed: int) -> None:
             partitions = np.tile(np.arange(PARTITIONS, dtype=np.int32), RECORDS)
             values = [b"%d" % (1000 * partition + place // PARTITIONS) for place, partition in enumerate(partitions)]
             scope.append("t", RecordColumns(len(values), value=pa.array(values), partition=partitions))
-            producer.flush_scope(scope)
-            wait_until(lambda: scope.report().records + scope._failed_records == PARTITIONS * RECORDS, "all acked or failed", 30)
+            begin_flush(producer, scope)
+            wait_until(
+                lambda: scope.report().records + scope.tally.failed_records == PARTITIONS * RECORDS, "all acked or failed", 30
+            )
             report = scope.report()
         for partition in range(PARTITIONS):
             found = cluster.values("t", partition)

@@ -18,6 +18,7 @@ from tests.faults.producing import failing_scope, numbers, producer_on, send
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import pool_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 NOT_UTF8 = b"a\xff"
@@ -170,10 +171,10 @@ def test_every_legal_name_is_a_topic(cluster: MockCluster, topic: str) -> None:
 
 def test_a_record_over_max_request_size_is_refused_before_anything_is_buffered(cluster: MockCluster) -> None:
     with producer_on(cluster.bootstrap_servers, max_request_size=1000) as producer, producer.scope() as scope:
-        available = producer._pool.available
+        available = pool_of(producer).available
         with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 1\d{3} bytes, more than .*1000"):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 1000, b"3"])))
-        assert producer._pool.available == available
+        assert pool_of(producer).available == available
         scope.append("t", numbers([5]))
         scope.flush(10)
     assert cluster.values() == [5]

@@ -17,6 +17,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
 from tests.network.black_hole import black_hole
+from tests.producer.inside import metadata_of
 
 
 def stored(cluster: Brokers, topic: str, partition: int = 0) -> list[int]:
@@ -158,7 +159,7 @@ def test_brokers_that_are_not_there_yet_are_waited_for(proxied_kafka: ProxiedKaf
 
         waiting = threading.Thread(target=append)
         waiting.start()
-        wait_until(lambda: bool(producer._metadata._failures), "a refused connection", 20)
+        wait_until(lambda: bool(metadata_of(producer)._failures), "a refused connection", 20)
         proxy.heal()
         waiting.join(30)
         assert failed == []

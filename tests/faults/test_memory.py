@@ -22,6 +22,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.producer.inside import pool_of
 
 TWO_CHUNKS = 2 * CHUNK_SIZE
 
@@ -32,7 +33,7 @@ def held(received: Received) -> Say:
 
 def wait_until_blocked(producer: Producer) -> None:
     deadline = time.monotonic() + 10
-    while not producer._pool.queued():
+    while not pool_of(producer).queued():
         assert time.monotonic() < deadline, "no append waits for memory"
 
 
@@ -80,7 +81,7 @@ def test_memory_comes_back_once_batches_are_acked_failed_or_discarded(cluster: M
                 scope.append("t", numbers([start, start + 1]))
                 scope.flush(10)
         deadline = time.monotonic() + 10
-        while producer._pool.available < TWO_CHUNKS:
+        while pool_of(producer).available < TWO_CHUNKS:
             assert time.monotonic() < deadline
     assert set(range(60)) - set(cluster.values()) <= {3, 31, 44, 45}
 
@@ -90,7 +91,7 @@ def test_a_compressed_batch_without_an_answer_holds_its_compressed_bytes_only(cl
     with producer_on(cluster.bootstrap_servers, compression_type="zstd") as producer, producer.scope() as scope:
         scope.append("t", numbers([1], width=20 * CHUNK_SIZE))
         cluster.wait_for(lambda: bool(cluster.received), "the batch")
-        assert 0 < producer._pool.total - producer._pool.available <= CHUNK_SIZE
+        assert 0 < pool_of(producer).total - pool_of(producer).available <= CHUNK_SIZE
         cluster.release()
         scope.flush(10)
     assert cluster.values() == [1]
@@ -112,7 +113,7 @@ def test_what_expired_in_flight_keeps_its_memory_until_its_request_is_over(clust
             scope.append("t", numbers([1], width=size))
             with pytest.raises(DeliveryError, match=r"sent 1 times, it may have been stored"):
                 scope.flush(10)
-        assert producer._pool.available <= 2 * CHUNK_SIZE, "the memory of a batch on the wire was given back"
+        assert pool_of(producer).available <= 2 * CHUNK_SIZE, "the memory of a batch on the wire was given back"
         outcome: list[BaseException | None] = []
         others = [append_in_thread(producer, outcome) for _ in range(4)]
         with producer.scope() as scope:
@@ -152,7 +153,7 @@ def test_a_record_over_the_memory_is_refused_before_anything_is_buffered(cluster
     with producer_on(cluster.bootstrap_servers, buffer_memory=TWO_CHUNKS) as producer, producer.scope() as scope:
         with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 4\d{4} bytes, more than .*32768"):
             scope.append("t", RecordColumns(3, value=pa.array([b"1", b"2" * 40_000, b"3"])))
-        assert producer._pool.available == TWO_CHUNKS
+        assert pool_of(producer).available == TWO_CHUNKS
         scope.append("t", numbers([5]))
         scope.flush(10)
     assert cluster.values() == [5]
@@ -163,9 +164,9 @@ def test_a_scope_that_ends_in_an_error_gives_back_what_it_buffered(cluster: Mock
         for _ in range(3):
             with pytest.raises(ZeroDivisionError), producer.scope() as scope:
                 scope.append("t", numbers(range(10)))
-                assert producer._pool.available < producer._pool.total
+                assert pool_of(producer).available < pool_of(producer).total
                 raise ZeroDivisionError
-        assert producer._pool.available == producer._pool.capacity * CHUNK_SIZE
+        assert pool_of(producer).available == pool_of(producer).capacity * CHUNK_SIZE
     assert cluster.values() == []
 
 

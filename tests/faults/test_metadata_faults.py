@@ -21,6 +21,7 @@ from tests.faults.producing import failing_scope, numbers, one_by_one, producer_
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import metadata_of
 
 
 def test_a_leader_that_moved_is_found_by_asking(cluster2: MockCluster) -> None:
@@ -252,10 +253,10 @@ def test_a_topic_that_was_made_anew_takes_what_comes(cluster: MockCluster) -> No
 def test_a_topic_forgotten_for_want_of_use_is_asked_for_again_when_batches_of_it_are_to_be_sent(cluster: MockCluster) -> None:
     """As in Java's Sender.sendProducerData: batches that wait do not keep their topic, their send brings it back."""
     with producer_on(cluster.bootstrap_servers, linger_ms=100_000, metadata_max_age_ms=20) as producer:
-        producer._metadata._max_idle_ms = 30  # metadata.max.idle.ms is at least 5 s
+        metadata_of(producer)._max_idle_ms = 30  # metadata.max.idle.ms is at least 5 s
         with producer.scope() as scope:
             scope.append("t", numbers(range(3)))
-            wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic was not forgotten", 10)
+            wait_until(lambda: metadata_of(producer).fetch().partition_count("t") is None, "the topic was not forgotten", 10)
             assert cluster.received == []
             scope.flush(10)
     assert cluster.values() == [0, 1, 2]
@@ -335,7 +336,7 @@ def test_a_topic_deleted_and_made_again_mid_way_takes_the_rest_once_and_in_order
         with producer.scope() as scope:
 
             def make_again() -> None:
-                wait_until(lambda: producer._metadata.fetch().topic_error(topic) != 0, "the producer missed the topic", 20)
+                wait_until(lambda: metadata_of(producer).fetch().topic_error(topic) != 0, "the producer missed the topic", 20)
                 kafka.create_topic(topic, 2)
 
             making = threading.Thread(target=make_again)

@@ -13,6 +13,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Received, Say, Script
 from tests.faults.producing import failing_scope, numbers, one_by_one
+from tests.producer.inside import begin_flush
 
 E = ErrorCode
 RETRIED = [3, 5, 6, 9, 13, 56, 74, 100, 103, 2, 7, 19, 20, 89, 14, 15, 16, 51]
@@ -75,7 +76,7 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(cluster: Mock
     cluster.script = on_values({value: [Say(code, message="because")] for value in failing})
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers(range(6)))
-        producer.flush_scope(scope)
+        begin_flush(producer, scope)
         cluster.wait_for(lambda: cluster.values() == [n for n in range(6) if n not in failing], "the rest stored")
         name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
         with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:

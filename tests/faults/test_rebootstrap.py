@@ -15,6 +15,7 @@ from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.proxy import TcpProxy
 from tests.kafka.witness import read_topic
+from tests.producer.inside import metadata_of, wake_sender
 
 SOON_OVER = {"request_timeout_ms": 700, "delivery_timeout_ms": 700, "max_block_ms": 700}
 
@@ -72,9 +73,9 @@ def test_known_brokers_that_stand_still_are_given_up_after_the_trigger_time(clus
         begun = time.monotonic()
         with producer.scope() as scope:
             scope.append("t", numbers([1]))
-            producer._metadata.request_update()
-            producer._sender.wakeup()
-            wait_until(lambda: producer._metadata.nodes() == {}, "a new beginning", 10)
+            metadata_of(producer).request_update()
+            wake_sender(producer)
+            wait_until(lambda: metadata_of(producer).nodes() == {}, "a new beginning", 10)
             cluster.go_on_reading()
             scope.flush(10)
         assert time.monotonic() - begun < 10

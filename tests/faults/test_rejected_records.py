@@ -22,6 +22,7 @@ from tests.kafka.dumped import records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import pool_of
 
 E = ErrorCode
 WIDTH = 90  # of a value: about 100 bytes a record
@@ -59,8 +60,8 @@ def test_the_others_are_counted_as_acked(cluster: MockCluster) -> None:
         partition = scope.report().partitions["t", 0]
         assert (partition.first_offset, partition.last_offset) == (0, 8)
         assert producer.metrics()["producer-metrics"]["record-error-total"] == 1
-        free = producer._pool.capacity * producer._pool.chunk_size
-        wait_until(lambda: producer._pool.available == free, "the memory of both batches", 10)
+        free = pool_of(producer).capacity * pool_of(producer).chunk_size
+        wait_until(lambda: pool_of(producer).available == free, "the memory of both batches", 10)
         with pytest.raises(DeliveryError, match=r"^\[DELIVERY\] 1 records failed, 9 were acked"):
             scope.flush(10)
 

@@ -6,11 +6,12 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.partitioners.built_in import LOAD_STATS_S
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from tests.faults.mock_cluster import AS_KAFKA, MockCluster, Say
 from tests.faults.producing import numbers, one_by_one
+from tests.producer.inside import accumulator_of
 
 SLOW = 1
 DEADLINE_S = 20.0
@@ -19,7 +20,7 @@ DEADLINE_S = 20.0
 def until_too_slow(producer: Producer, scope: SendScope, values: Iterator[int]) -> None:
     """Row by row, so that few come to wait for the slow broker: many would make it unlikely to be chosen anyhow."""
     deadline = time.monotonic() + DEADLINE_S
-    while (sizes := producer._accumulator.queue_sizes("t", 2)) is None or sizes[0] != [0]:
+    while (sizes := accumulator_of(producer).queue_sizes("t", 2)) is None or sizes[0] != [0]:
         scope.append("t", numbers([next(values)]))
         assert time.monotonic() < deadline, "the broker is not found to be slow"
     until = time.monotonic() + LOAD_STATS_S
@@ -29,7 +30,7 @@ def until_too_slow(producer: Producer, scope: SendScope, values: Iterator[int]) 
 
 def left_out(producer: Producer, scope: SendScope, values: Iterator[int]) -> bool:
     """Append rows, each a batch; whether none of them went to the slow broker's partition."""
-    waiting = producer._accumulator.queues("t")[SLOW].batches
+    waiting = accumulator_of(producer).queues("t")[SLOW].batches
     before = len(waiting)
     scope.append("t", numbers(itertools.islice(values, 300)))
     return len(waiting) == before
@@ -45,7 +46,7 @@ def test_a_broker_that_takes_nothing_gets_nothing_until_it_does_again(cluster2: 
         scope.append("t", numbers([next(values)], SLOW))
         cluster2.wait_for(lambda: any(received.node == SLOW for received in cluster2.received), "a request to the slow broker")
         until_too_slow(producer, scope, values)
-        assert len(producer._accumulator.queues("t")[SLOW].batches) < 60
+        assert len(accumulator_of(producer).queues("t")[SLOW].batches) < 60
         assert left_out(producer, scope, values)
         cluster2.script = None
         cluster2.release()

@@ -22,6 +22,7 @@ from tests.kafka.dumped import DumpedBatch, records_of
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
+from tests.producer.inside import pool_of
 from tests.records.making import HEADERS
 
 E = ErrorCode
@@ -125,11 +126,11 @@ def test_parts_that_are_never_taken_in_time_expire_and_the_next_go_on(cluster: M
             scope.append("t", numbers(range(1, 61), width=WIDTH))
             with pytest.raises(DeliveryError, match=r"records failed, 0 were acked: .*delivery\.timeout\.ms"):
                 scope.flush(10)
-            cluster.wait_for(lambda: scope._unfinished() == 0, "both parts expired")
+            cluster.wait_for(lambda: scope.tally.unfinished == 0, "both parts expired")
         with producer.scope() as scope:
             scope.append("t", numbers(range(100, 110), width=WIDTH))
             scope.flush(10)
-        assert producer._pool.available == producer._pool.capacity * producer._pool.chunk_size
+        assert pool_of(producer).available == pool_of(producer).capacity * pool_of(producer).chunk_size
     assert cluster.values() == [0, *range(100, 110)]
 
 
@@ -144,7 +145,7 @@ def test_a_close_by_force_leaves_no_part_behind(cluster: MockCluster) -> None:
         producer.close(0)
     with pytest.raises(DeliveryError, match=r"60 records failed, 0 were acked"):
         scope.flush(5)
-    assert producer._pool.available == producer._pool.total
+    assert pool_of(producer).available == pool_of(producer).total
 
 
 def test_each_record_knows_its_offset_although_its_batch_was_split(cluster: MockCluster) -> None:

@@ -25,6 +25,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.kafka.witness import read_topic
+from tests.producer.inside import metadata_of, wake_sender
 from tests.producer.transactions.transacting import under_id, until_ended
 
 VERSIONS = {1: 0, 2: 2}
@@ -168,10 +169,10 @@ def test_a_coordinator_that_is_gone_from_the_metadata_is_looked_for_again(broker
         brokers3.kill(gone)
         try:
             deadline = time.monotonic() + 20
-            while gone in producer._metadata.fetch().nodes:
+            while gone in metadata_of(producer).fetch().nodes:
                 assert time.monotonic() < deadline
-                producer._metadata.request_update()
-                producer.wake_sender()
+                metadata_of(producer).request_update()
+                wake_sender(producer)
             producer.commit()
         finally:
             brokers3.restart(gone)

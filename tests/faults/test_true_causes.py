@@ -12,6 +12,7 @@ from spark_kafka_sink.errors import DeliveryError, KafkaSinkError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.mock_cluster import MockCluster, Say
 from tests.faults.producing import failing_scope, numbers, one_by_one, producer_on
+from tests.producer.inside import metadata_of, pool_of
 
 
 def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: MockCluster) -> None:
@@ -27,7 +28,7 @@ def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: M
 
         appending = threading.Thread(target=append)
         appending.start()
-        cluster.wait_for(lambda: bool(cluster.received) and producer._pool.queued() > 0, "a request and a wait for memory")
+        cluster.wait_for(lambda: bool(cluster.received) and pool_of(producer).queued() > 0, "a request and a wait for memory")
         cluster.release()
         appending.join(10)
     assert "CLUSTER_AUTHORIZATION_FAILED" in str(errors[0])
@@ -38,9 +39,9 @@ def test_a_leader_that_cannot_be_reached_is_named_with_its_address(cluster: Mock
     with producer_on(cluster.bootstrap_servers, **timeouts) as producer, failing_scope(producer) as scope:
         producer.partitions_for("t")
         # What brokers with a wrong advertised.listeners would say, from now on
-        known = producer._metadata.fetch()
+        known = metadata_of(producer).fetch()
         monkeypatch.setattr(Metadata, "update", lambda *_: None)  # first, as an answer may be on its way
-        producer._metadata._cluster = Cluster({0: Node(0, "127.0.0.1", 1)}, known.topics)
+        metadata_of(producer)._cluster = Cluster({0: Node(0, "127.0.0.1", 1)}, known.topics)
         scope.append("t", numbers([1]))
         with pytest.raises(DeliveryError, match=r"never sent: .*127\.0\.0\.1:1.*refused"):
             scope.flush(10)

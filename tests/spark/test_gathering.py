@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import RecordError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import gathering
 from spark_kafka_sink.spark.columns import TopicRecords
@@ -25,7 +25,7 @@ class Owner:
         self.appends: list[tuple[str, list[bytes]]] = []
         self.refuse_row: int | None = None
 
-    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
+    def append(self, topic: str, columns: RecordColumns) -> None:
         if self.refuse_row is not None:
             raise RecordError("refused", row=self.refuse_row)
         assert columns.value is not None
@@ -34,17 +34,20 @@ class Owner:
     def rows_per_append(self, topic: str) -> int:
         return self.wanted
 
-    def flush_scope(self, scope: SendScope) -> None: ...
 
-    def flushed(self, waited_ns: int) -> None: ...
+class Scope(SendScope):
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
 
-    def discard_scope(self, scope: SendScope) -> None: ...
+    def append(self, topic: str, columns: RecordColumns) -> None:
+        self._owner.append(topic, columns)
 
-    def check_alive(self) -> None: ...
+    def rows_per_append(self, topic: str) -> int:
+        return self._owner.rows_per_append(topic)
 
 
 def gatherer(owner: Owner, linger_ms: int = 3_600_000, clock: Callable[[], float] = lambda: 0.0) -> Gatherer:
-    return Gatherer(SendScope(owner, lambda scope: None), linger_ms, clock)
+    return Gatherer(Scope(owner), linger_ms, clock)
 
 
 def records(*values: bytes, topic: str = "t", large: bool = False) -> TopicRecords:

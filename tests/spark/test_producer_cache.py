@@ -16,14 +16,15 @@ from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark import producer_cache
 from spark_kafka_sink.spark.producer_cache import MOST_PRODUCERS, ProducerCache
 from spark_kafka_sink.spark.producer_key import ProducerKey
 from tests.kafka.ports import free_ports
+from tests.producer.inside import lifecycle_of
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_an_idle_producer_closes_itself_and_is_replaced(
     monkeypatch.setattr(producer_cache, "IDLE_CLOSE_MS", 20)
     with cache.scope(config):
         first = cache._producers[ProducerKey.of(config, False)]
-    first._sender.join(10)
+    lifecycle_of(first).join(10)
     assert first.closed
     assert producer_of(cache, config) is not first
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import rows as rows_module
 from spark_kafka_sink.spark import task_writer

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
-from typing import Protocol
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
@@ -20,19 +19,17 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.accumulator.appender import ThunkOf
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.accumulator.ready_queues import FOREVER_MS
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
-from spark_kafka_sink.producer.column_sender import Chosen
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.column_appender import ColumnAppender
+from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.scopes.record_scope import RecordScope
 from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
 from spark_kafka_sink.producer.single_records.record_gatherer import Enough, RecordGatherer
-from spark_kafka_sink.producer.single_records.record_scope import RecordScope, RecordScopeOwner
-from spark_kafka_sink.records.columns import RecordColumns
 
 # When the sender's thread looks again for memory, if no answer comes before.
 RETRY_MS = 100
@@ -42,14 +39,6 @@ MIN_ROUND_S = 1.0
 
 # Rows that are in no batch, and why.
 Late = tuple[Gathered, DeadlineError]
-
-
-class GatheredRecordsOwner(RecordScopeOwner, Protocol):
-    """What it needs of its producer."""
-
-    def append_gathered(
-        self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf, chosen: Chosen
-    ) -> None: ...
 
 
 class GatheredRecords:
@@ -63,16 +52,19 @@ class GatheredRecords:
 
     def __init__(
         self,
-        owner: GatheredRecordsOwner,
         config: ProducerConfig,
+        lifecycle: Lifecycle,
+        columns: ColumnAppender,
         accumulator: RecordAccumulator,
-        wakeup: Callable[[], None],
+        identity: Identity,
         metrics: SenderMetrics,
     ) -> None:
-        self._owner = owner
-        self._metrics = metrics
+        self._lifecycle = lifecycle
+        self._columns = columns
         self._accumulator = accumulator
-        self._wakeup = wakeup
+        self._identity = identity
+        self._metrics = metrics
+        self._wakeup = lifecycle.wake_sender
         self._linger_ms = config.linger_ms
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._max_block_ms = config.max_block_ms
@@ -81,14 +73,12 @@ class GatheredRecords:
         self._gatherers: dict[str, RecordGatherer] = {}
         self._waiting: dict[RecordGatherer, None] = {}
         self._closed_by: KafkaSinkError | None = None
-        self.ends_are_awaited = False  # a transaction that is to end waits for the end of every append
-        self.on_refused: Callable[[KafkaSinkError], None] = _no_matter  # why a record is in no batch, nor will be
 
     def gatherer(self, topic: str) -> RecordGatherer:
         """The topic's own, or a new one, which is nobody else's before it is `kept`."""
         if not isinstance(topic, str):
             raise RecordError(f"topic is {topic!r}, must be a str")
-        return self._gatherers.get(topic) or RecordGatherer(RecordScope(self._owner, topic), self._enough)
+        return self._gatherers.get(topic) or RecordGatherer(RecordScope(self._lifecycle, topic), self._enough)
 
     def kept(self, gatherer: RecordGatherer) -> RecordGatherer:
         """The topic's own from now on and for good: this one, unless another thread was faster."""
@@ -133,7 +123,7 @@ class GatheredRecords:
 
     def _wake_for_rest(self, gatherer: RecordGatherer) -> None:
         """The sender's thread may have found it draining, and waits for the rest, or for the end of it."""
-        if gatherer.gathered or gatherer.taken is not None or self._accumulator.closed or self.ends_are_awaited:
+        if gatherer.gathered or gatherer.taken is not None or self._accumulator.closed or self._identity.awaits_appends:
             self._wakeup()
 
     def _append(self, gatherer: RecordGatherer, gathered: Gathered, deadline: float) -> Late | None:
@@ -158,11 +148,18 @@ class GatheredRecords:
     def _append_or_raise(self, gatherer: RecordGatherer, gathered: Gathered, deadline: float) -> None:
         futures = gathered.futures
 
-        def thunk_of(rows: Sequence[int]) -> RecordThunk:
+        def completion_for(rows: Sequence[int]) -> RecordThunk:
             return RecordThunk([futures[row] for row in rows], callbacks=gathered.callbacks)
 
         scope = gatherer.scope
-        self._owner.append_gathered(scope, scope.topic, gathered.columns(), deadline, thunk_of, gathered.choose)
+        self._columns.append_serialized(
+            scope.tally,
+            scope.topic,
+            gathered.columns(),
+            deadline=deadline,
+            completion_for=completion_for,
+            on_partitioned=gathered.choose,
+        )
 
     def _append_others(self, gatherer: RecordGatherer, rows: Gathered, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
@@ -180,7 +177,7 @@ class GatheredRecords:
     def _refuse(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
         """They will not be sent: a transaction hears of it while they still keep it from ending."""
         if gathered:
-            self.on_refused(error)
+            self._identity.missed(error)
         self._fail(gatherer, gathered, error)
 
     def _fail(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
@@ -217,7 +214,7 @@ class GatheredRecords:
     def drain_due(self, now_ms: int) -> int:
         """Append what has lingered, as far as there is memory; in how many ms there will be more."""
         next_ms = FOREVER_MS
-        lingered: set[SendScope] = set()
+        lingered: set[Tally] = set()
         for gatherer in list(self._waiting):
             left = self._until_due(gatherer, now_ms)
             if left <= 0:
@@ -244,13 +241,13 @@ class GatheredRecords:
             return 0
         return gatherer.gathered.since_ms + self._linger_ms - now_ms
 
-    def _try_drain(self, gatherer: RecordGatherer, lingered: set[SendScope]) -> tuple[int, DeadlineError | None]:
+    def _try_drain(self, gatherer: RecordGatherer, lingered: set[Tally]) -> tuple[int, DeadlineError | None]:
         """In how many ms to look again, and what was missing."""
         if not gatherer.draining.acquire(blocking=False):
             return FOREVER_MS, None  # who holds it wakes this thread at the end
         try:
             late = self._append(gatherer, gatherer.take(), NO_WAIT)
-            lingered.add(gatherer.scope)
+            lingered.add(gatherer.scope.tally)
             if late is None:
                 gatherer.settled()
                 return FOREVER_MS, None
@@ -268,11 +265,11 @@ class GatheredRecords:
         for gatherer in gatherers:
             if not gatherer.is_idle():
                 self._drain_for_flush(gatherer, deadline, timeout_s)
-        results = self._accumulator.flush_all({gatherer.scope for gatherer in gatherers})
+        scopes = {gatherer.scope.tally: gatherer.scope for gatherer in gatherers}
+        results = self._accumulator.flush_all(scopes.keys())
         self._wakeup()
-        for scope, unfinished in results.items():
-            assert isinstance(scope, RecordScope)
-            scope.wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
+        for tally, unfinished in results.items():
+            scopes[tally].wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
 
     def _drain_for_flush(self, gatherer: RecordGatherer, deadline: float, timeout_s: float | None) -> None:
         """Append what was gathered, however long memory takes; at the deadline it is left to the sender's thread."""
@@ -335,10 +332,6 @@ class GatheredRecords:
             self._closed_by = self._closed_by or error
             for gatherer in self._gatherers.values():
                 gatherer.close(self._closed_by)
-
-
-def _no_matter(error: KafkaSinkError) -> None:
-    """Its future tells."""
 
 
 def _left(deadline: float) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
@@ -46,7 +46,7 @@ class Contents:
 
     # What comes in
 
-    def admits(self, queue: PartitionQueue, version: int) -> bool:
+    def may_drain(self, queue: PartitionQueue, version: int) -> bool:
         """Whether records of the queue's partition may be sent; otherwise it is added."""
         partition = (queue.topic, queue.partition)
         if version >= 2 or partition in self._partitions:
@@ -69,7 +69,7 @@ class Contents:
         """Whether offsets (None: of any group) are to be sent."""
         return bool(self._offsets) if group_id is None else group_id in self._offsets
 
-    def wanted(self, producer: ProducerIdAndEpoch, version: int) -> TransactionRequest | None:
+    def next_request(self, producer: ProducerIdAndEpoch, version: int) -> TransactionRequest | None:
         """What comes next: partitions, which records wait for, before offsets."""
         identity = self._transactional_id
         if not (self._waiting or self._offsets):

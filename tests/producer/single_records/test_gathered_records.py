@@ -26,18 +26,19 @@ from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
-from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
-from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.single_records.record_appender import RecordAppender
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.record_gatherer import MAX_ROWS, RecordGatherer
-from spark_kafka_sink.producer.single_records.record_sender import RecordSender
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
+from tests.producer.inside import accumulator_of, metadata_of, pool_of, wake_sender
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told, wait_until
 
@@ -91,7 +92,7 @@ def test_a_thousand_topics_share_a_producer(cluster: MockCluster) -> None:
     topics = [cluster.topic(f"t-{n}") for n in range(1000)]
     with producer_on(cluster.bootstrap_servers, linger_ms=20) as producer:
         for topic in topics:
-            producer._metadata.add(topic, 0)  # asked about one by one they would take 1,000 answers
+            metadata_of(producer).add(topic, 0)  # asked about one by one they would take 1,000 answers
         futures = [producer.send(topic, b"%d" % n) for n in range(5) for topic in topics]
         producer.flush(60)
         assert [future.result().offset for future in futures] == [n for n in range(5) for _ in topics]
@@ -155,8 +156,8 @@ def test_a_flush_does_not_wait_for_records_that_came_after_it(cluster: MockClust
         cluster.release()
         wait_until(lambda: mine._result is not None, "the first of them is in a batch")
         assert producer._gathered._gatherers["u"].draining.acquire(timeout=10), "the flush lets the second be"
-        producer._accumulator.flush(None)
-        producer.wake_sender()
+        accumulator_of(producer).flush(None)
+        wake_sender(producer)
         cluster.wait_for(lambda: len(cluster.received) == 2, "the first of them")
         cluster.release()
         flushing.join(10)
@@ -195,8 +196,8 @@ def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(
         del cluster.topics["t"]
         with producer._gathered._gatherers["t"].draining:
             lost = producer.send("t", b"1")
-            producer._metadata.request_update()
-            wait_until(lambda: producer._metadata.fetch().partition_count("t") is None, "the topic's end is known")
+            metadata_of(producer).request_update()
+            wait_until(lambda: metadata_of(producer).fetch().partition_count("t") is None, "the topic's end is known")
         with pytest.raises(
             FlushTimeoutError, match=r"after 0\.1 s records are in no batch \(topic t: .*UNKNOWN_TOPIC.*\); they may"
         ):
@@ -231,7 +232,7 @@ def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
         stored = [future for future in futures if future.exception() is None]
         assert 0 < len(stored) == len(futures) - len(late)
         assert producer.send(topic, b"last").done() is False
-    wait_until(lambda: producer._pool.available == producer._pool.total, "all memory is back")
+    wait_until(lambda: pool_of(producer).available == pool_of(producer).total, "all memory is back")
     assert set(told.records) == {"first", *range(200)}
     assert len(told.records) == 201
     assert len(read_topic(proxied_kafka.cluster.direct_servers, topic)) == len(stored) + 2
@@ -248,7 +249,7 @@ def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: Mock
         futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0))]
         cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
         futures.append(producer.send("t", b"1"))
-        wait_until(lambda: producer._pool.free_chunks < 0, "a little is borrowed")
+        wait_until(lambda: pool_of(producer).free_chunks < 0, "a little is borrowed")
         futures.append(producer.send("u", b"0"))
         polls.clear()
         begun = time.monotonic()
@@ -621,8 +622,8 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
 @pytest.mark.parametrize(
     ("call", "within"),
     [
-        ("send", [RecordSender, RecordGatherer, GatheredRecords, Gathered]),
-        ("flush", [RecordSender, RecordGatherer, GatheredRecords, Gathered]),
+        ("send", [RecordAppender, RecordGatherer, GatheredRecords, Gathered]),
+        ("flush", [RecordAppender, RecordGatherer, GatheredRecords, Gathered]),
         ("send", [Appender, Planner, RecordAccumulator]),
         ("append", [Appender, Planner, RecordAccumulator]),
     ],
@@ -663,8 +664,8 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(cluster: MockClust
         send()
         producer.flush(20)
         assert all(future.done() for _, future in sent)
-        wait_until(lambda: not producer._accumulator.has_incomplete(), "every batch has ended")
-        assert producer._accumulator.memory_waiters == 0
+        wait_until(lambda: not accumulator_of(producer).has_incomplete(), "every batch has ended")
+        assert accumulator_of(producer).memory_waiters == 0
     stored = [value for value in cluster.values() if value >= 0]
     assert len(stored) == len(set(stored)), "none twice"
     assert stored == sorted(stored), "in order"

@@ -27,6 +27,7 @@ from tests.faults.mock_cluster import MockCluster, Say
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
+from tests.producer.inside import lifecycle_of
 from tests.producer.told import Told, wait_until
 
 
@@ -275,7 +276,7 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
         first = producer.send("t", b"v")
         with pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"):
             first.result(10)
-        wait_until(lambda: not producer._sender.is_alive(), "the end of the sender's thread")
+        wait_until(lambda: not lifecycle_of(producer).is_running, "the end of the sender's thread")
         for _ in range(2):
             with pytest.raises(BrokerError, match="the producer cannot go on: CLUSTER_AUTHORIZATION_FAILED"):
                 producer.send(topic, b"v")
@@ -313,7 +314,7 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(kafka: Kafka, new_to
         producer.flush()
         waiting = producer.send(topic, b"1")
         told = context.SimpleQueue()
-        with waiting._scope._changed, producer._lock:  # as some thread of the parent may hold them
+        with waiting._scope.tally._changed, lifecycle_of(producer)._lock:  # as some thread of the parent may hold them
             child = context.Process(target=_use_in_child, args=(producer, acked, waiting, told))
             child.start()
             said = [told.get() for _ in range(7)]
