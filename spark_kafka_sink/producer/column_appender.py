@@ -60,25 +60,25 @@ class ColumnAppender:
         """As SendScope.append says."""
         check_topic(topic)
         check_shapes(topic, columns)
-        if not self._interceptors:
-            self._append_counted(tally, topic, columns, None)
-            return
-        columns = self._interceptors.on_send_columns(topic, columns)
-        interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
+        interception: ColumnsInterception | None = None
+        completion_for: CompletionFactory | None = None
+        if self._interceptors:
+            columns = self._interceptors.on_send_columns(topic, columns)
+            interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
+            completion_for = interception.completion_for
         try:
-            check_shapes(topic, columns)
-            self._append_counted(tally, topic, columns, interception.completion_for)
+            if interception is not None:
+                check_shapes(topic, columns)
+            self._lifecycle.check_usable()
+            try:
+                columns = self._serialization.columns(topic, columns)
+                self.append_serialized(tally, topic, columns, completion_for=completion_for)
+            except KafkaSinkError as error:
+                self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
+                raise
         except BaseException as error:
-            interception.failed(error)
-            raise
-
-    def _append_counted(self, tally: Tally, topic: str, columns: RecordColumns, completion_for: CompletionFactory | None) -> None:
-        self._lifecycle.check_usable()
-        try:
-            columns = self._serialization.columns(topic, columns)
-            self.append_serialized(tally, topic, columns, completion_for=completion_for)
-        except KafkaSinkError as error:
-            self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
+            if interception is not None:
+                interception.failed(error)
             raise
 
     def append_serialized(

@@ -10,7 +10,7 @@ from typing import Any
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
-from spark_kafka_sink.producer.scopes.record_scope import RecordScope
+from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 
 DEADLINE_S = 20.0

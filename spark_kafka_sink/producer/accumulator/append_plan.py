@@ -73,8 +73,9 @@ def group(partitions: NDArray[np.int32], n_partitions: int) -> Groups:
     """
     if len(partitions) == 0:
         return Groups(None, [], [0])
-    bounds = _bounds(partitions, n_partitions)
-    if bounds is not None:
+    changes = partitions[1:] != partitions[:-1]
+    if (n_changes := np.count_nonzero(changes)) < n_partitions:
+        bounds = _run_bounds(changes) if n_changes else np.array([0, len(partitions)])
         partition_ids = partitions[bounds[:-1]].tolist()
         if len(set(partition_ids)) == len(partition_ids):
             return Groups(None, partition_ids, bounds.tolist())
@@ -82,21 +83,15 @@ def group(partitions: NDArray[np.int32], n_partitions: int) -> Groups:
     ids = partitions.astype(_narrow(n_partitions))
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
-    bounds = _run_bounds(ordered)
+    bounds = _run_bounds(ordered[1:] != ordered[:-1])
     return Groups(order, ordered[bounds[:-1]].tolist(), bounds.tolist())
 
 
-def _bounds(partitions: NDArray[np.int32], n_partitions: int) -> NDArray[np.intp] | None:
-    """Where runs of one partition begin, and the end; None when there are more runs than partitions."""
-    if np.count_nonzero(partitions[1:] != partitions[:-1]) >= n_partitions:
-        return None
-    return _run_bounds(partitions)
-
-
-def _run_bounds(values: NDArray[Any]) -> NDArray[np.intp]:
-    inner = np.flatnonzero(values[1:] != values[:-1])
+def _run_bounds(changes: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Where runs of one value begin, and the end. changes: whether each but the first differs from the one before."""
+    inner = np.flatnonzero(changes)
     bounds = np.empty(len(inner) + 2, np.intp)
-    bounds[0], bounds[-1] = 0, len(values)
+    bounds[0], bounds[-1] = 0, len(changes) + 1
     np.add(inner, 1, out=bounds[1:-1])
     return bounds
 

@@ -253,8 +253,12 @@ class Appender:
         first, last = plan.starts[0], plan.stop
         starts = np.array(plan.starts, dtype=np.intp)
         counts = np.diff(starts, append=last)
-        bases = np.array([batch.record_count for batch in batches]) - starts
-        offset_deltas = (np.arange(first, last) + np.repeat(bases, counts)).astype(np.int32)
+        if len(batches) == 1:
+            offset_deltas = np.arange(batches[0].record_count, batches[0].record_count + last - first, dtype=np.int32)
+        else:
+            bases = np.array([batch.record_count for batch in batches]) - starts
+            offset_deltas = np.arange(first, last, dtype=np.int32)
+            offset_deltas += np.repeat(bases.astype(np.int32), counts)
         base_timestamps = np.array([batch.first_timestamp for batch in batches], dtype=np.int64)
         timestamp_deltas, max_timestamps = _timestamp_deltas(rows, first, last, starts, counts, base_timestamps)
         whole = rows.order is None and last - first == rows.columns.num_records

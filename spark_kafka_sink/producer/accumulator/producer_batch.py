@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.accumulator.batch_memory import BatchMemory
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult, Thunk
 from spark_kafka_sink.producer.accumulator.sequences import (
     NO_PRODUCER,

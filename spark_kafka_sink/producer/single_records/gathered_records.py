@@ -26,7 +26,7 @@ from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.scopes.record_scope import RecordScope
+from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
 from spark_kafka_sink.producer.single_records.record_gatherer import Enough, RecordGatherer

@@ -14,7 +14,7 @@ from spark_kafka_sink.records.columns import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-    from spark_kafka_sink.producer.scopes.record_scope import RecordScope
+    from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,9 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.contents import Contents
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.reactions import Reaction
-from spark_kafka_sink.producer.transactions.requests import TransactionRequest
+from spark_kafka_sink.producer.transactions.requests import Contents, TransactionRequest
 from spark_kafka_sink.producer.transactions.states import ALLOWED_IN, NEXT, UNDER_WAY, Call, State, check_call, check_move
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

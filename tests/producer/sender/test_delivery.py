@@ -124,6 +124,24 @@ def test_a_batch_is_sent_again_while_there_is_time_and_then_fails_with_the_answe
             scope.raise_error()
 
 
+def test_no_retry_waits_longer_than_the_longest_back_off() -> None:
+    parts = make_parts(batch_size=1, retry_backoff_ms=1, retry_backoff_max_ms=1000)
+    delivery, now_ms = delivery_of(parts), 0
+    parts.append(parts.tally(), [b"0"], [0])
+    (batch,) = sent(parts)
+    waits: list[int] = []
+    for _ in range(60):
+        batch.attempts += 1
+        now_ms = parts.clock()
+        delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], now_ms)
+        waits.append(batch.queue.back_off_until_ms - now_ms)
+        parts.passed_ms += 2000
+        batch.created_ms = parts.clock()  # it has all the time it needs
+        parts.ready_nodes()
+    assert waits[:3] == sorted(waits[:3])
+    assert all(800 <= wait <= 1000 for wait in waits[12:])
+
+
 def test_records_that_are_rejected_leave_their_batch_unfinished_until_the_others_are_acked() -> None:
     parts = make_parts(retry_backoff_ms=0, retry_backoff_max_ms=0)
     delivery, scope = delivery_of(parts), parts.tally()
