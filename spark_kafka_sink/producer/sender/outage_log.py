@@ -1,11 +1,10 @@
-"""What the log tells of brokers that refuse batches or do not answer, and of topics without leaders, while records wait."""
+"""What the log tells of brokers that do not answer and of topics without leaders, while records or transactions wait for them."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -18,7 +17,6 @@ from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
-REFUSALS_EVERY_MS = 1000
 
 WARN_AFTER_MS = 5_000
 """A leader that fails is replaced within some seconds, and a broker that restarts in order is replaced at once. What lasts longer
@@ -146,23 +144,3 @@ class OutageLog:
         if isinstance(subject, str):
             return f"topic {subject}"
         return str(self._metadata.fetch().nodes.get(subject) or f"broker {subject}")
-
-
-@dataclass(slots=True)
-class RefusalLog:
-    """Warns of what brokers refuse, at once and then once a second for each broker and error. Used by the sender's thread only.
-
-    What comes in between is in the next line; all of it is in the delivery reports.
-    """
-
-    _counts: Counter[tuple[int, str]] = field(default_factory=Counter)
-    _logged_ms: dict[tuple[int, str], int] = field(default_factory=dict)
-
-    def add(self, node: int, errors: Counter[str], now_ms: int) -> None:
-        """`errors`: how many batches of one answer were refused, by error, which is a name and may have the broker's words."""
-        for error, count in errors.items():
-            key = (node, error.partition(":")[0])
-            self._counts[key] += count
-            if now_ms - self._logged_ms.get(key, -REFUSALS_EVERY_MS) >= REFUSALS_EVERY_MS:
-                self._logged_ms[key] = now_ms
-                logger.warning("broker %d refused %d batches: %s", node, self._counts.pop(key), error)

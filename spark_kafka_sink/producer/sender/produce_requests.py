@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
@@ -19,7 +21,7 @@ from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
-from spark_kafka_sink.producer.sender.outage_log import OutageLog, RefusalLog
+from spark_kafka_sink.producer.sender.outage_log import OutageLog
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import (
     PRODUCE,
@@ -32,6 +34,10 @@ from spark_kafka_sink.protocol.produce import (
 )
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import codec_of
+
+logger = logging.getLogger(__name__)
+
+REFUSALS_EVERY_MS = 1000
 
 
 class ProduceRequests:
@@ -250,3 +256,23 @@ def _same(batches: Sequence[SealedBatch], code: ErrorCode, message: str | None) 
 
 def _answer(batch: SealedBatch, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=-1, error_message=message)
+
+
+@dataclass(slots=True)
+class RefusalLog:
+    """Warns of what brokers refuse, at once and then once a second for each broker and error. Used by the sender's thread only.
+
+    What comes in between is in the next line; all of it is in the delivery reports.
+    """
+
+    _counts: Counter[tuple[int, str]] = field(default_factory=Counter)
+    _logged_ms: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def add(self, node: int, errors: Counter[str], now_ms: int) -> None:
+        """`errors`: how many batches of one answer were refused, by error, which is a name and may have the broker's words."""
+        for error, count in errors.items():
+            key = (node, error.partition(":")[0])
+            self._counts[key] += count
+            if now_ms - self._logged_ms.get(key, -REFUSALS_EVERY_MS) >= REFUSALS_EVERY_MS:
+                self._logged_ms[key] = now_ms
+                logger.warning("broker %d refused %d batches: %s", node, self._counts.pop(key), error)
