@@ -61,6 +61,7 @@ class NetworkClient:
         self._connections = Connections(config, clock, resolver=resolver, open_channel=open_channel, rng=rng)
         self._metadata = MetadataRequests(config, metadata, self._connections)
         self._aborted: list[ClientResponse] = []
+        self.wakeup = self._connections.wakeup  # ends the poll that runs now or comes next; from any thread
 
     def ready(self, node_id: int, now_ms: int) -> bool:
         """Whether a request can be sent to this node now. Begins to connect where there is no connection and back-off allows.
@@ -173,10 +174,6 @@ class NetworkClient:
             self._metadata.lost(lost, now_ms)
         responses += [_response(outcome, now_ms) for outcome in self._metadata.maybe_rebootstrap(now_ms)]
         return responses
-
-    def wakeup(self) -> None:
-        """End the poll that runs now or comes next. From any thread."""
-        self._connections.wakeup()
 
     def close(self) -> None:
         """Close every connection. Nothing is returned for what was in flight."""

@@ -94,7 +94,8 @@ class Lifecycle:
 
     def wake_sender(self) -> None:
         """Makes the sender's thread look at everything again."""
-        if not self.is_sender_thread:  # which looks at everything before it waits again; to wake itself would be to spin
+        # The sender's thread looks at everything before it waits again: to wake itself would be to spin.
+        if self._thread is None or threading.get_ident() != self._thread.ident:
             self._wakeup()
 
     # What stands against a call

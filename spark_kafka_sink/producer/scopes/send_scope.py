@@ -90,6 +90,10 @@ class SendScope:
         finally:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
+    def raise_error(self) -> None:
+        """DeliveryError if something that this scope sent has failed."""
+        self.tally.raise_error()
+
     def report(self) -> DeliveryReport:
         """A copy of the counts as they are now."""
         return self.tally.report()
