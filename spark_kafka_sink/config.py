@@ -115,11 +115,7 @@ class ProducerConfig:
     )
     compression_type: str = _option("compression.type", CODECS, "none", "How batches are compressed.")
     compression_gzip_level: int = _option(
-        "compression.gzip.level",
-        integer(-1, 9),
-        -1,
-        "1 fast to 9 small; 0 stores; -1 is zlib's own.",
-        differs="Java refuses 0.",
+        "compression.gzip.level", integer(-1, 9), -1, "1 fast to 9 small; 0 stores; -1 is zlib's own.", differs="Java refuses 0."
     )
     compression_lz4_level: int = _option(
         "compression.lz4.level",
@@ -235,10 +231,7 @@ class ProducerConfig:
         "socket.connection.setup.timeout.ms", MILLISECONDS, 10_000, "How long one connect may take at first, in ms."
     )
     connection_setup_timeout_max_ms: int = _option(
-        "socket.connection.setup.timeout.max.ms",
-        MILLISECONDS,
-        30_000,
-        "How long one connect may take after failures, in ms.",
+        "socket.connection.setup.timeout.max.ms", MILLISECONDS, 30_000, "How long one connect may take after failures, in ms."
     )
     send_buffer_bytes: int = _option(
         "send.buffer.bytes",

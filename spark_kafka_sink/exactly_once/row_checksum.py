@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 
-from spark_kafka_sink.records.arrow_arrays import filled_numbers, scalar_of_bytes, validity
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, filled_numbers, holds_bytes, offsets_of, scalar_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.views import byte_lengths, holds_bytes, offsets_of
 
 _NULL = -1
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.errors import RecordError, SchemaError
+from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
-from spark_kafka_sink.records.views import holds_bytes
 
 LEGAL_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Kafka's Topic.validate. What is not text could not even be asked about: the sender's thread would end at encoding it."""

@@ -11,11 +11,11 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.producer.plugins import configured, full_name, plugin
 from spark_kafka_sink.producer.producer_record import OnDelivery, ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OPTION = "interceptor.classes"
 T = TypeVar("T")
@@ -88,13 +88,9 @@ class ProducerInterceptors:
 
     def _add(self, interceptor: object, config: ProducerConfig) -> None:
         if not isinstance(interceptor, ProducerInterceptor):
-            raise OptionError(f"option {OPTION}: {_name(interceptor)} must inherit ProducerInterceptor", option=OPTION)
+            raise OptionError(f"option {OPTION}: {full_name(type(interceptor))} must inherit ProducerInterceptor", option=OPTION)
         self._interceptors += (interceptor,)
-        try:
-            interceptor.configure(config.settings())
-        except Exception as error:
-            text = f"option {OPTION}: {_name(interceptor)}.configure failed: {type(error).__name__}: {error}"
-            raise OptionError(text, option=OPTION) from error
+        configured(interceptor, OPTION, interceptor.configure, config.settings())
 
     def __bool__(self) -> bool:
         return bool(self._interceptors)
@@ -205,8 +201,4 @@ def _checked(result: object, kind: type[T]) -> T:
 
 
 def _passed_over(interceptor: object, method: str) -> None:
-    log.warning("interceptor %s: %s failed; it is passed over", _name(interceptor), method, exc_info=True)
-
-
-def _name(interceptor: object) -> str:
-    return f"{type(interceptor).__module__}.{type(interceptor).__qualname__}"
+    logger.warning("interceptor %s: %s failed; it is passed over", full_name(type(interceptor)), method, exc_info=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -18,8 +19,22 @@ def plugin(value: object, option: str) -> Any:
     try:
         return value()
     except Exception as error:
-        text = f"option {option}: {value.__module__}.{value.__qualname__}() failed: {type(error).__name__}: {error}"
+        text = f"option {option}: {full_name(value)}() failed: {type(error).__name__}: {error}"
         raise OptionError(text, option=option) from error
+
+
+def configured(plugin: object, option: str, configure: Callable[..., object], *settings: object) -> None:
+    """Calls the plugin's `configure`. OptionError when that fails."""
+    try:
+        configure(*settings)
+    except Exception as error:
+        text = f"option {option}: {full_name(type(plugin))}.configure failed: {type(error).__name__}: {error}"
+        raise OptionError(text, option=option) from error
+
+
+def full_name(kind: type) -> str:
+    """Returns a class's name with its module."""
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _class_named(name: str, option: str) -> type:

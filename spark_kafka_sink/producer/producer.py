@@ -22,8 +22,7 @@ from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback, process
-from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.metrics.snapshot import ProducerMetrics, snapshot
+from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
 from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
@@ -32,7 +31,6 @@ from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serialization import Serialization
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
 from spark_kafka_sink.producer.single_records.record_appender import (
     AnyHeaders,
     RecordAppender,
@@ -40,6 +38,7 @@ from spark_kafka_sink.producer.single_records.record_appender import (
     in_transaction,
     intercepted,
 )
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.records.columns import NO_PARTITION
 
@@ -103,14 +102,14 @@ class Producer:
             self._identity = IdempotentIdentity(config, client, accumulator)
         else:
             self._identity = Identity()
-        self._gathered = GatheredRecords(config, lifecycle, self._columns, accumulator, self._identity, metrics)
-        self._send: Send = RecordAppender(config, lifecycle, serializers, self._gathered, metadata, metrics).send
+        self._record_buffer = RecordBuffer(config, lifecycle, self._columns, accumulator, self._identity, metrics)
+        self._send: Send = RecordAppender(config, lifecycle, serializers, self._record_buffer, metadata, metrics).send
         if self._user_classes.interceptors:
             self._send = intercepted(self._send, self._user_classes.interceptors, lifecycle)
         if self._transactions is not None:
             self._send = in_transaction(self._send, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
-        self._sender = Sender(lifecycle, accumulator, self._gathered, self._identity, requests)
+        self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests)
         lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
         if not _open_producers:
             atexit.unregister(_close_all)
@@ -143,11 +142,13 @@ class Producer:
         the same call again goes on: ProducerFencedError when another producer has the id now; TransactionError for what the
         transaction cannot go on after; UsageError where its state does not allow the call, with what to call instead.
         """
-        self._transactional().init(timeout)
+        with self._metrics.timing("txn-init"):
+            self._transactional().init(timeout)
 
     def begin(self) -> None:
         """Open a transaction; what is sent until its end belongs to it. Java's KafkaProducer.beginTransaction."""
-        self._transactional().begin()
+        with self._metrics.timing("txn-begin"):
+            self._transactional().begin()
 
     def send_offsets(self, offsets: Offsets, group: str | ConsumerGroupMetadata) -> None:
         """Commit a consumer group's offsets with the transaction. Java's KafkaProducer.sendOffsetsToTransaction.
@@ -155,21 +156,24 @@ class Producer:
         offsets: (topic, partition) -> the offset of the next record to be read, or (offset, metadata), or an OffsetAndMetadata.
         group: its id, or a ConsumerGroupMetadata: then a consumer that was put out of its group is refused.
         """
-        self._transactional().send_offsets(offsets, group)
+        with self._metrics.timing("txn-send-offsets"):
+            self._transactional().send_offsets(offsets, group)
 
     def commit(self, timeout: float | None = None) -> None:
         """Send what is waiting, and make the transaction visible once all of it is acked. Java's KafkaProducer.commitTransaction.
 
         timeout: as in init_transactions. TransactionAbortableError when something of it failed: call abort().
         """
-        self._transactional().commit(timeout, self._gathered.flush)
+        with self._metrics.timing("txn-commit"):
+            self._transactional().commit(timeout, self._record_buffer.flush)
 
     def abort(self, timeout: float | None = None) -> None:
         """Make the transaction void; what was not sent yet fails. Java's KafkaProducer.abortTransaction.
 
         timeout: as in init_transactions.
         """
-        self._transactional().abort(timeout)
+        with self._metrics.timing("txn-abort"):
+            self._transactional().abort(timeout)
 
     def transaction(self, transactional_id: str) -> TransactionScope:
         """A transaction of its own for columns of records, to be used in a `with`; `prepare()` leaves it open for others to end.
@@ -184,7 +188,8 @@ class Producer:
         transactions = self._transactional()
         self._lifecycle.scope_opened(alone=True)
         try:
-            transactions.open(transactional_id)
+            with self._metrics.timing("txn-init"):
+                transactions.open(transactional_id)
             identity = transactions.identity
             return TransactionScope(self._lifecycle, self._columns, self._accumulator, identity, self._metrics, transactions)
         except BaseException:
@@ -244,7 +249,7 @@ class Producer:
         self._lifecycle.check_may_wait()
         begun_ns = time.monotonic_ns()
         try:
-            self._gathered.flush(timeout)
+            self._record_buffer.flush(timeout)
         finally:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
@@ -270,7 +275,7 @@ class Producer:
         if lifecycle.is_forked:
             return  # the parent's threads and sockets are not this process's to end
         lifecycle.close()
-        self._gathered.close()
+        self._record_buffer.close()
         self._sender.close()
         if lifecycle.must_not_wait or lifecycle.join(TIMEOUT_MAX if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)):
             return
@@ -287,7 +292,7 @@ class Producer:
         """How many records are neither acked nor failed."""
         if self._lifecycle.is_forked:
             return 0
-        return self._accumulator.incomplete_records() + self._gathered.unsent()
+        return self._accumulator.incomplete_records() + self._record_buffer.unsent()
 
     def _abort(self) -> None:
         """End now. What is not finished fails, and whoever waits is told."""

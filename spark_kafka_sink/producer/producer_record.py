@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.partition_reports import NO_OFFSET
+from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -52,12 +54,10 @@ class RecordMetadata(NamedTuple):
 OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
 """A callback of Producer.send: called once with where the record is, or why it failed."""
 
-NOWHERE = -1
 
-
-def nowhere(topic: str, partition: int = NOWHERE, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
-    """Of a record that was not stored."""
-    return RecordMetadata(topic, partition, NOWHERE, NOWHERE, key_size, value_size)
+def not_stored(topic: str, partition: int = NO_PARTITION, key_size: int = -1, value_size: int = -1) -> RecordMetadata:
+    """The metadata of a record that was not stored."""
+    return RecordMetadata(topic, partition, NO_OFFSET, NO_TIMESTAMP, key_size, value_size)
 
 
 class PartitionInfo(NamedTuple):

@@ -7,6 +7,7 @@ pyarrow's own ways (`pa.array`, `pa.scalar`, `to_numpy`, `fill_null` with a Pyth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,8 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.records.views import INT32_MAX, valid_mask
+from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.option import INT32_MAX
 
+_SAME_BYTES_AS = {
+    pa.binary().id: pa.binary(),
+    pa.string().id: pa.binary(),
+    pa.large_binary().id: pa.large_binary(),
+    pa.large_string().id: pa.large_binary(),
+}
+_LARGE_OFFSETS = (pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id)
 _LARGE = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
 
 
@@ -92,3 +101,57 @@ def validity(column: pa.Array) -> NDArray[np.bool_]:
         return np.zeros(len(column), np.bool_)
     valid = valid_mask(column)
     return np.ones(len(column), np.bool_) if valid is None else valid
+
+
+def holds_bytes(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be sent as it is."""
+    return kind.id in _SAME_BYTES_AS
+
+
+def byte_column(array: pa.Array) -> pa.Array:
+    """The same memory as binary or large_binary: text needs no check here, its bytes are what is sent."""
+    kind = _SAME_BYTES_AS.get(array.type.id)
+    if kind is None:
+        raise SchemaError(f"a column of type {array.type} holds no bytes: cast it to binary or string", type=str(array.type))
+    return pa.Array.from_buffers(kind, len(array), array.buffers(), offset=array.offset)
+
+
+def offsets_of(array: pa.Array) -> NDArray[Any]:
+    """The n+1 offsets of a binary, string or list column (int32 or int64), for the rows of this slice only."""
+    dtype = np.dtype(np.int64 if array.type.id in _LARGE_OFFSETS else np.int32)
+    buffer = array.buffers()[1]
+    if len(array) == 0 or buffer is None:
+        return np.zeros(len(array) + 1, dtype)
+    return np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+
+
+def valid_mask(array: pa.Array) -> NDArray[np.bool_] | None:
+    """True where a row is not null; None when no row is."""
+    if array.null_count == 0:
+        return None
+    start = array.offset // 8
+    packed = np.frombuffer(array.buffers()[0], np.uint8, (array.offset + len(array) + 7) // 8 - start, start)
+    skip = array.offset - start * 8
+    return np.unpackbits(packed, count=skip + len(array), bitorder="little")[skip:].view(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteLengths:
+    """Bytes of each row of a column, -1 for null, and the least and the most of them (0 without rows)."""
+
+    rows: NDArray[np.int64]
+    shortest: int
+    longest: int
+
+    @property
+    def is_constant(self) -> bool:
+        return self.shortest == self.longest
+
+
+def byte_lengths(array: pa.Array) -> ByteLengths:
+    offsets = offsets_of(array)
+    lengths: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
+    valid = valid_mask(array)
+    if valid is not None:
+        lengths[~valid] = -1
+    return ByteLengths(lengths, int(lengths.min()), int(lengths.max())) if len(lengths) else ByteLengths(lengths, 0, 0)

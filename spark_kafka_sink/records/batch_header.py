@@ -16,8 +16,11 @@ UNCHECKED = struct.Struct(">qiibI")
 CHECKED = struct.Struct(">hiqqqhii")
 SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
 MAGIC = 2
-_TRANSACTIONAL = 1 << 4
-_CONTROL = 1 << 5
+# Of the attributes.
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 1 << 3
+TRANSACTIONAL = 1 << 4
+CONTROL = 1 << 5
 
 
 def batch_header(
@@ -40,7 +43,7 @@ def batch_header(
 
     Base offset 0 and leader epoch -1, which the broker sets; CreateTime. Timestamps in ms, deltas counted from `first_timestamp`.
     """
-    attributes = codec | (_TRANSACTIONAL if transactional else 0) | (_CONTROL if control else 0)
+    attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     checked = CHECKED.pack(
         attributes, record_count - 1, first_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, record_count
     )

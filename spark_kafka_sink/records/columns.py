@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_kafka_sink.records.arrow_arrays import array_of_numbers
-from spark_kafka_sink.records.views import ByteLengths, byte_lengths
+from spark_kafka_sink.records.arrow_arrays import ByteLengths, array_of_numbers, byte_lengths
 
 NO_TIMESTAMP = -1  # the time of append is used; Kafka's RecordBatch.NO_TIMESTAMP
 NO_PARTITION = -1  # the partitioner decides
@@ -53,34 +52,21 @@ class RecordColumns:
         end = min(offset + length, self.num_records)
         if offset == 0 and end == self.num_records:
             return self
+        rows = end - offset
 
-        def cut(column: pa.Array | None) -> pa.Array | None:
-            return None if column is None else column.slice(offset, end - offset)
+        def cut(column: Any) -> Any:
+            return column.slice(offset, rows) if isinstance(column, pa.Array) else None if column is None else column[offset:end]
 
-        return RecordColumns(
-            num_records=end - offset,
-            value=cut(self.value),
-            key=cut(self.key),
-            headers=cut(self.headers),
-            timestamp=None if self.timestamp is None else self.timestamp[offset:end],
-            partition=None if self.partition is None else self.partition[offset:end],
-        )
+        return RecordColumns(rows, *map(cut, self._columns()))
 
-    def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
-        """The rows where `wanted`, shape (num_records,), is true; copied."""
-        mask = array_of_numbers(wanted)
+    def filter(self, chosen: NDArray[np.bool_]) -> RecordColumns:
+        """The rows where `chosen`, shape (num_records,), is true; copied."""
+        mask = array_of_numbers(chosen)
 
-        def some(column: pa.Array | None) -> pa.Array | None:
-            return None if column is None else column.filter(mask)
+        def some(column: Any) -> Any:
+            return column.filter(mask) if isinstance(column, pa.Array) else None if column is None else column[chosen]
 
-        return RecordColumns(
-            num_records=int(np.count_nonzero(wanted)),
-            value=some(self.value),
-            key=some(self.key),
-            headers=some(self.headers),
-            timestamp=None if self.timestamp is None else self.timestamp[wanted],
-            partition=None if self.partition is None else self.partition[wanted],
-        )
+        return RecordColumns(int(np.count_nonzero(chosen)), *map(some, self._columns()))
 
     @property
     def nbytes(self) -> int:
@@ -92,6 +78,7 @@ class RecordColumns:
         return _types(self) == _types(other)
 
     def _columns(self) -> tuple[Any, ...]:
+        """In the order of the fields."""
         return self.value, self.key, self.headers, self.timestamp, self.partition
 
 
@@ -99,14 +86,8 @@ def concatenated(parts: Sequence[RecordColumns]) -> RecordColumns:
     """The rows of each part after those of the one before, copied unless there is only one. All must be alike."""
     if len(parts) == 1:
         return parts[0]
-    value, key, headers, timestamp, partition = zip(*(part._columns() for part in parts), strict=True)
     return RecordColumns(
-        num_records=sum(part.num_records for part in parts),
-        value=_joined(value),
-        key=_joined(key),
-        headers=_joined(headers),
-        timestamp=None if timestamp[0] is None else np.concatenate(timestamp),
-        partition=None if partition[0] is None else np.concatenate(partition),
+        sum(part.num_records for part in parts), *map(_concatenated, zip(*(part._columns() for part in parts), strict=True))
     )
 
 
@@ -115,8 +96,10 @@ def copied(columns: RecordColumns) -> RecordColumns:
     return concatenated([columns, columns.slice(0, 0)])
 
 
-def _joined(columns: Sequence[pa.Array | None]) -> pa.Array | None:
-    return None if columns[0] is None else pa.concat_arrays(columns)
+def _concatenated(columns: Sequence[Any]) -> Any:
+    if columns[0] is None:
+        return None
+    return pa.concat_arrays(columns) if isinstance(columns[0], pa.Array) else np.concatenate(columns)
 
 
 def _types(columns: RecordColumns) -> list[object]:

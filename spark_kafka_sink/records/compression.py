@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import cast
 
@@ -114,10 +114,6 @@ def _zstd(data: Buffer, level: int) -> bytes:
     return _zstd_contexts.at(level).compress(data)
 
 
-def _gzip(data: Buffer, level: int) -> bytes:
-    return zlib.compress(data, level, _GZIP_FORMAT)
-
-
 def _snappy(data: Buffer, level: int) -> bytes:
     framed: list[Buffer] = [_SNAPPY_HEADER]
     view = memoryview(data)
@@ -125,10 +121,6 @@ def _snappy(data: Buffer, level: int) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(view[start : start + _SNAPPY_BLOCK]))
         framed += (struct.pack(">i", len(block)), block)
     return b"".join(framed)
-
-
-def _none(data: Buffer, level: int) -> bytes:
-    return bytes(data)
 
 
 def _unlz4(data: Buffer, limit: int) -> bytes:
@@ -169,20 +161,15 @@ def _unsnappy(data: Buffer, limit: int) -> bytes:
     if len(view) < len(_SNAPPY_HEADER):
         raise ProtocolError(f"snappy data of {len(view)} bytes ends in its header")
     plain = bytearray()
-    for block in _snappy_blocks(view):
-        plain += _unsnappy_block(block, limit - len(plain))
-    return bytes(plain)
-
-
-def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
     position = len(_SNAPPY_HEADER)
     while position < len(view):
         (size,) = struct.unpack_from(">i", view, position)
         position += 4
         if not 0 < size <= len(view) - position:
             raise ProtocolError(f"snappy data has a block of {size} bytes where {len(view) - position} are left")
-        yield view[position : position + size]
+        plain += _unsnappy_block(view[position : position + size], limit - len(plain))
         position += size
+    return bytes(plain)
 
 
 def _unsnappy_block(block: memoryview, limit: int) -> bytes:
@@ -191,19 +178,15 @@ def _unsnappy_block(block: memoryview, limit: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def _unnone(data: Buffer, limit: int) -> bytes:
-    return bytes(data)
-
-
 _COMPRESS: dict[Codec, Callable[[Buffer, int], bytes]] = {
-    Codec.NONE: _none,
-    Codec.GZIP: _gzip,
+    Codec.NONE: lambda data, level: bytes(data),
+    Codec.GZIP: lambda data, level: zlib.compress(data, level, _GZIP_FORMAT),
     Codec.SNAPPY: _snappy,
     Codec.LZ4: _lz4,
     Codec.ZSTD: _zstd,
 }
 _DECOMPRESS: dict[Codec, Callable[[Buffer, int], bytes]] = {
-    Codec.NONE: _unnone,
+    Codec.NONE: lambda data, limit: bytes(data),
     Codec.GZIP: _ungzip,
     Codec.SNAPPY: _unsnappy,
     Codec.LZ4: _unlz4,

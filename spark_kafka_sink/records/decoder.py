@@ -9,18 +9,24 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from spark_kafka_sink.errors import ProtocolError
-from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
+from spark_kafka_sink.records.batch_header import (
+    CHECKED,
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    SIZE_BEFORE_LENGTH,
+    TRANSACTIONAL,
+    UNCHECKED,
+)
 from spark_kafka_sink.records.compression import Buffer, Codec, decompress
 from spark_kafka_sink.records.record_reader import Record, read_record
 
 MAX_DECOMPRESSED = 256 * 1024 * 1024
 _LEAST_RECORD = 7  # seven numbers of one byte: an empty record without key and headers
 
-_CODEC_MASK = 0x07
 _LAST_CODEC = max(Codec)  # to look at each took a quarter of the time that a small batch takes
-_LOG_APPEND_TIME = 1 << 3
-_TRANSACTIONAL = 1 << 4
-_CONTROL = 1 << 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +47,21 @@ class FetchedBatch:
 
     @property
     def codec(self) -> Codec:
-        return Codec(self.attributes & _CODEC_MASK)
+        return Codec(self.attributes & CODEC_MASK)
 
     @property
     def is_log_append_time(self) -> bool:
         """The broker stamped the batch: every record's timestamp is `max_timestamp`."""
-        return bool(self.attributes & _LOG_APPEND_TIME)
+        return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """A transaction marker, not data."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def last_offset(self) -> int:
@@ -114,8 +120,8 @@ def _decode(batch: memoryview, position: int) -> FetchedBatch:
     if actual != crc:
         raise ProtocolError(f"a batch at byte {position} is corrupt: its CRC-32C is {actual:#010x}, it says {crc:#010x}")
     attributes, last, first_ms, max_ms, producer_id, epoch, sequence, count = CHECKED.unpack_from(batch, UNCHECKED.size)
-    if attributes & _CODEC_MASK > _LAST_CODEC:
-        raise ProtocolError(f"a batch at byte {position} has the unknown compression codec {attributes & _CODEC_MASK}")
+    if attributes & CODEC_MASK > _LAST_CODEC:
+        raise ProtocolError(f"a batch at byte {position} has the unknown compression codec {attributes & CODEC_MASK}")
     return FetchedBatch(
         base_offset=base_offset,
         leader_epoch=leader_epoch,

@@ -8,8 +8,9 @@ from spark_kafka_sink.errors import ProtocolError
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-_INT = 32
-_LONG = 64
+# Bits that a number may have, and bytes before the first of them.
+INT_BITS, LONG_BITS = 32, 64
+ATTRIBUTES_SIZE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,11 @@ def read_record(
 ) -> tuple[Record, int]:
     """The record at `position`, and where the next begins. Raises `ProtocolError`."""
     try:
-        size, start = read_varint(data, position, _INT)
+        size, start = read_varint(data, position, INT_BITS)
         end = start + size
         if not 0 < size <= len(data) - start:
             raise ProtocolError(f"a record says it is {size} bytes long where {len(data) - start} are left")
-        record, read = _read_body(data, start + 1, base_offset, first_timestamp, log_append_time)
+        record, read = _read_body(data, start + ATTRIBUTES_SIZE, base_offset, first_timestamp, log_append_time)
     except IndexError:
         raise ProtocolError("a record ends in the middle of a number") from None
     except UnicodeDecodeError as error:
@@ -46,8 +47,8 @@ def _read_body(
     data: bytes, position: int, base_offset: int, first_timestamp: int, log_append_time: int | None
 ) -> tuple[Record, int]:
     """All behind the record's attributes, which mean nothing yet."""
-    timestamp_delta, position = read_varint(data, position, _LONG)
-    offset_delta, position = read_varint(data, position, _INT)
+    timestamp_delta, position = read_varint(data, position, LONG_BITS)
+    offset_delta, position = read_varint(data, position, INT_BITS)
     key, position = _bytes(data, position)
     value, position = _bytes(data, position)
     headers, position = _headers(data, position)
@@ -56,7 +57,7 @@ def _read_body(
 
 
 def _headers(data: bytes, position: int) -> tuple[Headers, int]:
-    count, position = read_varint(data, position, _INT)
+    count, position = read_varint(data, position, INT_BITS)
     if not 0 <= count <= (len(data) - position) // 2:  # two numbers of one byte at least
         raise ProtocolError(f"a record says it has {count} headers where {len(data) - position} bytes are left")
     headers = []
@@ -70,7 +71,7 @@ def _headers(data: bytes, position: int) -> tuple[Headers, int]:
 
 
 def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = read_varint(data, position, _INT)
+    size, position = read_varint(data, position, INT_BITS)
     if size < 0:  # as Java: any negative length is null
         return None, position
     if size > len(data) - position:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from spark_kafka_sink.records.arrow_arrays import ByteLengths
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.headers import header_counts, header_sizes
+from spark_kafka_sink.records.concat import Lengths
+from spark_kafka_sink.records.encoder import header_counts, header_sizes
 from spark_kafka_sink.records.varints import varint_sizes
-from spark_kafka_sink.records.views import ByteLengths, Lengths
 
 # DefaultRecord.MAX_RECORD_OVERHEAD: length 5, attributes 1, timestamp delta 10, offset delta 5.
 _MAX_LENGTH, _ATTRIBUTES, _MAX_TIMESTAMP_DELTA, _MAX_OFFSET_DELTA = 5, 1, 10, 5

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from spark_kafka_sink.records.batch_header import batch_header
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.record_reader import Headers
-
-_NO_ATTRIBUTES = b"\0"
+from spark_kafka_sink.records.varints import varint
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def small_batch(
 def _record(record: NewRecord, offset_delta: int, timestamp_delta: int) -> bytes:
     body = b"".join(
         (
-            _NO_ATTRIBUTES,
+            b"\0",  # attributes
             varint(timestamp_delta),
             varint(offset_delta),
             _bytes(record.key),
@@ -66,14 +65,3 @@ def _record(record: NewRecord, offset_delta: int, timestamp_delta: int) -> bytes
 
 def _bytes(data: bytes | None) -> bytes:
     return varint(-1) if data is None else varint(len(data)) + data
-
-
-def varint(number: int) -> bytes:
-    """Zigzag, 7 bits a byte, as read_varint reads it; any 64-bit number."""
-    code = (number << 1) ^ (number >> 63)
-    out = bytearray()
-    while code > 0x7F:
-        out.append(code & 0x7F | 0x80)
-        code >>= 7
-    out.append(code)
-    return bytes(out)

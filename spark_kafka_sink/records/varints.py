@@ -36,6 +36,17 @@ class Packed:
 ZERO_BYTE = Packed(0, 8, 1)
 
 
+def varint(number: int) -> bytes:
+    """Encodes one number, as read_varint reads it; any 64-bit number."""
+    code = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while code > 0x7F:
+        out.append(code & 0x7F | 0x80)
+        code >>= 7
+    out.append(code)
+    return bytes(out)
+
+
 def zigzag(values: NDArray[np.int64]) -> Words:
     """0, -1, 1, -2 ... as 0, 1, 2, 3 ..."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
@@ -44,13 +55,13 @@ def zigzag(values: NDArray[np.int64]) -> Words:
 def varints(values: NDArray[np.int64] | int) -> Sequence[Packed]:
     """Each number's varint: one `Packed`, or two where a number needs more than 8 bytes."""
     if isinstance(values, int):
-        return _one_for_all((values << 1) ^ (values >> 63))
-    least, most = int(values.min()), int(values.max())
-    if least == most:
+        return _one_for_all(values)
+    least, greatest = int(values.min()), int(values.max())
+    if least == greatest:
         return varints(least)
-    if least >= -_TABLE_REACH and most < _TABLE_REACH:
+    if least >= -_TABLE_REACH and greatest < _TABLE_REACH:
         entries = _table()[values]  # a negative number counts from the table's end, as Python's indexes do
-        widest = max(varint_sizes(least), varint_sizes(most))
+        widest = max(varint_sizes(least), varint_sizes(greatest))
         return [Packed(entries & _WORD_OF_ENTRY, entries >> _BITS_OF_ENTRY, widest)]
     codes = zigzag(values)
     low, high = int(codes.min()), int(codes.max())
@@ -86,13 +97,9 @@ def _width(code: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def _one_for_all(code: int) -> tuple[Packed, ...]:
-    data = bytearray()
-    while code > 0x7F:
-        data.append(code & 0x7F | 0x80)
-        code >>= 7
-    data.append(code)
-    pieces = [bytes(data[:8]), bytes(data[8:])] if len(data) > 8 else [bytes(data)]
+def _one_for_all(number: int) -> tuple[Packed, ...]:
+    data = varint(number)
+    pieces = [data[:8], data[8:]] if len(data) > 8 else [data]
     return tuple(Packed(int.from_bytes(piece, "little"), 8 * len(piece), len(piece)) for piece in pieces)
 
 

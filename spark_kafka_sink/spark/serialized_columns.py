@@ -9,11 +9,13 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import SchemaError, SerializationError
-from spark_kafka_sink.producer.serializers.blobs import ByteArraySerializer, ByteBufferSerializer, BytesSerializer
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.lists import ListSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
     BooleanSerializer,
+    ByteArraySerializer,
+    ByteBufferSerializer,
+    BytesSerializer,
     DoubleSerializer,
     FloatSerializer,
     IntegerSerializer,

@@ -8,7 +8,7 @@ from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 # Steps between which Python looks for no signal, though it tells a tracer of the line: a lock is let go by one call into C.
-NOT_BEFORE = ("with ", "try:", "gatherer.draining.release()")
+NOT_BEFORE = ("with ", "try:", "buffer.draining.release()")
 
 
 class Interrupt:

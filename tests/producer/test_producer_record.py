@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata, nowhere
+from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata, not_stored
 
 
 def test_a_record_is_made_anew_where_an_interceptor_wants_another() -> None:
@@ -24,8 +24,8 @@ def test_only_the_topic_is_needed() -> None:
 
 
 def test_metadata_of_a_record_that_is_nowhere_say_so() -> None:
-    assert nowhere("t", 2, 3, 4) == RecordMetadata("t", 2, -1, -1, 3, 4)
-    assert not nowhere("t").has_offset
+    assert not_stored("t", 2, 3, 4) == RecordMetadata("t", 2, -1, -1, 3, 4)
+    assert not not_stored("t").has_offset
     assert RecordMetadata("t", 0, 0, 5, -1, 1).has_offset
 
 

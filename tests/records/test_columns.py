@@ -23,9 +23,10 @@ def columns(*rows: int) -> RecordColumns:
 
 
 def as_lists(records: RecordColumns) -> list[object]:
+    columns = (records.value, records.key, records.headers, records.timestamp, records.partition)
     return [
         records.num_records,
-        *(column.tolist() if isinstance(column, np.ndarray) else column.to_pylist() for column in records._columns()),
+        *(column.tolist() if isinstance(column, np.ndarray) else pa.array(column).to_pylist() for column in columns),
     ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import RecordTooLargeError, SchemaError, UsageError
-from spark_kafka_sink.records import joining, views
+from spark_kafka_sink.records import concat
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import EncodedRecords, encode_records
 from spark_kafka_sink.records.record_reader import Record, read_record
@@ -90,8 +90,7 @@ def test_no_record_is_larger_than_its_upper_bound(table: Table) -> None:
 def test_data_past_the_limits_of_32_bits_is_cut_and_put_together_again(table: Table) -> None:
     # The real limit needs 2 GiB of data: what happens past it happens here past 9,000 bytes, the longest single value.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(views, "INT32_MAX", 9000)
-        patch.setattr(joining, "INT32_MAX", 9000)
+        patch.setattr(concat, "INT32_MAX", 9000)
         assert read(encode(table)) == table.records
 
 
@@ -174,6 +173,6 @@ def test_a_record_over_what_its_length_can_say_is_refused(monkeypatch: pytest.Mo
     columns = RecordColumns(2, value=pa.array([b"a" * 50, b"b" * 95]))
     with pytest.raises(RecordTooLargeError, match="a record of 102 bytes"):
         encode_records(columns, None, np.arange(2, dtype=np.int32), None)
-    monkeypatch.setattr(views, "INT32_MAX", 90)
+    monkeypatch.setattr(concat, "INT32_MAX", 90)
     with pytest.raises(RecordTooLargeError, match="a value of 95 bytes"):
         encode_records(columns, None, np.arange(2, dtype=np.int32), None)

@@ -169,7 +169,7 @@ def _in_order(plain: bytes, header: BatchHeader) -> bytes:
     """The records with the offset deltas 0, 1, 2 ..., which Kafka's buildRecordsAndAssignOffsets gives them. No client that is
     known writes others, so it may take its time."""
     # It brings pyarrow along, which a broker has no other use for: 50 ms of its start and 30 MB.
-    from spark_kafka_sink.records.rewriting import encode_again, written_records
+    from spark_kafka_sink.records.batch_rewrite import encode_again, written_records
 
     records = written_records(plain, header.record_count)
     rows = np.arange(header.record_count)

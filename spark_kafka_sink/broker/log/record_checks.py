@@ -13,7 +13,7 @@ from spark_kafka_sink.broker.log.log_config import LogConfig, TimestampType
 from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
 from spark_kafka_sink.errors import ProtocolError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.records.walking import WalkedRecords, walk_records
+from spark_kafka_sink.records.record_iter import RecordChunk, iter_records
 
 RecordError = tuple[int, str]
 _MOST_ERRORS = 64 * 1024  # so that an answer stays small beside the request
@@ -37,7 +37,7 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
     errors: list[RecordError] = []
     max_timestamp, in_order, bad_time = NO_TIMESTAMP, True, False
     try:
-        for records in walk_records(plain, header.record_count):
+        for records in iter_records(plain, header.record_count):
             timestamps = _timestamps(records, header)
             max_timestamp = max(max_timestamp, int(timestamps.max(initial=NO_TIMESTAMP)))
             due = np.arange(records.first, records.first + len(timestamps))
@@ -54,7 +54,7 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
     return CheckedRecords(max_timestamp, in_order)
 
 
-def _timestamps(records: WalkedRecords, header: BatchHeader) -> NDArray[np.int64]:
+def _timestamps(records: RecordChunk, header: BatchHeader) -> NDArray[np.int64]:
     """A sum over 64 bits wraps around, as Java's does."""
     if header.is_log_append_time:
         return np.full(len(records.timestamp_deltas), header.max_timestamp, np.int64)

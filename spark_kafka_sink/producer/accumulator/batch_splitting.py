@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, SharedChunks
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.records.batch_rewrite import WrittenRecords, encode_again, written_records
 from spark_kafka_sink.records.compression import decompress
-from spark_kafka_sink.records.rewriting import WrittenRecords, encode_again, written_records
 
 Rows = NDArray[np.intp]
 

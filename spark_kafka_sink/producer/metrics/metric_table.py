@@ -77,6 +77,16 @@ PRODUCER: tuple[Metric, ...] = (
     *_count_meter("select", "polls", "looks of the sender's thread at its sockets", "select-time"),
     *_time_share("io-wait", "time that the sender's thread waits for sockets or for work", "select-time"),
     *_time_share("io", "time that the sender's thread reads and writes", "io-time"),
+    *(
+        Metric(f"txn-{step}-time-ns-total", "ns", f"time spent in {calls} that succeeded", f"txn-{step}", "all_total")
+        for step, calls in (
+            ("init", "calls of `init_transactions` and `transaction`"),
+            ("begin", "calls of `begin`"),
+            ("send-offsets", "calls of `send_offsets`"),
+            ("commit", "calls of `commit`"),
+            ("abort", "calls of `abort`"),
+        )
+    ),
 )
 
 GAUGES: tuple[Metric, ...] = (
@@ -111,15 +121,14 @@ _AUTHENTICATIONS = (
     "successful-reauthentication",
     "failed-reauthentication",
 )
-_TRANSACTION_STEPS = ("init", "begin", "send-offsets", "prepare", "commit", "abort")
 
-NOT_DONE: Mapping[str, float] = {
+CONSTANT_METRICS: Mapping[str, float] = {
     **{f"{what}-{kind}": 0.0 for what in _AUTHENTICATIONS for kind in ("rate", "total")},
     "successful-authentication-no-reauth-total": 0.0,
     **{f"reauthentication-latency-{kind}": nan for kind in ("avg", "max")},
-    **{f"txn-{step}-time-ns-total": 0.0 for step in _TRANSACTION_STEPS},
+    "txn-prepare-time-ns-total": 0.0,
 }
-"""Names of Java's for what this producer does not do, SASL and transactions, with the values that Java's has without them."""
+"""Java's metrics of what this producer does not do (SASL, prepareTransaction), as in a Java producer that does not."""
 
 
 def stat_names(metrics: Iterable[Metric]) -> set[str]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import nan
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
+from spark_kafka_sink.client.metadata import Metadata
+from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError
 from spark_kafka_sink.network.network_counts import ConnectionCounts, NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.metrics.metric_table import NODE, NOT_DONE, PRODUCER, TOPIC, Metric, stat_names
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.metrics.metric_table import CONSTANT_METRICS, NODE, PRODUCER, TOPIC, Metric, stat_names
 from spark_kafka_sink.producer.metrics.windowed_stat import WindowedStat
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 
@@ -19,6 +25,16 @@ if TYPE_CHECKING:
 
 Stats = dict[str, WindowedStat]
 Snapshot = dict[str, dict[str, float]]
+
+ProducerMetrics = TypedDict(
+    "ProducerMetrics",
+    {
+        "producer-metrics": dict[str, float],
+        "producer-topic-metrics": dict[str, dict[str, float]],
+        "producer-node-metrics": dict[str, dict[str, float]],
+    },
+)
+"""By Java's groups: of the producer; of each topic by its name; of each broker by `node-` and its id."""
 
 
 class SenderMetrics:
@@ -133,10 +149,17 @@ class SenderMetrics:
     def flushed(self, waited_ns: int) -> None:
         self._record("flush-time", waited_ns)
 
+    @contextmanager
+    def timing(self, stat: str) -> Iterator[None]:
+        """Adds the time that its `with` takes, unless that raises (KafkaProducerMetrics)."""
+        begun_ns = time.monotonic_ns()
+        yield
+        self._record(stat, time.monotonic_ns() - begun_ns)
+
     def snapshot(self, gauges: Mapping[str, float]) -> tuple[dict[str, float], Snapshot, Snapshot]:
         """Values of the producer, `gauges` among them, by topic, and by broker (`node-1`; `node--1` is a bootstrap server)."""
         now_ms = self._clock()
-        producer = {**self._read(PRODUCER, self._producer, now_ms), **gauges, **NOT_DONE}
+        producer = {**self._read(PRODUCER, self._producer, now_ms), **gauges, **CONSTANT_METRICS}
         with self._lock:
             topics, nodes = list(self._topics.items()), list(self._nodes.items())
         by_topic = {topic: self._read(TOPIC, stats, now_ms) for topic, stats in topics}
@@ -180,3 +203,21 @@ def _record_traffic(stats: Stats, counted: ConnectionCounts, now_ms: int) -> Non
         stats["bytes-received"].record_all(counted.received_bytes, counted.reads, 0, now_ms)
     if counted.responses:
         stats["response"].record_all(counted.responses, counted.responses, 1, now_ms)
+
+
+def snapshot(metrics: SenderMetrics, client: NetworkClient, metadata: Metadata, pool: BufferPool) -> ProducerMetrics:
+    """From any thread."""
+    producer, topics, nodes = metrics.snapshot(_gauges(client, metadata, pool))
+    return {"producer-metrics": producer, "producer-topic-metrics": topics, "producer-node-metrics": nodes}
+
+
+def _gauges(client: NetworkClient, metadata: Metadata, pool: BufferPool) -> Mapping[str, float]:
+    updated_ms = metadata.last_full_update_ms
+    return {
+        "requests-in-flight": float(client.in_flight_count()),
+        "connection-count": float(client.connection_count()),
+        "metadata-age": nan if updated_ms is None else (monotonic_ms() - updated_ms) / 1000,
+        "buffer-total-bytes": float(pool.total),
+        "buffer-available-bytes": float(pool.available),
+        "waiting-threads": float(pool.queued()),
+    }

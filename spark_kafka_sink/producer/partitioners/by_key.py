@@ -9,9 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.producer.partitioners.crc32 import crc32
-from spark_kafka_sink.producer.partitioners.fnv1a import fnv1a
-from spark_kafka_sink.producer.partitioners.murmur2 import murmur2, to_positive
+from spark_kafka_sink.producer.partitioners.key_hash import fnv1a, murmur2, to_positive
 from spark_kafka_sink.producer.partitioners.partitioner import Partitioner, Partitions, Sizes, optional_method, partition_count
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, validity
 from spark_kafka_sink.records.columns import RecordColumns
@@ -24,11 +22,6 @@ _POSITIVE = np.uint32(0x7FFFFFFF)
 def murmur2_positive(keys: pa.Array) -> NDArray[np.uint32]:
     """Java's BuiltInPartitioner.partitionForKey and librdkafka's murmur2: `Utils.toPositive`, which is not the absolute value."""
     return to_positive(murmur2(keys)).view(np.uint32)
-
-
-def crc32_unsigned(keys: pa.Array) -> NDArray[np.uint32]:
-    """librdkafka's consistent, Sarama's NewConsistentCRCHashPartitioner."""
-    return crc32(keys)
 
 
 def fnv1a_absolute(keys: pa.Array) -> NDArray[np.uint32]:

@@ -13,11 +13,11 @@ from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, OptionError, RecordError
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes, optional_method, partition_count
-from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.producer.plugins import configured, full_name, plugin
+from spark_kafka_sink.records.arrow_arrays import byte_column
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.views import byte_column
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OPTION = "partitioner.class"
 
@@ -28,11 +28,7 @@ def custom_partitioner(value: object, config: ProducerConfig) -> CustomPartition
     custom = CustomPartitioner(partitioner)
     configure = optional_method(partitioner, "configure")
     if configure is not None:
-        try:
-            configure(config.settings())
-        except Exception as error:
-            text = f"option {OPTION}: {custom.name}.configure failed: {type(error).__name__}: {error}"
-            raise OptionError(text, option=OPTION) from error
+        configured(partitioner, OPTION, configure, config.settings())
     return custom
 
 
@@ -46,7 +42,7 @@ class CustomPartitioner:
     """
 
     def __init__(self, partitioner: Any) -> None:
-        self.name = f"{type(partitioner).__module__}.{type(partitioner).__qualname__}"
+        self.name = full_name(type(partitioner))
         self.on_new_batch = optional_method(partitioner, "on_new_batch")
         self._close = optional_method(partitioner, "close")
         self._by_column = optional_method(partitioner, "partition")
@@ -73,7 +69,7 @@ class CustomPartitioner:
             try:
                 close()
             except Exception:
-                log.warning("partitioner %s: close failed", self.name, exc_info=True)
+                logger.warning("partitioner %s: close failed", self.name, exc_info=True)
 
     def _each(self, topic: str, columns: RecordColumns, cluster: Cluster, count: int) -> Partitions:
         assert self._by_record is not None

@@ -15,16 +15,15 @@ from spark_kafka_sink.producer.partitioners.by_key import (
     ByKey,
     Dividends,
     HashedKeys,
-    crc32_unsigned,
     fnv1a_absolute,
     fnv1a_positive,
     murmur2_positive,
 )
 from spark_kafka_sink.producer.partitioners.custom import OPTION, CustomPartitioner, custom_partitioner
+from spark_kafka_sink.producer.partitioners.key_hash import crc32
+from spark_kafka_sink.producer.partitioners.keyless import RandomPartitioner, RoundRobinPartitioner, UniformStickyPartitioner
 from spark_kafka_sink.producer.partitioners.new_batches import NewBatches
 from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, PartitionColumnFirst, Partitioner
-from spark_kafka_sink.producer.partitioners.spreading import RandomPartitioner, RoundRobinPartitioner
-from spark_kafka_sink.producer.partitioners.sticky import UniformStickyPartitioner
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,8 @@ def _hashed_or(dividends: Dividends, keyless: Make, *, empty_is_none: bool = Fal
 _PARTITIONERS: Mapping[str, Make] = {
     # librdkafka's `partitioner`
     "random": lambda parts: ByKey(parts.random(), parts.built_in()),
-    "consistent": _hashed(crc32_unsigned),
-    "consistent_random": _hashed_or(crc32_unsigned, Parts.built_in, empty_is_none=True),
+    "consistent": _hashed(crc32),
+    "consistent_random": _hashed_or(crc32, Parts.built_in, empty_is_none=True),
     "murmur2": _hashed(murmur2_positive),
     "murmur2_random": _hashed_or(murmur2_positive, Parts.built_in),
     "fnv1a": _hashed(fnv1a_absolute),
@@ -80,12 +79,12 @@ _PARTITIONERS: Mapping[str, Make] = {
     "sticky": Parts.sticky,
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": _hashed_or(murmur2_positive, Parts.sticky),
 }
-_ALSO: Mapping[str, str] = {
+_ALIASES: Mapping[str, str] = {
     "sarama_hash": "sarama",
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "sticky",
 }
-NAMES = (*_PARTITIONERS, *_ALSO)
+NAMES = (*_PARTITIONERS, *_ALIASES)
 
 
 def partitioner_of(config: ProducerConfig, queues: Queues | None = None, rng: random.Random | None = None) -> ClosablePartitioner:
@@ -109,7 +108,7 @@ def _chosen(parts: Parts) -> Partitioner:
         built_in = parts.built_in()
         return built_in if parts.config.partitioner_ignore_keys else ByKey(HashedKeys(murmur2_positive), built_in)
     if isinstance(value, str):
-        make = _PARTITIONERS.get(_ALSO.get(value, value))
+        make = _PARTITIONERS.get(_ALIASES.get(value, value))
         if make is not None:
             return make(parts)
         _check_name(value)

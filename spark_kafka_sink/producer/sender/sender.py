@@ -11,7 +11,7 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class Sender:
         self,
         lifecycle: Lifecycle,
         accumulator: RecordAccumulator,
-        records: GatheredRecords,
+        records: RecordBuffer,
         identity: Identity,
         requests: ProduceRequests,
     ) -> None:

@@ -1,130 +1,131 @@
-"""Java's encodings by name, and Python's codec for each: those alone whose bytes are the same, or can be made so.
+"""Encodings by the names that Java has for them, and text as Java's String.getBytes writes it in each.
 
-Compared for every character up to U+2FFFF with Java 17. What is left out (windows-31j, GB18030, ISO-2022-*, ...) differs in
-hundreds of characters, or from one Java to the next: a wrong byte that nobody notices is worse than an error.
+A column is decoded and encoded as a whole; where each row begins is counted. What an encoding has no bytes for becomes its
+replacement, as in Java: half of a surrogate pair too, which Arrow's text cannot hold. Code pages are not here: most of them
+differ between Java and Python, or from one Java to the next, and a wrong byte that nobody notices is worse than an error.
 """
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.option import nearest
-from spark_kafka_sink.producer.serializers.text_encoders import CodePage, TextEncoder, Utf8, Utf16, Utf32
+from spark_kafka_sink.producer.serializers.arrays import binary_array, checked_text
+from spark_kafka_sink.records.arrow_arrays import offsets_of, valid_mask
 
-# Python's name of the codec: Java's name of the same encoding. One byte a character, or two in East Asia's.
-_CODE_PAGES: Mapping[str, str] = {
-    "ascii": "US-ASCII",
-    **{f"iso8859-{part}": f"ISO-8859-{part}" for part in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16)},
-    "iso8859-11": "x-iso-8859-11",
-    **{f"cp{page}": f"windows-{page}" for page in range(1250, 1259)},
-    **{f"cp{page}": f"IBM{page}" for page in (437, 775, 850, 852, 855, 857, 860, 861, 862, 863, 864, 865, 866, 869)},
-    **{f"cp{page}": f"IBM{page}" for page in ("037", 500, 1026)},
-    "cp737": "x-IBM737",
-    "cp858": "IBM00858",
-    "cp1140": "IBM01140",
-    "koi8-r": "KOI8-R",
-    "koi8-u": "KOI8-U",
-    "mac-roman": "x-MacRoman",
-    "mac-latin2": "x-MacCentralEurope",
-    "big5": "Big5",
-    "euc_jp": "EUC-JP",
-    "shift_jis": "Shift_JIS",
-    "euc_kr": "EUC-KR",
-    "johab": "x-Johab",
-    "gb2312": "GB2312",
-    "gbk": "GBK",
-    "cp949": "x-windows-949",
-}
-
-# Where Java's table has other bytes than Python's; empty: Java cannot write the character.
-_DIFFERENCES: Mapping[str, Mapping[str, bytes]] = {
-    **{page: {"\n": b"\x15"} for page in ("cp037", "cp500", "cp1026", "cp1140")},
-    "big5": {"\u02cd": b"", "\u2574": b"", "\uffe3": b""},
-    "euc_jp": {"\u2014": b"\xa1\xbd", "\u2015": b"", "\uff5e": b"\x8f\xa2\xb7"},
-    "shift_jis": {"\u2014": b"\x81\x5c", "\u2015": b""},
-    "euc_kr": {"\u327e": b"\xa2\xe8"},
-    "gbk": {"\u20ac": b"\xa2\xe3", "\u2295": b"", "\u2641": b"\xa8\x92"},
-}
-
-# Java writes characters for private use in these, Python does not.
-_NO_PRIVATE_USE = frozenset({"gbk", "cp949"})
-
-_UNICODE: Mapping[str, TextEncoder] = {
-    "utf-8": Utf8("UTF-8"),
-    "utf-16": Utf16("UTF-16", ">", bom=True),
-    "utf-16-be": Utf16("UTF-16BE", ">"),
-    "utf-16-le": Utf16("UTF-16LE", "<"),
-    "utf-32": Utf32("UTF-32", ">"),
-    "utf-32-be": Utf32("UTF-32BE", ">"),
-    "utf-32-le": Utf32("UTF-32LE", "<"),
-}
-
-# Names that only Java has, after what _plain has made of them.
-_ALIASES: Mapping[str, str] = {
-    "unicode": "utf-16",
-    "unicodebig": "utf-16",
-    "unicode-1-1-utf-8": "utf-8",
-    "iso-10646-ucs-2": "utf-16-be",
-    "unicodebigunmarked": "utf-16-be",
-    "unicodelittleunmarked": "utf-16-le",
-    "default": "ascii",
-    "ascii7": "ascii",
-    "koi8": "koi8-r",
-    "eucjp": "euc_jp",
-    "eucjis": "euc_jp",
-    "euc-cn": "gb2312",
-    "sjis": "shift_jis",
-    "windows-936": "gbk",
-    "windows-949": "cp949",
-    "ms-949": "cp949",
-    "ibm00858": "cp858",
-    "cp00858": "cp858",
-    "ibm01140": "cp1140",
-    "cp01140": "cp1140",
-    "ksc5601-1987": "euc_kr",
-    "ksc-5601": "euc_kr",
-    "ksc5601-1992": "johab",
-    "maccentraleurope": "mac-latin2",
-    "macroman": "mac-roman",
-}
-
-# The same name, another encoding: in Java these are x-IBM949 and x-mswin-936.
-_ANOTHER_IN_JAVA = frozenset({"949", "cp949", "ms936"})
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
-def encoder(name: str, option: str) -> TextEncoder:
-    """What writes text in the encoding that Java calls `name`, in any case. OptionError, naming `option`, if it is not here."""
-    codec = _codec(_plain(name))
-    if codec in _UNICODE:
-        return _UNICODE[codec]
-    if codec not in _CODE_PAGES:
-        known = [*_CODE_PAGES.values(), *(one.name for one in _UNICODE.values())]
-        raise OptionError(
-            f"option {option}: no encoding {name!r} that is the same in Java and in Python{nearest(name, known)}", option=option
-        )
-    return _code_page(codec)
+@dataclass(frozen=True)
+class TextEncoder:
+    """One encoding.
+
+    Attributes:
+        name: Java's.
+        codec: Python's, which writes the same bytes.
+        unit: bytes that a character takes; in UTF-16 one above U+FFFF takes two units, and columns of UTF-8 are not looked at.
+        bom: text that is not empty begins with U+FEFF.
+    """
+
+    name: str
+    codec: str
+    unit: int
+    bom: bool = False
+
+    def encode(self, text: str) -> bytes:
+        if self.bom and text:
+            text = "\ufeff" + text
+        try:
+            return text.encode(self.codec)
+        except UnicodeEncodeError:
+            return whole_pairs(text, "\ufffd" if self.unit > 1 else "?").encode(self.codec, "replace")
+
+    def encode_column(self, column: pa.Array) -> pa.Array:
+        """column: string or large_string. SerializationError names a row."""
+        if self.codec == "utf-8":
+            return column
+        points, starts = _code_points(column)
+        if self.bom:
+            has_text = np.diff(starts) > 0
+            points = np.insert(points, starts[:-1][has_text], 0xFEFF)
+            starts = starts + _running_count(has_text)
+        data = points.tobytes().decode("utf-32-le").encode(self.codec, "replace")
+        units = starts + _running_count(points > 0xFFFF)[starts] if self.unit == 2 else starts
+        return binary_array(data, units * self.unit, valid_mask(column))
 
 
-@cache
-def _code_page(codec: str) -> CodePage:
-    return CodePage(_CODE_PAGES[codec], codec, _DIFFERENCES.get(codec, {}), private_use=codec not in _NO_PRIVATE_USE)
+UTF_8 = TextEncoder("UTF-8", "utf-8", 1)
 
-
-def _codec(name: str) -> str:
-    """Python's name of the codec; empty when there is none."""
-    if name in _ANOTHER_IN_JAVA:
-        return ""
-    try:
-        return codecs.lookup(_ALIASES.get(name, name)).name
-    except (LookupError, ValueError):  # ValueError: a null character
-        return ""
+# Each with Java's other names of it, as _plain makes them.
+_ENCODERS: Sequence[tuple[TextEncoder, str]] = (
+    (UTF_8, "utf8 unicode-1-1-utf-8"),
+    (TextEncoder("UTF-16", "utf-16-be", 2, bom=True), "utf16 unicode unicodebig"),
+    (TextEncoder("UTF-16BE", "utf-16-be", 2), "x-utf-16be iso-10646-ucs-2 unicodebigunmarked"),
+    (TextEncoder("UTF-16LE", "utf-16-le", 2), "x-utf-16le unicodelittleunmarked"),
+    (TextEncoder("UTF-32", "utf-32-be", 4), "utf32"),
+    (TextEncoder("UTF-32BE", "utf-32-be", 4), "x-utf-32be"),
+    (TextEncoder("UTF-32LE", "utf-32-le", 4), "x-utf-32le"),
+    (
+        TextEncoder("US-ASCII", "ascii", 1),
+        "ascii ascii7 default us 646 cp367 ibm367 csascii iso-ir-6 iso646-us iso-646.irv:1983 iso-646.irv:1991"
+        " ansi-x3.4-1968 ansi-x3.4-1986",
+    ),
+    (
+        TextEncoder("ISO-8859-1", "latin-1", 1),
+        "latin1 latin-1 l1 819 cp819 ibm819 ibm-819 8859-1 iso8859-1 iso-8859-1:1987 iso-ir-100 csisolatin1",
+    ),
+)
 
 
 def _plain(name: str) -> str:
-    """In lower case, without the prefix of names that nobody has registered, and IBM's numbers as Python writes them."""
-    name = name.strip().lower().replace("_", "-").removeprefix("x-")
-    return re.sub(r"^ibm-?(\d{3,4})$", r"cp\1", re.sub(r"^8859-(\d+)$", r"iso8859-\1", name))
+    return name.strip().lower().replace("_", "-")
+
+
+_BY_NAME: Mapping[str, TextEncoder] = {
+    name: found for found, others in _ENCODERS for name in (_plain(found.name), *others.split())
+}
+
+
+def encoder(name: str, option: str) -> TextEncoder:
+    """Returns what writes text in the encoding that Java calls `name`, in any case.
+
+    Raises:
+        OptionError: there is no such encoding here. It names `option`.
+    """
+    found = _BY_NAME.get(_plain(name))
+    if found is None:
+        names = ", ".join(one.name for one, _ in _ENCODERS)
+        raise OptionError(f"option {option}: encoding {name!r} is not supported: use one of {names}", option=option)
+    return found
+
+
+def whole_pairs(text: str, replacement: str) -> str:
+    """Returns two halves of a surrogate pair as the character that they are for Java; a half alone as the replacement."""
+    if text.isascii() or not _HALF_PAIR.search(text):
+        return text
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _HALF_PAIR.sub(replacement, paired)
+
+
+def _code_points(column: pa.Array) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """Returns all characters of a text column, and where each row begins among them (and the last ends); nulls have none."""
+    column = checked_text(column)
+    offsets = offsets_of(column).astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first == last:
+        return np.zeros(0, np.uint32), offsets - first
+    data = np.frombuffer(column.buffers()[2], np.uint8, last - first, first)
+    points = np.frombuffer(str(data.data, "utf-8").encode("utf-32-le"), "<u4")
+    return points, _running_count((data & 0xC0) != 0x80)[offsets - first]
+
+
+def _running_count(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    counts = np.zeros(len(mask) + 1, np.int64)
+    np.cumsum(mask, out=counts[1:])
+    return counts

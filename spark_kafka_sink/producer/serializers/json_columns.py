@@ -5,6 +5,7 @@ Objects and lists are made of pieces that each end in a comma; the last comma of
 
 from __future__ import annotations
 
+import binascii
 import json
 from collections.abc import Callable, Sequence
 
@@ -14,13 +15,31 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.producer.serializers.base64_column import base64_text
-from spark_kafka_sink.producer.serializers.binary_arrays import as_binary, checked_text, first_row, joined, text_array
-from spark_kafka_sink.producer.serializers.json_strings import quoted
-from spark_kafka_sink.producer.serializers.list_columns import joined_lists, list_parts, place_in_list
+from spark_kafka_sink.producer.serializers.arrays import (
+    binary_array,
+    checked_text,
+    first_row,
+    is_binary,
+    is_list,
+    is_text,
+    is_uuid,
+    joined,
+    joined_lists,
+    list_parts,
+    place_in_list,
+    text_array,
+)
 from spark_kafka_sink.producer.serializers.text import uuid_text
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, filled_numbers, scalar_of_bytes, text_scalar
-from spark_kafka_sink.records.views import offsets_of
+from spark_kafka_sink.records.arrow_arrays import (
+    array_of_bytes,
+    array_of_numbers,
+    byte_lengths,
+    filled_numbers,
+    offsets_of,
+    scalar_of_bytes,
+    text_scalar,
+    valid_mask,
+)
 
 
 class BadRowError(Exception):
@@ -41,10 +60,10 @@ def why_not_json(kind: pa.DataType) -> str | None:
     """What of a type JSON cannot hold; None: it can hold all of it."""
     if pa.types.is_struct(kind):
         return next(filter(None, (why_not_json(kind.field(place).type) for place in range(kind.num_fields))), None)
-    if _is_list(kind):
+    if is_list(kind):
         return why_not_json(kind.value_type)
     if pa.types.is_map(kind):
-        if not _is_text(kind.key_type):
+        if not is_text(kind.key_type):
             return f"but keys of JSON are text, not {kind.key_type}; cast them to string"
         return why_not_json(kind.item_type)
     return None if _writer(kind) is not None else f"but JSON has nothing for {kind}; cast that to string"
@@ -55,7 +74,7 @@ def json_texts(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_struct(kind):
         return _objects(column)
-    if _is_list(kind):
+    if is_list(kind):
         return _lists(column)
     if pa.types.is_map(kind):
         return _maps(column)
@@ -77,12 +96,8 @@ def _objects(column: pa.Array) -> pa.Array:
         except BadRowError as bad:
             raise bad.inside(bad.row, f".{field.name}") from None
         pieces.append(joined(text_scalar(f"{json.dumps(field.name, ensure_ascii=False)}:"), text, text_scalar(",")))
-    return _with_nulls_of(column, _closed("{", _joined_or_nothing(pieces), "}"))
-
-
-def _joined_or_nothing(pieces: Sequence[pa.Array]) -> pa.Array:
-    """Each row's pieces that are not null, one after the other."""
-    return pc.binary_join_element_wise(*pieces, text_scalar(""), null_handling="replace", null_replacement="")
+    present = pc.binary_join_element_wise(*pieces, text_scalar(""), null_handling="replace", null_replacement="")
+    return _with_nulls_of(column, _closed("{", present, "}"))
 
 
 def _lists(column: pa.Array) -> pa.Array:
@@ -140,11 +155,7 @@ def _strings(column: pa.Array) -> pa.Array:
         checked_text(column)
     except SerializationError as error:
         raise BadRowError(error.facts["row"], "text that is no UTF-8") from None
-    return quoted(column)
-
-
-def _as_text(column: pa.Array) -> pa.Array:
-    return column.cast(pa.string())
+    return _quoted(column)
 
 
 def _in_quotes(column: pa.Array) -> pa.Array:
@@ -172,47 +183,67 @@ def _timestamps(column: pa.Array) -> pa.Array:
     return joined(text_scalar('"'), pc.replace_substring(texts, " ", "T", max_replacements=1), text_scalar(f'{zone}"'))
 
 
-def _blobs(column: pa.Array) -> pa.Array:
-    return _in_quotes(base64_text(as_binary(column.cast(pa.binary()))))
-
-
-def _uuids(column: pa.Array) -> pa.Array:
-    return _in_quotes(uuid_text(column.storage))
-
-
-def _nulls(column: pa.Array) -> pa.Array:
-    return pa.nulls(len(column), pa.string())
-
-
-def _decoded(column: pa.Array) -> pa.Array:
-    return json_texts(column.dictionary_decode())
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-    return bool(is_plain or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 _WRITERS: Sequence[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]]] = (
-    (_is_text, _strings),
-    (lambda kind: pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind), _as_text),
+    (is_text, _strings),
+    (
+        lambda kind: pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind),
+        lambda column: column.cast(pa.string()),
+    ),
     (pa.types.is_floating, _floats),
     (lambda kind: pa.types.is_date(kind) or pa.types.is_time(kind), _in_quotes),
     (pa.types.is_timestamp, _timestamps),
-    (_is_binary, _blobs),
-    (pa.types.is_null, _nulls),
-    (lambda kind: pa.types.is_dictionary(kind) and why_not_json(kind.value_type) is None, _decoded),
-    (lambda kind: isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid", _uuids),
+    (is_binary, lambda column: _in_quotes(_base64(column.cast(pa.binary())))),
+    (pa.types.is_null, lambda column: pa.nulls(len(column), pa.string())),
+    (
+        lambda kind: pa.types.is_dictionary(kind) and why_not_json(kind.value_type) is None,
+        lambda column: json_texts(column.dictionary_decode()),
+    ),
+    (is_uuid, lambda column: _in_quotes(uuid_text(column.storage))),
 )
 
 
 def _writer(kind: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:
     return next((writer for fits, writer in _WRITERS if fits(kind)), None)
+
+
+# Strings and binary
+
+# What a JSON string must not hold as it is, the backslash first: the escapes of the others have one.
+_ESCAPED = [ord("\\"), ord('"'), *range(0x20)]
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    """string with quotes around each row, with the escapes of json.dumps(ensure_ascii=False); null stays null."""
+    for byte in _present(column):
+        column = pc.replace_substring(column, chr(byte), json.dumps(chr(byte))[1:-1])
+    return joined(text_scalar('"'), column, text_scalar('"'))
+
+
+def _present(column: pa.Array) -> list[int]:
+    """Which of those bytes the column has at all: most columns have none, and each costs a pass over all of it."""
+    offsets = offsets_of(column)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first == last:
+        return []
+    data = np.frombuffer(column.buffers()[2], np.uint8, last - first, first)
+    suspects = data[(data < 0x20) | (data == ord('"')) | (data == ord("\\"))]
+    counts = np.bincount(suspects, minlength=256)
+    return [byte for byte in _ESCAPED if counts[byte]]
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    """string of each row, padded with '='; null stays null. column: binary.
+
+    It is encoded as a whole: rows are filled up to threes of bytes, so that none shares a four of letters.
+    """
+    filling = -np.maximum(byte_lengths(column).rows, 0) % 3
+    filled = joined(
+        column.fill_null(scalar_of_bytes(b"", pa.binary())), array_of_bytes([b"", b"\0", b"\0\0"]).take(array_of_numbers(filling))
+    )
+    offsets = offsets_of(filled)
+    data = memoryview(filled.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])]
+    letters = np.frombuffer(bytearray(binascii.b2a_base64(data, newline=False)), np.uint8)
+    ends = (offsets - offsets[0]).astype(np.int64) // 3 * 4
+    letters[ends[1:][filling >= 1] - 1] = ord("=")
+    letters[ends[1:][filling == 2] - 2] = ord("=")
+    return text_array(binary_array(letters, ends, valid_mask(column)))

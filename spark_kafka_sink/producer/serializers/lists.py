@@ -16,8 +16,17 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import OptionError, SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.binary_arrays import as_binary, binary_array, fixed_width_array, joined, null_column
-from spark_kafka_sink.producer.serializers.list_columns import joined_lists, list_parts, place_in_list
+from spark_kafka_sink.producer.serializers.arrays import (
+    as_binary,
+    binary_array,
+    fixed_width_array,
+    is_list,
+    joined,
+    joined_lists,
+    list_parts,
+    null_column,
+    place_in_list,
+)
 from spark_kafka_sink.producer.serializers.primitives import (
     DoubleSerializer,
     FloatSerializer,
@@ -27,8 +36,7 @@ from spark_kafka_sink.producer.serializers.primitives import (
 )
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
 from spark_kafka_sink.producer.serializers.text import UUIDSerializer
-from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
-from spark_kafka_sink.records.views import byte_lengths, valid_mask
+from spark_kafka_sink.records.arrow_arrays import byte_lengths, scalar_of_bytes, valid_mask
 
 # ListSerializer.FIXED_LENGTH_SERIALIZERS: of these very classes, and not of BooleanSerializer.
 _CONSTANT_SIZE = (ShortSerializer, IntegerSerializer, FloatSerializer, LongSerializer, DoubleSerializer, UUIDSerializer)
@@ -63,7 +71,7 @@ class ListSerializer(Serializer):
     def accepts(self, kind: pa.DataType) -> None:
         if pa.types.is_null(kind):
             return
-        if not _is_list(kind):
+        if not is_list(kind):
             raise refused_type(kind, f"a list of {self.inner.wanted}")
         try:
             self.inner.accepts(kind.value_type)
@@ -140,7 +148,7 @@ class ListSerializer(Serializer):
 def _constant_column(elements: pa.Array, starts: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> pa.Array:
     present = valid_mask(elements)
     if present is None:
-        nulls, counts, starts_present = _no_places, np.zeros(len(starts), np.int64), starts
+        nulls, counts, starts_present = np.zeros(0, ">i4"), np.zeros(len(starts), np.int64), starts
     else:
         at = np.flatnonzero(~present)
         rows = np.searchsorted(starts, at, "right") - 1
@@ -164,10 +172,3 @@ def _head(strategy: int, numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
     head = np.full((len(numbers), 5), strategy, np.uint8)
     head[:, 1:] = numbers.astype(">i4").view(np.uint8).reshape(-1, 4)
     return head
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-_no_places = np.zeros(0, ">i4")

@@ -9,18 +9,21 @@ from typing import Any
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
-from spark_kafka_sink.producer.plugins import plugin
+from spark_kafka_sink.producer.plugins import full_name, plugin
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.blobs import ByteArraySerializer, ByteBufferSerializer, BytesSerializer, VoidSerializer
 from spark_kafka_sink.producer.serializers.json_serializer import JsonSerializer
 from spark_kafka_sink.producer.serializers.lists import ListSerializer
 from spark_kafka_sink.producer.serializers.primitives import (
     BooleanSerializer,
+    ByteArraySerializer,
+    ByteBufferSerializer,
+    BytesSerializer,
     DoubleSerializer,
     FloatSerializer,
     IntegerSerializer,
     LongSerializer,
     ShortSerializer,
+    VoidSerializer,
 )
 from spark_kafka_sink.producer.serializers.serializer import DefaultSerializer, Serializer
 from spark_kafka_sink.producer.serializers.text import StringSerializer, UUIDSerializer
@@ -109,22 +112,21 @@ def _made(option: str, value: object, known: Mapping[str, type[Serializer]]) -> 
         return kind()
     if isinstance(value, str):
         _refuse_unknown(option, value, known)
-    made = _plugin(value, option)
-    if isinstance(made, Serializer):
-        return _complete(option, made)
-    if callable(made) and not isinstance(value, type | str):
-        return FunctionSerializer(made)
-    found = f"{type(made).__module__}.{type(made).__qualname__}"
-    raise OptionError(f"option {option}: {found} must inherit Serializer", option=option)
-
-
-def _plugin(value: object, option: str) -> object:
     try:
-        return plugin(value, option)
+        made = plugin(value, option)
     except OptionError as error:
         if not isinstance(error.__cause__, ModuleNotFoundError):
             raise
         raise OptionError(f"{error.message}; a Java class cannot run here", option=option) from error.__cause__
+    kind = type(made)
+    if isinstance(made, Serializer):
+        if kind.serialize is Serializer.serialize and kind.serialize_column is Serializer.serialize_column:
+            text = f"option {option}: {full_name(kind)} has neither serialize nor serialize_column"
+            raise OptionError(text, option=option)
+        return made
+    if callable(made) and not isinstance(value, type | str):
+        return FunctionSerializer(made)
+    raise OptionError(f"option {option}: {full_name(kind)} must inherit Serializer", option=option)
 
 
 def _named_class(value: object, known: Mapping[str, type[Serializer]]) -> type[Serializer] | None:
@@ -141,11 +143,3 @@ def _refuse_unknown(option: str, name: str, known: Mapping[str, type[Serializer]
     if "." not in name:
         text = f"option {option}: no serializer {name!r}{nearest(name.lower(), SHORT_NAMES)}"
         raise OptionError(f"{text} (there are {', '.join(SHORT_NAMES)}; or package.module.Class)", option=option)
-
-
-def _complete(option: str, made: Serializer) -> Serializer:
-    kind = type(made)
-    if kind.serialize is Serializer.serialize and kind.serialize_column is Serializer.serialize_column:
-        text = f"option {option}: {kind.__module__}.{kind.__qualname__} has neither serialize nor serialize_column"
-        raise OptionError(text, option=option)
-    return made

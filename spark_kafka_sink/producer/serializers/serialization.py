@@ -11,10 +11,10 @@ import pyarrow as pa
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.records.arrow_arrays import holds_bytes
 from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.records.views import holds_bytes
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Serialization:
@@ -45,7 +45,7 @@ class Serialization:
             try:
                 serializer.close()
             except Exception:
-                log.warning("serializer %s: close failed", type(serializer).__qualname__, exc_info=True)
+                logger.warning("serializer %s: close failed", type(serializer).__qualname__, exc_info=True)
 
 
 def serialized_value(serializer: Serializer, part: str, topic: str, value: Any, headers: Headers = ()) -> bytes | None:

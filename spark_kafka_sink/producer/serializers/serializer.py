@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.records.arrow_arrays import array_of_bytes
-from spark_kafka_sink.records.views import holds_bytes
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, holds_bytes
 
 
 class Serializer:
@@ -69,15 +68,15 @@ class Serializer:
             raise SerializationError(text, row=row) from error
 
 
-def refused_type(kind: pa.DataType, wanted: str, cast: str | None = None) -> SerializationError:
+def refused_type(kind: pa.DataType, expected: str, cast: str | None = None) -> SerializationError:
     """The error for a column of a type that a serializer does not take; `cast`: the type to cast it to."""
     hint = "" if cast is None else f"; cast it to {cast}"
-    return SerializationError(f"a column of type {kind}, where {wanted} is wanted{hint}", type=str(kind))
+    return SerializationError(f"a column of type {kind}, where {expected} is wanted{hint}", type=str(kind))
 
 
-def refused_value(value: object, wanted: str) -> SerializationError:
+def refused_value(value: object, expected: str) -> SerializationError:
     """The error for a single value of a class that a serializer does not take. Values may be secret: only the class is told."""
-    return SerializationError(f"a value of type {type(value).__name__}, where {wanted} is wanted", type=type(value).__name__)
+    return SerializationError(f"a value of type {type(value).__name__}, where {expected} is wanted", type=type(value).__name__)
 
 
 class DefaultSerializer(Serializer):

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.serializers.binary_arrays import (
+from spark_kafka_sink.producer.serializers.arrays import (
     checked_text,
     first_row,
     fixed_width_array,
+    is_text,
+    is_uuid,
     null_column,
     text_array,
 )
-from spark_kafka_sink.producer.serializers.encodings import encoder
+from spark_kafka_sink.producer.serializers.encodings import UTF_8, encoder
 from spark_kafka_sink.producer.serializers.serializer import Serializer, refused_type, refused_value
-from spark_kafka_sink.producer.serializers.text_encoders import TextEncoder, Utf8
-from spark_kafka_sink.records.arrow_arrays import numbers, validity
-from spark_kafka_sink.records.views import valid_mask
+from spark_kafka_sink.records.arrow_arrays import numbers, valid_mask, validity
 
 UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 _IS_UUID = re.compile(UUID_TEXT)
@@ -38,7 +38,7 @@ class _Encoded(Serializer):
     """Ends in text, which is written in `key.serializer.encoding` or `value.serializer.encoding`, else `serializer.encoding`."""
 
     def __init__(self) -> None:
-        self._encoder: TextEncoder = Utf8("UTF-8")
+        self._encoder = UTF_8
 
     def configure(self, settings: Mapping[str, object], is_key: bool) -> None:
         own = f"{'key' if is_key else 'value'}.serializer.encoding"
@@ -52,7 +52,7 @@ class StringSerializer(_Encoded):
     wanted = "str"
 
     def accepts(self, kind: pa.DataType) -> None:
-        if kind not in _text_types() and not pa.types.is_null(kind):
+        if not is_text(kind) and not pa.types.is_null(kind):
             raise refused_type(kind, "string", cast="string")
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
@@ -75,7 +75,7 @@ class UUIDSerializer(_Encoded):
     wanted = "a UUID"
 
     def accepts(self, kind: pa.DataType) -> None:
-        if kind not in (*_text_types(), pa.binary(16)) and not pa.types.is_null(kind) and not _is_uuid(kind):
+        if not is_text(kind) and kind != pa.binary(16) and not pa.types.is_null(kind) and not is_uuid(kind):
             raise refused_type(kind, "string, fixed_size_binary[16] or arrow.uuid", cast="string")
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes | None:
@@ -93,7 +93,7 @@ class UUIDSerializer(_Encoded):
         self.accepts(column.type)
         if pa.types.is_null(column.type):
             return null_column(len(column))
-        if column.type in _text_types():
+        if is_text(column.type):
             text = _checked_uuids(column.cast(pa.string()))
         else:
             text = uuid_text(column.storage if isinstance(column, pa.ExtensionArray) else column)
@@ -114,15 +114,6 @@ def _checked_uuids(column: pa.Array) -> pa.Array:
     if wrong is not None:
         raise SerializationError(f"row {wrong}: text that is no UUID (36 characters with dashes)", row=wrong)
     return pc.ascii_lower(column)
-
-
-def _is_uuid(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"
-
-
-@cache
-def _text_types() -> tuple[pa.DataType, ...]:
-    return pa.string(), pa.large_string(), pa.string_view()
 
 
 @cache

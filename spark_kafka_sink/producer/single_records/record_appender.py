@@ -1,4 +1,4 @@
-"""Records one by one (KafkaProducer.doSend): intercepted, serialized, checked, and gathered to go on as rows of columns."""
+"""Records one by one (KafkaProducer.doSend): intercepted, serialized, checked, and buffered to go on as rows of columns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, nowhere
+from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
-from spark_kafka_sink.producer.single_records.record_gatherer import RecordGatherer
+from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD, record_size_upper_bound
@@ -49,14 +49,14 @@ class RecordAppender:
         config: ProducerConfig,
         lifecycle: Lifecycle,
         serializers: tuple[Serializer, Serializer],
-        gathered: GatheredRecords,
+        record_buffer: RecordBuffer,
         metadata: ProducerMetadata,
         metrics: SenderMetrics,
     ) -> None:
         """serializers: of key and value."""
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
-        self._gathered = gathered
+        self._record_buffer = record_buffer
         self._metadata = metadata
         self._metrics = metrics
         self._lifecycle = lifecycle
@@ -80,37 +80,37 @@ class RecordAppender:
             partition = _checked_partition(topic, partition)
         if on_delivery is not None and not callable(on_delivery):
             raise UsageError(f"topic {topic}: on_delivery is {type(on_delivery).__name__}, must be a function(metadata, error)")
-        gatherer = self._gathered.gatherer(topic)
+        buffer = self._record_buffer.topic_buffer(topic)
         key_size = -1 if key is None else len(key)
         value_size = -1 if value is None else len(value)
         try:
-            if partition is not None or gatherer.known_in is not self._metadata.fetch():
-                gatherer = self._known(gatherer, topic, NO_PARTITION if partition is None else partition)
+            if partition is not None or buffer.known_in is not self._metadata.fetch():
+                buffer = self._known(buffer, topic, NO_PARTITION if partition is None else partition)
             size = key_size + value_size + MAX_RECORD_OVERHEAD
             if pairs or size > self._surely_small:
                 size = self._checked_size(topic, key_size, value_size, pairs)
         except KafkaSinkError as error:
             self._lifecycle.check_usable()  # where the producer has ended, that is why
             self._metrics.append_refused(topic, 1, error)
-            future = RecordFuture(gatherer.scope, timestamp, key_size, value_size, on_delivery)
+            future = RecordFuture(buffer.scope, timestamp, key_size, value_size, on_delivery)
             future.fail(error)
             return future
-        future = RecordFuture(gatherer.scope, timestamp, key_size, value_size, on_delivery)
+        future = RecordFuture(buffer.scope, timestamp, key_size, value_size, on_delivery)
         try:
-            first, full = gatherer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
+            first, full = buffer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
             if first or full:
-                self._gathered.added(gatherer, first=first, full=full)
+                self._record_buffer.added(buffer, first=first, full=full)
         except BaseException:  # an interrupt between the two: the sender's thread must hear of the row, if there is one
-            self._gathered.interrupted(gatherer)
+            self._record_buffer.interrupted(buffer)
             raise
         return future
 
-    def _known(self, gatherer: RecordGatherer, topic: str, partition: int) -> RecordGatherer:
-        """Waits until the topic is known, and its partition. Only then its gatherer is kept: there is no end of wrong names."""
+    def _known(self, buffer: TopicBuffer, topic: str, partition: int) -> TopicBuffer:
+        """Waits until the topic is known, and its partition. Only then its buffer is kept: there is no end of wrong names."""
         cluster = self._cluster_with(topic, partition)
-        gatherer = self._gathered.kept(gatherer)
-        gatherer.known_in = cluster
-        return gatherer
+        buffer = self._record_buffer.keep(buffer)
+        buffer.known_in = cluster
+        return buffer
 
     def _cluster_with(self, topic: str, partition: int) -> Cluster | None:
         """None where nothing is known of the topic yet and a callback sends, which must not wait: the record will, by itself."""
@@ -155,7 +155,7 @@ def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifec
             lifecycle.check_usable()
             return send((seen.topic, seen.value, seen.key, seen.partition, seen.timestamp, seen.headers), told)
         except Exception as error:
-            interceptors.on_acknowledgement(nowhere(seen.topic), as_ours(error, seen.topic))
+            interceptors.on_acknowledgement(not_stored(seen.topic), as_ours(error, seen.topic))
             raise
 
     return intercepted_send

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.lifecycle import callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata, nowhere
+from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata, not_stored
 from spark_kafka_sink.records.columns import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
     from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class RecordFuture:
@@ -28,14 +28,7 @@ class RecordFuture:
 
     __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_scope", "_timestamp", "_value_size")
 
-    def __init__(
-        self,
-        scope: RecordScope,
-        timestamp: int,
-        key_size: int,
-        value_size: int,
-        callback: OnDelivery | None,
-    ) -> None:
+    def __init__(self, scope: RecordScope, timestamp: int, key_size: int, value_size: int, callback: OnDelivery | None) -> None:
         self._scope = scope
         self._timestamp = timestamp
         self._key_size = key_size
@@ -84,9 +77,9 @@ class RecordFuture:
     def _metadata(self) -> RecordMetadata:
         result = self._result
         if result is None:
-            return nowhere(self._scope.topic, key_size=self._key_size, value_size=self._value_size)
+            return not_stored(self._scope.topic, key_size=self._key_size, value_size=self._value_size)
         if result.error is not None:
-            return nowhere(self._scope.topic, result.partition, self._key_size, self._value_size)
+            return not_stored(self._scope.topic, result.partition, self._key_size, self._value_size)
         offset = NO_OFFSET if result.base_offset == NO_OFFSET else result.base_offset + self._index
         timestamp = self._timestamp if result.log_append_time == NO_TIMESTAMP else result.log_append_time
         return RecordMetadata(self._scope.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
@@ -120,7 +113,7 @@ class RecordFuture:
         except KeyboardInterrupt:  # of the program that sends: it fails here what gets into no batch
             raise
         except BaseException:  # also sys.exit(): in the sender's thread it would end the producer
-            log.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
+            logger.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
 
 
 class RecordThunk:

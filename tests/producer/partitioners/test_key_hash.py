@@ -16,10 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SchemaError
-from spark_kafka_sink.producer.partitioners.crc32 import crc32
-from spark_kafka_sink.producer.partitioners.fnv1a import fnv1a
-from spark_kafka_sink.producer.partitioners.key_hash import _FEW_ROWS, _ROWS_PER_PASS
-from spark_kafka_sink.producer.partitioners.murmur2 import murmur2, to_positive
+from spark_kafka_sink.producer.partitioners.key_hash import _FEW_ROWS, _ROWS_PER_PASS, crc32, fnv1a, murmur2, to_positive
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib.resources.read_text

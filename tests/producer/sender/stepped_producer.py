@@ -21,7 +21,7 @@ from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.sender import Sender
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from tests.producer.sender.simulated_client import SimulatedClient
 from tests.producer.sender.simulated_cluster import SimulatedCluster
 from tests.producer.virtual_time import VirtualClock
@@ -81,9 +81,7 @@ class SteppedProducer:
         self.client = SimulatedClient(self._cluster, self.clock, config, metadata)
         return self.client
 
-    def _made_sender(
-        self, lifecycle: Lifecycle, accumulator: RecordAccumulator, records: GatheredRecords, *others: Any
-    ) -> Sender:
+    def _made_sender(self, lifecycle: Lifecycle, accumulator: RecordAccumulator, records: RecordBuffer, *others: Any) -> Sender:
         self._accumulator, self._records = accumulator, records
         self._sender = Sender(lifecycle, accumulator, records, *others)
         return self._sender

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from itertools import count, takewhile
 
 import pytest
 
@@ -13,7 +14,8 @@ from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.lifecycle import in_callback
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
-from tests.producer.told import Told, future
+from tests.producer.interrupts import Interrupt
+from tests.producer.told import Told, future, scope
 
 
 def in_a_batch(each: RecordFuture) -> ProduceResult:
@@ -120,11 +122,12 @@ def test_a_result_that_is_late_says_how_far_the_record_has_come() -> None:
 
 @pytest.mark.parametrize("timeout", [10.0, 1e300, float("inf")])
 def test_who_waits_is_woken_by_the_outcome(timeout: float) -> None:
-    each, found = future(), list[RecordMetadata]()
+    of_topic, found = scope(), list[RecordMetadata]()
+    each = RecordFuture(of_topic, 5, -1, 1, None)
     waiting = threading.Thread(target=lambda: found.append(each.result(timeout)))
     waiting.start()
     in_a_batch(each).acked(9, -1)
-    each._scope.told()
+    of_topic.told()
     waiting.join(10)
     assert found[0].offset == 9
 
@@ -139,12 +142,16 @@ def test_an_outcome_that_nobody_told_of_is_noticed_within_two_seconds() -> None:
 
 
 def test_rows_that_an_interrupt_left_without_a_batch_are_not_told_of_it_too() -> None:
-    told = Told()
-    left, assigned = future(told.of("left")), future(told.of("assigned"))
-    result = ProduceResult("t", 0)
-    thunk = RecordThunk([left, assigned], callbacks=True)
-    result._thunks.append((0, thunk))
-    assigned._result = result
-    left.fail(RecordError("interrupted"))
-    result.acked(0, -1)
-    assert told.records == ["left", "assigned"]
+    def interrupted(line: int) -> bool:
+        told, result = Told(), ProduceResult("t", 0)
+        futures = [future(told.of(record)) for record in range(3)]
+        with Interrupt(line, RecordThunk.assigned) as interrupt:
+            result.attach(RecordThunk(futures, callbacks=True), 0)
+        for each in futures:
+            if each.pending:
+                each.fail(RecordError("interrupted"))
+        result.acked(0, -1)
+        assert sorted(told.records) == [0, 1, 2]
+        return interrupt.struck
+
+    assert sum(1 for _ in takewhile(interrupted, count(1))) > 3

@@ -41,7 +41,7 @@ public final class GoldenSerializers {
     private static final HexFormat HEX = HexFormat.of();
     private static final String NO_ENCODING = ".";
     private static final String[] ENCODINGS = {NO_ENCODING, "UTF-8", "UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32", "UTF-32LE",
-        "ISO-8859-1", "US-ASCII", "windows-1252", "Shift_JIS", "EUC-JP", "Big5", "EUC-KR", "GBK", "IBM037", "latin1", "UTF8"};
+        "ISO-8859-1", "US-ASCII", "latin1", "UTF8"};
     private static final String[] TEXTS = {"", "a", "h\u00e9llo", "\u65e5\u672c\u8a9e", "\u20ac 5", "\u2014\u2015\uff5e", "\n",
         "\ufeffx", "\0", "\ud83d\ude00!", "\ud83d", "\ud83dx", "x\ude00", "\ude00\ud83d", "y".repeat(300)};
 

@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import ProtocolError
+from spark_kafka_sink.records.record_iter import iter_records
 from spark_kafka_sink.records.record_reader import read_record
-from spark_kafka_sink.records.small_batch import NewRecord, small_batch, varint
-from spark_kafka_sink.records.walking import walk_records
+from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.records.varints import varint
 
 _HEADER = 61
 short_bytes = st.none() | st.binary(max_size=40)
@@ -27,7 +28,7 @@ def payload(rows: Sequence[NewRecord]) -> bytes:
 def walked(data: bytes, count: int) -> list[tuple[int, int, int]]:
     return [
         row
-        for part in walk_records(data, count)
+        for part in iter_records(data, count)
         for row in zip(
             part.timestamp_deltas.tolist(), part.offset_deltas.tolist(), np.maximum(part.key_lengths, -1).tolist(), strict=True
         )
@@ -67,7 +68,7 @@ def test_more_records_than_one_chunk() -> None:
     count = 70_000
     data = payload([NewRecord(None, b"v", 0) for _ in range(count)])
 
-    parts = list(walk_records(data, count))
+    parts = list(iter_records(data, count))
 
     assert [part.first for part in parts] == [0, 65_536]
     assert (np.concatenate([part.offset_deltas for part in parts]) == np.arange(count)).all()

@@ -8,14 +8,14 @@ import pytest
 
 from spark_kafka_sink.errors import RecordError, UsageError
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.single_records.record_gatherer import (
+from spark_kafka_sink.producer.single_records.topic_buffer import (
     ALL_ROWS,
     MAX_BYTES,
     MAX_ROWS,
     MIN_BYTES,
     MIN_ROWS,
-    Enough,
-    RecordGatherer,
+    BufferLimits,
+    TopicBuffer,
 )
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import future, scope
@@ -23,46 +23,46 @@ from tests.producer.told import future, scope
 BUFFER_MEMORY = 32 << 20
 
 
-def gatherer(topics: int = 1) -> RecordGatherer:
-    enough = Enough(BUFFER_MEMORY)
-    enough.share(topics)
-    return RecordGatherer(scope(), enough)
+def buffer(topics: int = 1) -> TopicBuffer:
+    limits = BufferLimits(BUFFER_MEMORY)
+    limits.share(topics)
+    return TopicBuffer(scope(), limits)
 
 
 def add(
-    gatherer: RecordGatherer, value: bytes, size: int = 100, partition: int | None = None, headers: Headers = ()
+    buffer: TopicBuffer, value: bytes, size: int = 100, partition: int | None = None, headers: Headers = ()
 ) -> tuple[bool, bool]:
-    return gatherer.add(value, value, partition, 1, headers, future(), size, False)
+    return buffer.add(value, value, partition, 1, headers, future(), size, False)
 
 
-def values(gatherer: RecordGatherer) -> list[bytes | None]:
-    return gatherer.gathered.values
+def values(buffer: TopicBuffer) -> list[bytes | None]:
+    return buffer.rows.values
 
 
 def test_the_first_row_and_the_last_that_there_is_room_for_are_told() -> None:
-    into = gatherer()
+    into = buffer()
     told = [add(into, b"x") for _ in range(MAX_ROWS)]
     assert told == [(True, False)] + [(False, False)] * (MAX_ROWS - 2) + [(False, True)]
     assert into.is_full()
 
 
 def test_a_large_row_is_enough() -> None:
-    assert add(gatherer(), b"x", size=MAX_BYTES) == (True, True)
+    assert add(buffer(), b"x", size=MAX_BYTES) == (True, True)
 
 
-def test_the_more_topics_there_are_the_fewer_rows_each_of_them_gathers() -> None:
-    enough = Enough(BUFFER_MEMORY)
+def test_the_more_topics_there_are_the_fewer_rows_each_of_them_buffers() -> None:
+    limits = BufferLimits(BUFFER_MEMORY)
     for topics in (1, 10, 100, 1000, 100_000):
-        enough.share(topics)
-        assert enough.rows == MIN_ROWS or enough.rows * topics <= max(ALL_ROWS, MAX_ROWS * topics)
-        assert enough.size == MIN_BYTES or enough.size * topics <= max(BUFFER_MEMORY, MAX_BYTES)
-    assert (enough.rows, enough.size) == (MIN_ROWS, MIN_BYTES)
-    into = gatherer(topics=1000)
+        limits.share(topics)
+        assert limits.rows == MIN_ROWS or limits.rows * topics <= max(ALL_ROWS, MAX_ROWS * topics)
+        assert limits.size == MIN_BYTES or limits.size * topics <= max(BUFFER_MEMORY, MAX_BYTES)
+    assert (limits.rows, limits.size) == (MIN_ROWS, MIN_BYTES)
+    into = buffer(topics=1000)
     assert [add(into, b"x")[1] for _ in range(MIN_ROWS)] == [False] * (MIN_ROWS - 1) + [True]
 
 
 def test_what_is_put_back_comes_before_what_came_meanwhile() -> None:
-    into = gatherer()
+    into = buffer()
     add(into, b"1")
     taken = into.take()
     add(into, b"2")
@@ -72,7 +72,7 @@ def test_what_is_put_back_comes_before_what_came_meanwhile() -> None:
 
 
 def test_it_is_idle_once_what_was_taken_is_settled() -> None:
-    into = gatherer()
+    into = buffer()
     assert into.is_idle()
     add(into, b"1")
     assert not into.is_idle()
@@ -85,7 +85,7 @@ def test_it_is_idle_once_what_was_taken_is_settled() -> None:
 
 
 def test_what_an_interrupt_left_taken_is_taken_again() -> None:
-    into = gatherer()
+    into = buffer()
     for value in (b"1", b"2", b"3"):
         add(into, value)
     into.take().futures[1].fail(RecordError("no"))
@@ -96,7 +96,7 @@ def test_what_an_interrupt_left_taken_is_taken_again() -> None:
 
 
 def test_a_closed_one_takes_no_rows_and_says_why() -> None:
-    into, error = gatherer(), UsageError("closed")
+    into, error = buffer(), UsageError("closed")
     add(into, b"1")
     into.close(error)
     into.close(UsageError("again"))
@@ -108,7 +108,7 @@ def test_a_closed_one_takes_no_rows_and_says_why() -> None:
 
 
 def test_after_the_end_nothing_can_be_put_back() -> None:
-    into, error = gatherer(), UsageError("ended")
+    into, error = buffer(), UsageError("ended")
     add(into, b"1")
     taken = into.take()
     add(into, b"2")
@@ -119,12 +119,12 @@ def test_after_the_end_nothing_can_be_put_back() -> None:
 
 def test_an_interrupt_at_any_line_leaves_whole_rows() -> None:
     def interrupted(line: int) -> bool:
-        into = gatherer()
+        into = buffer()
         add(into, b"1")
-        with Interrupt(line, RecordGatherer.add) as interrupt:
+        with Interrupt(line, TopicBuffer.add) as interrupt:
             add(into, b"2", partition=3, headers=[("h", b"2")])
         add(into, b"3", partition=4, headers=[("h", b"3")])
-        found = into.gathered
+        found = into.rows
         assert found.values in ([b"1", b"3"], [b"1", b"2", b"3"])
         assert found.keys == found.values
         assert len(found.futures) == len(found.timestamps) == len(found.values)

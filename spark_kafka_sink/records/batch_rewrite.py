@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from spark_kafka_sink.records.arrow_arrays import byte_lengths
+from spark_kafka_sink.records.concat import column_views, concat_rows
 from spark_kafka_sink.records.encoder import EncodedRecords, body_sizes, record_offsets
-from spark_kafka_sink.records.joining import joined
-from spark_kafka_sink.records.record_reader import read_varint
+from spark_kafka_sink.records.record_reader import ATTRIBUTES_SIZE, INT_BITS, LONG_BITS, read_varint
 from spark_kafka_sink.records.varints import ZERO_BYTE, varints
-from spark_kafka_sink.records.views import byte_lengths, column_views
-
-_ATTRIBUTES = 1  # byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +32,10 @@ def written_records(data: bytes, count: int) -> WrittenRecords:
     """Find the `count` records that `data` (not compressed) consists of. 1 us a record: where one ends says only itself."""
     starts, timestamp_deltas, position = [0], [], 0
     for _ in range(count):
-        size, position = read_varint(data, position, 32)
+        size, position = read_varint(data, position, INT_BITS)
         end = position + size
-        timestamp_delta, position = read_varint(data, position + _ATTRIBUTES, 64)
-        _, position = read_varint(data, position, 32)
+        timestamp_delta, position = read_varint(data, position + ATTRIBUTES_SIZE, LONG_BITS)
+        _, position = read_varint(data, position, INT_BITS)
         timestamp_deltas.append(timestamp_delta)
         starts += (position, end)
         position = end
@@ -55,5 +53,5 @@ def encode_again(
     deltas = [ZERO_BYTE, *varints(timestamp_deltas), *varints(offset_deltas.astype(np.int64))]
     body = body_sizes(deltas, [rest])
     offsets = record_offsets(body, len(rows))
-    data = joined(len(rows), [*varints(body), *deltas, rest], int(offsets[-1]))
+    data = concat_rows(len(rows), [*varints(body), *deltas, rest], int(offsets[-1]))
     return EncodedRecords(memoryview(data).cast("B")[: int(offsets[-1])], offsets)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import ProtocolError
-from spark_kafka_sink.records.record_reader import read_varint
+from spark_kafka_sink.records.record_reader import ATTRIBUTES_SIZE, INT_BITS, LONG_BITS, read_varint
 
 Positions = NDArray[np.int64]
 
@@ -24,12 +24,10 @@ _WALK = 256
 _FEW_RECORDS = 32
 # Headers are looked at column by column, as many as a record may well have. One with more is read by itself.
 _FEW_HEADERS = 16
-_INT, _LONG = 32, 64
-_ATTRIBUTES = 1  # byte
 
 
 @dataclass(frozen=True, slots=True)
-class WalkedRecords:
+class RecordChunk:
     """Some records in their order, the first of them number `first` of the batch. Arrays of int64, a number a record.
 
     timestamp_deltas: ms, from the batch's base timestamp. key_lengths: bytes, negative for null.
@@ -41,7 +39,7 @@ class WalkedRecords:
     key_lengths: NDArray[np.int64]
 
 
-def walk_records(data: bytes, count: int) -> Iterator[WalkedRecords]:
+def iter_records(data: bytes, count: int) -> Iterator[RecordChunk]:
     """The `count` records that `data` (not compressed) consists of. Raises `ProtocolError` where their structure is not sound,
     as `record_reader` does, save that a header's key may be any bytes.
 
@@ -64,7 +62,7 @@ def _check_end(data: bytes, position: int, count: int) -> None:
         raise ProtocolError(f"a batch of {len(data)} bytes has {count} records that end at byte {position}")
 
 
-def _one_by_one(data: bytes, count: int) -> WalkedRecords:
+def _one_by_one(data: bytes, count: int) -> RecordChunk:
     position = 0
     found = []
     for _ in range(count):
@@ -72,18 +70,18 @@ def _one_by_one(data: bytes, count: int) -> WalkedRecords:
         found.append(fields)
     _check_end(data, position, count)
     columns = np.array(found, np.int64).reshape(count, 3)
-    return WalkedRecords(0, columns[:, 0], columns[:, 1], columns[:, 2])
+    return RecordChunk(0, columns[:, 0], columns[:, 1], columns[:, 2])
 
 
 def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
     """Where the record at `start` ends, its deltas and its key's length."""
     try:
-        size, body = read_varint(data, start, _INT)
-        timestamp_delta, position = read_varint(data, body + _ATTRIBUTES, _LONG)
-        offset_delta, position = read_varint(data, position, _INT)
-        key, position = read_varint(data, position, _INT)
-        value, position = read_varint(data, position + max(key, 0), _INT)
-        headers, position = read_varint(data, position + max(value, 0), _INT)
+        size, body = read_varint(data, start, INT_BITS)
+        timestamp_delta, position = read_varint(data, body + ATTRIBUTES_SIZE, LONG_BITS)
+        offset_delta, position = read_varint(data, position, INT_BITS)
+        key, position = read_varint(data, position, INT_BITS)
+        value, position = read_varint(data, position + max(key, 0), INT_BITS)
+        headers, position = read_varint(data, position + max(value, 0), INT_BITS)
         if headers < 0:
             raise ProtocolError(f"a record says it has {headers} headers")
         for _ in range(headers):
@@ -96,10 +94,10 @@ def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
 
 
 def _header_end(data: bytes, position: int) -> int:
-    key, position = read_varint(data, position, _INT)
+    key, position = read_varint(data, position, INT_BITS)
     if key < 0:
         raise ProtocolError("a header has a null key")
-    value, position = read_varint(data, position + key, _INT)
+    value, position = read_varint(data, position + key, INT_BITS)
     return position + max(value, 0)
 
 
@@ -122,7 +120,7 @@ def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> 
 
 def _run(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
     """The ends of the records from here on that say they are of one size."""
-    size, body = read_varint(data, position, _INT)
+    size, body = read_varint(data, position, INT_BITS)
     stride, width = body - position + size, body - position
     if size < 0:
         raise ProtocolError(f"a record says it is {size} bytes long")
@@ -149,8 +147,8 @@ def _walk(data: bytes, position: int, count: int) -> list[int]:
             code = code & 0x7F | second << 7
             position += 2 + (code >> 1)
         else:
-            size, position = read_varint(data, position, _INT)
-            code = size >> _INT & 1  # the sign
+            size, position = read_varint(data, position, INT_BITS)
+            code = size >> INT_BITS & 1  # the sign
             position += size
         if code & 1:
             raise ProtocolError("a record says that its size is negative")
@@ -158,14 +156,14 @@ def _walk(data: bytes, position: int, count: int) -> list[int]:
     return ends
 
 
-def _fields(data: bytes, view: NDArray[np.uint8], bounds: Positions, first: int) -> WalkedRecords:
-    _, position = _varints(view, bounds[:-1], _INT)
-    timestamp_deltas, position = _varints(view, position + _ATTRIBUTES, _LONG)
-    offset_deltas, position = _varints(view, position, _INT)
-    key_lengths, position = _varints(view, position, _INT)
+def _fields(data: bytes, view: NDArray[np.uint8], bounds: Positions, first: int) -> RecordChunk:
+    _, position = _varints(view, bounds[:-1], INT_BITS)
+    timestamp_deltas, position = _varints(view, position + ATTRIBUTES_SIZE, LONG_BITS)
+    offset_deltas, position = _varints(view, position, INT_BITS)
+    key_lengths, position = _varints(view, position, INT_BITS)
     position += np.maximum(key_lengths, 0)
     position = _skip_field(view, position)
-    counts, position = _varints(view, position, _INT)
+    counts, position = _varints(view, position, INT_BITS)
     if counts.any():
         _skip_headers(data, view, bounds, counts, position)
     wrong = position != bounds[1:]
@@ -174,11 +172,11 @@ def _fields(data: bytes, view: NDArray[np.uint8], bounds: Positions, first: int)
             f"{np.count_nonzero(wrong)} records are not of the size that they say, the first is number "
             f"{first + int(wrong.argmax())}"
         )
-    return WalkedRecords(first, timestamp_deltas, offset_deltas, key_lengths)
+    return RecordChunk(first, timestamp_deltas, offset_deltas, key_lengths)
 
 
 def _skip_field(view: NDArray[np.uint8], position: Positions) -> Positions:
-    lengths, position = _varints(view, position, _INT)
+    lengths, position = _varints(view, position, INT_BITS)
     position += np.maximum(lengths, 0)
     return position
 
@@ -194,7 +192,7 @@ def _skip_headers(
     few = np.where(counts > _FEW_HEADERS, 0, counts)
     for done in range(int(few.max())):
         rows = np.flatnonzero(few > done)
-        lengths, at = _varints(view, position[rows], _INT)
+        lengths, at = _varints(view, position[rows], INT_BITS)
         if int(lengths.min()) < 0:
             raise ProtocolError("a header has a null key")
         position[rows] = _skip_field(view, at + lengths)
@@ -213,7 +211,7 @@ def _varints(view: NDArray[np.uint8], position: Positions, bits: int) -> tuple[N
         rows, shift = rows[byte > 0x7F], shift + 7
         if len(rows) and shift > bits:
             raise ProtocolError(f"a number in a record has more than {bits} bits")
-    if bits < _LONG and shift > bits and int(code.max()) >> bits:
+    if bits < LONG_BITS and shift > bits and int(code.max()) >> bits:
         raise ProtocolError(f"a number in a record has more than {bits} bits")
     return (code >> 1).view(np.int64) ^ -(code & 1).view(np.int64), position
 

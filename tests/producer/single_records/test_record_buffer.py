@@ -1,4 +1,4 @@
-"""When gathered records go, what flush and close do with them, and what happens where there is no memory or no metadata."""
+"""When buffered records go, what flush and close do with them, and what happens where there is no memory or no metadata."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccum
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
-from spark_kafka_sink.producer.single_records.gathered import Gathered
-from spark_kafka_sink.producer.single_records.gathered_records import GatheredRecords
+from spark_kafka_sink.producer.single_records import topic_buffer
 from spark_kafka_sink.producer.single_records.record_appender import RecordAppender
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
-from spark_kafka_sink.producer.single_records.record_gatherer import MAX_ROWS, RecordGatherer
+from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, BufferedRows, TopicBuffer
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.mock_cluster import MockCluster, Received, Say
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.kafka.fixtures import NewTopic, ProxiedKafka
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import read_topic
-from tests.producer.inside import accumulator_of, metadata_of, pool_of, wake_sender
 from tests.producer.interrupts import Interrupt
 from tests.producer.told import Told, wait_until
 
@@ -65,6 +64,10 @@ def in_callback(what: Callable[[], object], outcome: list[object]) -> OnDelivery
     return callback
 
 
+def of_producer(producer: Producer, metric: str) -> float:
+    return producer.metrics()["producer-metrics"][metric]
+
+
 # When they go
 
 
@@ -88,16 +91,30 @@ def test_as_many_as_are_worth_an_append_wait_for_nothing(cluster: MockCluster) -
     assert cluster.values() == list(range(MAX_ROWS))
 
 
-def test_a_thousand_topics_share_a_producer(cluster: MockCluster) -> None:
+def test_a_thousand_topics_share_a_producer(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     topics = [cluster.topic(f"t-{n}") for n in range(1000)]
     with producer_on(cluster.bootstrap_servers, linger_ms=20) as producer:
-        for topic in topics:
-            metadata_of(producer).add(topic, 0)  # asked about one by one they would take 1,000 answers
+        with ThreadPoolExecutor(50) as threads:  # asked about one by one they would take 1,000 answers
+            list(threads.map(producer.partitions_for, topics))
         futures = [producer.send(topic, b"%d" % n) for n in range(5) for topic in topics]
         producer.flush(60)
         assert [future.result().offset for future in futures] == [n for n in range(5) for _ in topics]
-        wait_until(lambda: not producer._gathered._waiting, "nothing is looked at any more")
-    assert all(cluster.values(topic) == list(range(5)) for topic in topics)
+        looked_at: set[str] = set()
+        is_idle = TopicBuffer.is_idle
+
+        def watched(buffer: TopicBuffer) -> bool:
+            looked_at.add(buffer.scope.topic)
+            return is_idle(buffer)
+
+        monkeypatch.setattr(TopicBuffer, "is_idle", watched)
+
+        def only_one_is_looked_at() -> bool:
+            looked_at.clear()
+            producer.send(topics[0], b"5").result(10)
+            return looked_at == {topics[0]}
+
+        wait_until(only_one_is_looked_at, "those that are empty are not looked at any more")
+    assert all(cluster.values(topic)[:5] == list(range(5)) for topic in topics)
 
 
 # Flush
@@ -138,30 +155,49 @@ def test_a_flush_ends_although_others_go_on_sending(kafka: Kafka, new_topic: New
                 other.join(20)
 
 
+def nobody_waits_for_memory(producer: Producer) -> bool:
+    """For some time: an append asks for less memory when much is long in coming, and waits for that."""
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        if of_producer(producer, "waiting-threads"):
+            return False
+    return True
+
+
+class ByValue:
+    """Sends each record to the partition that its value names; `asked` has the values of each call."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[bytes]] = []
+
+    def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
+        assert columns.value is not None
+        values = columns.value.to_pylist()
+        self.asked.append(values)
+        return np.array([int(value) for value in values], np.int32)
+
+
 def test_a_flush_does_not_wait_for_records_that_came_after_it(cluster: MockCluster) -> None:
     cluster.topic("u", [0, 0])
     cluster.script = held
-    settings = {"buffer_memory": CHUNK_SIZE, "batch_size": CHUNK_SIZE, "max_block_ms": 10_000, **LINGERING}
-    with producer_on(cluster.bootstrap_servers, **settings) as producer, failing_scope(producer) as scope:
-        producer.partitions_for("u")
-        scope.append("t", numbers([0], width=ALL_MEMORY))
+    by_value = ByValue()
+    settings = {"buffer_memory": CHUNK_SIZE, "batch_size": CHUNK_SIZE, "partitioner_class": by_value, **LINGERING}
+    # After max.block.ms the flush looks again.
+    with producer_on(cluster.bootstrap_servers, max_block_ms=1000, **settings) as producer, failing_scope(producer) as scope:
+        wait_until(lambda: knows(producer, "t") and knows(producer, "u"), "the topics are known")
+        scope.append("t", numbers([0], partition=0, width=ALL_MEMORY))
         cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
-        mine = producer.send("u", b"1", partition=0)
-        producer._gathered._max_block_ms = 0  # it looks again after a second
+        mine = producer.send("u", b"0")
         flushing = threading.Thread(target=producer.flush, args=(30,))
         flushing.start()
-        wait_until(lambda: producer._gathered._gatherers["u"].taken is not None, "the flush has taken it")
-        later = producer.send("u", b"2", partition=1)
-        wait_until(lambda: len(producer._gathered._gatherers["u"].taken or ()) == 2, "the flush has taken both")
+        wait_until(lambda: [b"0"] in by_value.asked, "the flush has taken it")
+        later = producer.send("u", b"1")
+        wait_until(lambda: [b"1"] in by_value.asked, "the flush has taken both")
         cluster.release()
-        wait_until(lambda: mine._result is not None, "the first of them is in a batch")
-        assert producer._gathered._gatherers["u"].draining.acquire(timeout=10), "the flush lets the second be"
-        accumulator_of(producer).flush(None)
-        wake_sender(producer)
         cluster.wait_for(lambda: len(cluster.received) == 2, "the first of them")
+        wait_until(lambda: nobody_waits_for_memory(producer), "the flush lets the second be")
         cluster.release()
         flushing.join(10)
-        producer._gathered._gatherers["u"].draining.release()
         assert not flushing.is_alive()
         assert mine.result(0).offset == 0
         assert not later.done()
@@ -187,17 +223,13 @@ def test_a_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: MockClus
     assert cluster.values() == list(range(8))
 
 
-def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(
-    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    timeouts = {"linger_ms": 100, "delivery_timeout_ms": 1000, "request_timeout_ms": 500, "max_block_ms": 100}
-    with producer_on(cluster.bootstrap_servers, **timeouts) as producer:
-        assert producer.send("t", b"0").result(10).offset == 0
+def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(cluster: MockCluster) -> None:
+    timeouts = {"linger_ms": 2000, "delivery_timeout_ms": 3000, "request_timeout_ms": 500, "max_block_ms": 100}
+    with producer_on(cluster.bootstrap_servers, metadata_max_age_ms=50, **timeouts) as producer:
+        wait_until(lambda: knows(producer, "t"), "the topic is known")
+        lost = producer.send("t", b"1")
         del cluster.topics["t"]
-        with producer._gathered._gatherers["t"].draining:
-            lost = producer.send("t", b"1")
-            metadata_of(producer).request_update()
-            wait_until(lambda: metadata_of(producer).fetch().partition_count("t") is None, "the topic's end is known")
+        wait_until(lambda: not knows(producer, "t"), "the topic's end is known")
         with pytest.raises(
             FlushTimeoutError, match=r"after 0\.1 s records are in no batch \(topic t: .*UNKNOWN_TOPIC.*\); they may"
         ):
@@ -232,7 +264,8 @@ def test_where_there_is_no_memory_those_that_are_enough_fail_at_max_block_ms(
         stored = [future for future in futures if future.exception() is None]
         assert 0 < len(stored) == len(futures) - len(late)
         assert producer.send(topic, b"last").done() is False
-    wait_until(lambda: pool_of(producer).available == pool_of(producer).total, "all memory is back")
+    memory = of_producer(producer, "buffer-total-bytes")
+    assert of_producer(producer, "buffer-available-bytes") == memory, "all memory is back"
     assert set(told.records) == {"first", *range(200)}
     assert len(told.records) == 201
     assert len(read_topic(proxied_kafka.cluster.direct_servers, topic)) == len(stored) + 2
@@ -243,20 +276,17 @@ def test_the_senders_thread_does_not_spin_where_there_is_no_memory(cluster: Mock
     cluster.topic("u")
     with producer_on(cluster.bootstrap_servers, buffer_memory=CHUNK_SIZE, linger_ms=5) as producer:
         producer.partitions_for("u")
-        cut = producer._client.poll
-        polls: list[None] = []
-        producer._client.poll = lambda *arguments: (polls.append(None), cut(*arguments))[1]  # type: ignore[method-assign, func-returns-value]
         futures = [producer.send("t", b"%0*d" % (ALL_MEMORY, 0))]
         cluster.wait_for(lambda: len(cluster.received) == 1, "what holds the memory")
         futures.append(producer.send("t", b"1"))
-        wait_until(lambda: pool_of(producer).free_chunks < 0, "a little is borrowed")
+        wait_until(lambda: not futures[1].pending, "a little is borrowed")
         futures.append(producer.send("u", b"0"))
-        polls.clear()
+        polls = of_producer(producer, "select-total")
         begun = time.monotonic()
         while time.monotonic() - begun < 0.5:
             pass
-        assert len(polls) < 30
-        assert producer._gathered.unsent() == 1
+        assert of_producer(producer, "select-total") < polls + 30
+        assert futures[2].pending
         cluster.script = None
         cluster.release()
         assert [future.result(10).offset for future in futures] == [0, 1, 0]
@@ -300,11 +330,10 @@ def test_a_flush_does_not_spin_where_no_append_may_wait_for_memory(cluster: Mock
         scope = producer.scope()
         scope.append("t", numbers([0], width=ALL_MEMORY))
         future = producer.send("t", b"1")
-        append, tries = producer._gathered._append, list[None]()
-        producer._gathered._append = lambda *arguments: (tries.append(None), append(*arguments))[1]  # type: ignore[method-assign, func-returns-value]
+        begun_s = time.thread_time()
         with pytest.raises(FlushTimeoutError):
-            producer.flush(0.3)
-        assert len(tries) < 5
+            producer.flush(0.5)
+        assert time.thread_time() - begun_s < 0.03  # 0.001; it was 0.1 when it went round and round
         cluster.script = None
         cluster.release()
         producer.flush(10)
@@ -405,7 +434,7 @@ def test_a_callback_may_send(kafka: Kafka, new_topic: NewTopic) -> None:
     assert [record.value for record in read_topic(kafka.bootstrap_servers, other)] == [b"%d" % n for n in range(100)]
 
 
-def test_a_callback_may_send_more_than_is_gathered_at_once(cluster: MockCluster) -> None:
+def test_a_callback_may_send_more_than_is_buffered_at_once(cluster: MockCluster) -> None:
     many, told = 3 * MAX_ROWS, Told()
     with producer_on(cluster.bootstrap_servers, buffer_memory=2 * CHUNK_SIZE, batch_size=2000, **LINGERING) as producer:
 
@@ -464,12 +493,9 @@ def test_a_callback_that_would_wait_for_ever_is_told_so(
         producer.flush()
         waiting: list[RecordFuture] = []
         first = producer.send(topic, b"1", partition=0, on_delivery=in_callback(lambda: wait(producer, waiting[0]), outcome))
-        with producer._gathered._gatherers[topic].draining:  # so that the flush waits for the second one too
-            flushing = threading.Thread(target=producer.flush)
-            flushing.start()
-            waiting.append(producer.send(topic, b"2", partition=1))
-            assert not first.done()
-        flushing.join(20)
+        waiting.append(producer.send(topic, b"2", partition=1))
+        assert not first.done()
+        producer.flush()
         (error,) = outcome
         assert isinstance(error, UsageError)
         assert "must not wait" in str(error)
@@ -506,10 +532,7 @@ def test_a_callback_may_begin_to_close(kafka: Kafka, new_topic: NewTopic) -> Non
     topic, outcome = new_topic(1), list[object]()
     producer = producer_on(kafka.bootstrap_servers, **LINGERING)
     futures = [producer.send(topic, b"0", on_delivery=in_callback(producer.close, outcome))]
-    with producer._gathered._gatherers[topic].draining:
-        flushing = threading.Thread(target=producer.flush)
-        flushing.start()
-    flushing.join(20)
+    producer.flush(20)
     wait_until(lambda: producer.closed, "the producer is closed")
     with pytest.raises(UsageError, match="closed"):
         producer.send(topic, b"1")
@@ -551,7 +574,7 @@ def test_close_waits_for_what_another_thread_is_just_appending(cluster: MockClus
     assert slow.begun.wait(20)
     closing = threading.Thread(target=producer.close)
     closing.start()
-    wait_until(lambda: producer._sender._closing, "it begins to close")
+    wait_until(lambda: producer.closed, "it begins to close")
     closing.join(0.2)
     slow.may.set()
     closing.join(20)
@@ -622,22 +645,25 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
 @pytest.mark.parametrize(
     ("call", "within"),
     [
-        ("send", [RecordAppender, RecordGatherer, GatheredRecords, Gathered]),
-        ("flush", [RecordAppender, RecordGatherer, GatheredRecords, Gathered]),
+        ("send", [RecordAppender, TopicBuffer, RecordBuffer, BufferedRows]),
+        ("flush", [RecordAppender, TopicBuffer, RecordBuffer, BufferedRows]),
         ("send", [Appender, Planner, RecordAccumulator]),
         ("append", [Appender, Planner, RecordAccumulator]),
     ],
 )
-def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(cluster: MockCluster, within: list[type], call: str) -> None:
+def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(
+    cluster: MockCluster, within: list[type], call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C in a notebook: at each line in turn. The records at hand may fail; none is lost silently, none stored twice, and
     nothing is stuck."""
     sent: list[tuple[int, RecordFuture]] = []
     unknown: set[int] = set()
     settings = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000, "batch_size": 200_000, "buffer_memory": 1 << 20}
 
+    for limit in ("MAX_ROWS", "MIN_ROWS"):
+        monkeypatch.setattr(topic_buffer, limit, 4)
     with producer_on(cluster.bootstrap_servers, **settings) as producer:
         sent.append((0, producer.send("t", b"0")))
-        producer._gathered._enough.rows = 4
         numbers_ = count(1)
 
         def send() -> None:
@@ -664,8 +690,8 @@ def test_an_interrupt_anywhere_leaves_a_producer_that_goes_on(cluster: MockClust
         send()
         producer.flush(20)
         assert all(future.done() for _, future in sent)
-        wait_until(lambda: not accumulator_of(producer).has_incomplete(), "every batch has ended")
-        assert accumulator_of(producer).memory_waiters == 0
+        wait_until(lambda: producer.unfinished() == 0, "every batch has ended")
+        assert of_producer(producer, "waiting-threads") == 0
     stored = [value for value in cluster.values() if value >= 0]
     assert len(stored) == len(set(stored)), "none twice"
     assert stored == sorted(stored), "in order"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.records.batch_rewrite import encode_again, written_records
 from spark_kafka_sink.records.encoder import encode_records
 from spark_kafka_sink.records.record_reader import Record, read_record
-from spark_kafka_sink.records.rewriting import encode_again, written_records
 from tests.records.making import columns_of
 from tests.records.tables import Table, int64s, tables
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from spark_kafka_sink.errors import KafkaSinkError, RecordError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.producer_record import Headers, RecordMetadata
-from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
+from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows
 from spark_kafka_sink.records.columns import NO_PARTITION
 from tests.producer.told import Told, future
 
@@ -31,13 +31,13 @@ class Row(NamedTuple):
     future: RecordFuture
 
 
-def add(gathered: Gathered, row: Row) -> None:
-    """As RecordGatherer.add."""
-    gathered.place(row.partition, row.headers)
-    gathered.values.append(row.value)
-    gathered.keys.append(row.key)
-    gathered.timestamps.append(row.timestamp)
-    gathered.futures.append(row.future)
+def add(buffered: BufferedRows, row: Row) -> None:
+    """As TopicBuffer.add."""
+    buffered.place(row.partition, row.headers)
+    buffered.values.append(row.value)
+    buffered.keys.append(row.key)
+    buffered.timestamps.append(row.timestamp)
+    buffered.futures.append(row.future)
 
 
 BYTES = st.none() | st.binary(max_size=3)
@@ -54,32 +54,32 @@ ROWS = st.builds(
 PLAIN_ROWS = st.builds(lambda value: Row(value, None, None, 1, (), future()), BYTES)
 
 
-class GatheredModel(RuleBasedStateMachine):
-    """All that RecordGatherer and GatheredRecords do with rows, on a Gathered and on a list."""
+class BufferedRowsModel(RuleBasedStateMachine):
+    """All that TopicBuffer and RecordBuffer do with rows, on a BufferedRows and on a list."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.gathered, self.rows = Gathered(), list[Row]()
+        self.buffered, self.rows = BufferedRows(), list[Row]()
 
     @rule(rows=st.lists(ROWS | PLAIN_ROWS, max_size=4))
     def rows_are_added(self, rows: list[Row]) -> None:
         for row in rows:
-            add(self.gathered, row)
+            add(self.buffered, row)
         self.rows += rows
 
     @rule(rows=st.lists(ROWS | PLAIN_ROWS, max_size=4))
     def rows_are_put_back_in_front(self, rows: list[Row]) -> None:
-        earlier = Gathered()
+        earlier = BufferedRows()
         for row in rows:
             add(earlier, row)
-        earlier.extend(self.gathered)
-        self.gathered, self.rows = earlier, rows + self.rows
+        earlier.extend(self.buffered)
+        self.buffered, self.rows = earlier, rows + self.rows
 
     @rule(data=st.data())
     def a_part_is_taken(self, data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(self.rows)))
         stop = data.draw(st.integers(start, len(self.rows) + 1))
-        self.gathered, self.rows = self.gathered.slice(start, min(stop, len(self.rows))), self.rows[start:stop]
+        self.buffered, self.rows = self.buffered.slice(start, min(stop, len(self.rows))), self.rows[start:stop]
 
     @rule(data=st.data())
     def some_rows_get_into_a_batch_and_some_fail(self, data: st.DataObject) -> None:
@@ -89,36 +89,36 @@ class GatheredModel(RuleBasedStateMachine):
                 ProduceResult("t", 0).attach(RecordThunk([row.future], callbacks=False), 0)
             elif end == "fails":
                 row.future.fail(RecordError("no"))
-        self.gathered = self.gathered.pending()
+        self.buffered = self.buffered.pending()
         self.rows = [row for row, end in zip(self.rows, ends, strict=True) if end == "stays"]
 
     @rule(data=st.data())
     def the_partitioner_has_chosen_and_all_find_no_memory(self, data: st.DataObject) -> None:
         count = len(self.rows)
         chosen = data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
-        self.gathered.choose(np.array(chosen, np.int32))
-        self.gathered = self.gathered.pending()
+        self.buffered.choose(np.array(chosen, np.int32))
+        self.buffered = self.buffered.pending()
         self.rows = [row._replace(partition=partition) for row, partition in zip(self.rows, chosen, strict=True)]
 
     @rule(data=st.data(), row=ROWS)
     def an_interrupt_leaves_half_of_a_row(self, data: st.DataObject, row: Row) -> None:
-        gathered = self.gathered
+        buffered = self.buffered
         steps: list[Callable[[], None]] = [
-            lambda: gathered.place(row.partition, row.headers),
-            lambda: gathered.values.append(row.value),
-            lambda: gathered.keys.append(row.key),
-            lambda: gathered.timestamps.append(row.timestamp),
+            lambda: buffered.place(row.partition, row.headers),
+            lambda: buffered.values.append(row.value),
+            lambda: buffered.keys.append(row.key),
+            lambda: buffered.timestamps.append(row.timestamp),
         ]
         for step in steps[: data.draw(st.integers(0, len(steps)))]:
             step()
-        gathered.cut(len(gathered.futures))
+        buffered.cut(len(buffered.futures))
 
     @invariant()
     def the_columns_are_those_of_the_rows(self) -> None:
         rows = self.rows
-        assert len(self.gathered) == len(rows)
-        assert self.gathered.futures == [row.future for row in rows]
-        columns = self.gathered.columns()
+        assert len(self.buffered) == len(rows)
+        assert self.buffered.futures == [row.future for row in rows]
+        columns = self.buffered.columns()
         count = len(rows)
         assert columns.num_records == count
         assert columns.value is not None
@@ -132,26 +132,26 @@ class GatheredModel(RuleBasedStateMachine):
         assert [[(h["key"], h["value"]) for h in headers] for headers in found] == [list(row.headers) for row in rows]
 
 
-TestGatheredModel = GatheredModel.TestCase
-TestGatheredModel.settings = settings(max_examples=150, stateful_step_count=15, deadline=None, print_blob=True)
+TestBufferedRowsModel = BufferedRowsModel.TestCase
+TestBufferedRowsModel.settings = settings(max_examples=150, stateful_step_count=15, deadline=None, print_blob=True)
 
 
 def test_rows_that_are_put_back_are_as_old_as_the_first_of_them_and_have_the_size_of_all() -> None:
-    earlier, later = Gathered(), Gathered()
+    earlier, later = BufferedRows(), BufferedRows()
     earlier.since_ms, later.since_ms = 100, 200
-    for gathered in (earlier, later):
-        add(gathered, Row(b"12345", b"12", None, 1, (), future()))
+    for buffered in (earlier, later):
+        add(buffered, Row(b"12345", b"12", None, 1, (), future()))
     part = earlier.slice(0, 1)
     size = part.size
     part.extend(later)
     assert (part.since_ms, part.size) == (100, 2 * size)
-    empty = Gathered()
+    empty = BufferedRows()
     empty.extend(later)
     assert empty.since_ms == 200
 
 
 def test_a_callback_is_not_forgotten_when_rows_are_put_together() -> None:
-    with_one, without = Gathered(), Gathered()
+    with_one, without = BufferedRows(), BufferedRows()
     with_one.callbacks = True
     add(with_one, Row(b"", None, None, 1, (), future()))
     without.extend(with_one)
@@ -164,10 +164,10 @@ def test_an_interrupt_in_one_rows_callback_fails_those_behind_it_too() -> None:
         raise KeyboardInterrupt
 
     told = Told()
-    gathered = Gathered()
+    buffered = BufferedRows()
     for callback in (told.of(0), interrupted, told.of(2), told.of(3)):
-        add(gathered, Row(b"", None, None, 1, (), future(callback)))
+        add(buffered, Row(b"", None, None, 1, (), future(callback)))
     with pytest.raises(KeyboardInterrupt):
-        gathered.fail(RecordError("no"))
+        buffered.fail(RecordError("no"))
     assert told.records == [0, 2, 3]
-    assert all(each.done() for each in gathered.futures)
+    assert all(each.done() for each in buffered.futures)

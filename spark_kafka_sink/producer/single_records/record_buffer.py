@@ -1,4 +1,4 @@
-"""From single records to columns: what was gathered is appended when there is enough of it, or when it has lingered."""
+"""From single records to columns: what was buffered is appended when there is enough of it, or when it has lingered."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.scopes.send_scope import RecordScope
-from spark_kafka_sink.producer.single_records.gathered import Gathered
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
-from spark_kafka_sink.producer.single_records.record_gatherer import Enough, RecordGatherer
+from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer
 
 # When the sender's thread looks again for memory, if no answer comes before.
 RETRY_MS = 100
@@ -38,16 +37,16 @@ RETRY_MS = 100
 MIN_ROUND_S = 1.0
 
 # Rows that are in no batch, and why.
-Late = tuple[Gathered, DeadlineError]
+Late = tuple[BufferedRows, DeadlineError]
 
 
-class GatheredRecords:
+class RecordBuffer:
     """Records of all topics that are not in batches yet.
 
     When there are enough of a topic they are appended in the thread that added the last one; when the first has waited for
     linger.ms, in the sender's thread, which never waits for memory. Any thread may add and flush. `_lock` guards the making of
-    gatherers and `_closed_by`; the rest is each gatherer's own. `_waiting` has those that the sender's thread must look at: who
-    adds a first row puts its gatherer in after that, and the sender's thread takes it out before it finds it idle.
+    buffers and `_closed_by`; the rest is each buffer's own. `_waiting` has those that the sender's thread must look at: who
+    adds a first row puts its buffer in after that, and the sender's thread takes it out before it finds it idle.
     """
 
     def __init__(
@@ -68,139 +67,133 @@ class GatheredRecords:
         self._linger_ms = config.linger_ms
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._max_block_ms = config.max_block_ms
-        self._enough = Enough(config.buffer_memory)
+        self._limits = BufferLimits(config.buffer_memory)
         self._lock = Lock()
-        self._gatherers: dict[str, RecordGatherer] = {}
-        self._waiting: dict[RecordGatherer, None] = {}
+        self._buffers: dict[str, TopicBuffer] = {}
+        self._waiting: dict[TopicBuffer, None] = {}
         self._closed_by: KafkaSinkError | None = None
 
-    def gatherer(self, topic: str) -> RecordGatherer:
-        """The topic's own, or a new one, which is nobody else's before it is `kept`."""
+    def topic_buffer(self, topic: str) -> TopicBuffer:
+        """The topic's own, or a new one, which is nobody else's before it is kept (`keep`)."""
         if not isinstance(topic, str):
             raise RecordError(f"topic is {topic!r}, must be a str")
-        return self._gatherers.get(topic) or RecordGatherer(RecordScope(self._lifecycle, topic), self._enough)
+        return self._buffers.get(topic) or TopicBuffer(RecordScope(self._lifecycle, topic), self._limits)
 
-    def kept(self, gatherer: RecordGatherer) -> RecordGatherer:
+    def keep(self, buffer: TopicBuffer) -> TopicBuffer:
         """The topic's own from now on and for good: this one, unless another thread was faster."""
-        topic = gatherer.scope.topic
+        topic = buffer.scope.topic
         with self._lock:
-            if topic not in self._gatherers:
+            if topic not in self._buffers:
                 if self._closed_by is not None:
                     raise self._closed_by.with_traceback(None)
-                self._gatherers[topic] = gatherer
-                self._enough.share(len(self._gatherers))
-            return self._gatherers[topic]
+                self._buffers[topic] = buffer
+                self._limits.share(len(self._buffers))
+            return self._buffers[topic]
 
-    def added(self, gatherer: RecordGatherer, *, first: bool, full: bool) -> None:
+    def added(self, buffer: TopicBuffer, *, first: bool, full: bool) -> None:
         """A record was added: the first that waits there, or the last that there is room for. Waits at most max.block.ms."""
         if first:
-            self._waiting[gatherer] = None
+            self._waiting[buffer] = None
         if full and not in_callback():
-            self._drain(gatherer, time.monotonic() + self._max_block_ms / 1000)
+            self._drain(buffer, time.monotonic() + self._max_block_ms / 1000)
         else:
             self._wakeup()
 
-    def interrupted(self, gatherer: RecordGatherer) -> None:
+    def interrupted(self, buffer: TopicBuffer) -> None:
         """A record was added, or was not."""
-        self._waiting[gatherer] = None
+        self._waiting[buffer] = None
         self._wakeup()
 
     # From rows to batches
 
-    def _drain(self, gatherer: RecordGatherer, deadline: float) -> None:
-        """Append what was gathered, in the caller's thread. If another thread does so until the deadline it is left to that."""
-        if not gatherer.draining.acquire(timeout=_left(deadline)):
+    def _drain(self, buffer: TopicBuffer, deadline: float) -> None:
+        """Append what was buffered, in the caller's thread. If another thread does so until the deadline it is left to that."""
+        if not buffer.draining.acquire(timeout=_left(deadline)):
             return
         try:
-            if gatherer.is_full():  # else another thread was faster
-                late = self._append(gatherer, gatherer.take(), deadline)
+            if buffer.is_full():  # else another thread was faster
+                late = self._append(buffer, buffer.take(), deadline)
                 if late is not None:
-                    self._refuse(gatherer, *late)
-                gatherer.settled()
+                    self._refuse(buffer, *late)
+                buffer.settled()
         finally:
-            gatherer.draining.release()
-            self._wake_for_rest(gatherer)
+            buffer.draining.release()
+            self._wake_for_rest(buffer)
 
-    def _wake_for_rest(self, gatherer: RecordGatherer) -> None:
+    def _wake_for_rest(self, buffer: TopicBuffer) -> None:
         """The sender's thread may have found it draining, and waits for the rest, or for the end of it."""
-        if gatherer.gathered or gatherer.taken is not None or self._accumulator.closed or self._identity.awaits_appends:
+        if buffer.rows or buffer.taken is not None or self._accumulator.closed or self._identity.awaits_appends:
             self._wakeup()
 
-    def _append(self, gatherer: RecordGatherer, gathered: Gathered, deadline: float) -> Late | None:
+    def _append(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float) -> Late | None:
         """What is wrong with a row fails it; returned are those that there was no memory for, or no metadata."""
-        if not gathered:
+        if not rows:
             return None
+        scope, futures = buffer.scope, rows.futures
+
+        def completion_for(indexes: Sequence[int]) -> RecordThunk:
+            return RecordThunk([futures[index] for index in indexes], callbacks=rows.callbacks)
+
         try:
-            self._append_or_raise(gatherer, gathered, deadline)
+            self._columns.append_serialized(
+                scope.tally,
+                scope.topic,
+                rows.columns(),
+                deadline=deadline,
+                completion_for=completion_for,
+                on_partitioned=rows.choose,
+            )
         except DeadlineError as error:
-            return gathered.pending(), error
+            return rows.pending(), error
         except RecordError as error:
-            return self._append_others(gatherer, gathered.pending(), deadline, error)
+            return self._append_others(buffer, rows.pending(), deadline, error)
         except KafkaSinkError as error:
-            self._refuse(gatherer, gathered.pending(), error)
+            self._refuse(buffer, rows.pending(), error)
         except BaseException as error:
-            text = f"topic {gatherer.scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
-            self._refuse(gatherer, gathered.pending(), KafkaSinkError(text, topic=gatherer.scope.topic))
+            text = f"topic {scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
+            self._refuse(buffer, rows.pending(), KafkaSinkError(text, topic=scope.topic))
             if not isinstance(error, Exception):
                 raise
         return None
 
-    def _append_or_raise(self, gatherer: RecordGatherer, gathered: Gathered, deadline: float) -> None:
-        futures = gathered.futures
-
-        def completion_for(rows: Sequence[int]) -> RecordThunk:
-            return RecordThunk([futures[row] for row in rows], callbacks=gathered.callbacks)
-
-        scope = gatherer.scope
-        self._columns.append_serialized(
-            scope.tally,
-            scope.topic,
-            gathered.columns(),
-            deadline=deadline,
-            completion_for=completion_for,
-            on_partitioned=gathered.choose,
-        )
-
-    def _append_others(self, gatherer: RecordGatherer, rows: Gathered, deadline: float, error: RecordError) -> Late | None:
+    def _append_others(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
         if len(rows) == 1:
-            self._refuse(gatherer, rows, error)
+            self._refuse(buffer, rows, error)
             return None
         middle = len(rows) // 2
         head, tail = rows.slice(0, middle), rows.slice(middle, len(rows))
-        late = self._append(gatherer, head, deadline)
+        late = self._append(buffer, head, deadline)
         if late is None:
-            return self._append(gatherer, tail, deadline)
+            return self._append(buffer, tail, deadline)
         late[0].extend(tail)
         return late
 
-    def _refuse(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
+    def _refuse(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
         """They will not be sent: a transaction hears of it while they still keep it from ending."""
-        if gathered:
+        if rows:
             self._identity.missed(error)
-        self._fail(gatherer, gathered, error)
+        self._fail(buffer, rows, error)
 
-    def _fail(self, gatherer: RecordGatherer, gathered: Gathered, error: KafkaSinkError) -> None:
-        if not gathered:
+    def _fail(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
+        if not rows:
             return
-        self._metrics.append_refused(gatherer.scope.topic, len(gathered), error)
+        self._metrics.append_refused(buffer.scope.topic, len(rows), error)
         try:
-            gathered.fail(error)
+            rows.fail(error)
         finally:
-            gatherer.scope.told()
+            buffer.scope.told()
 
-    def _put_back(self, gatherer: RecordGatherer, late: Gathered, cause: DeadlineError) -> None:
+    def _put_back(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> None:
         """For another try, unless it is too late for one."""
-        error = self._too_late(gatherer, late, cause) or gatherer.put_back(late)
+        error = self._too_late(buffer, late, cause) or buffer.put_back(late)
         if error is not None:
-            self._refuse(gatherer, late, error)
-            gatherer.settled()
+            self._refuse(buffer, late, error)
+            buffer.settled()
 
-    def _too_late(self, gatherer: RecordGatherer, late: Gathered, cause: DeadlineError) -> DeadlineError | None:
-        topic, age_ms = gatherer.scope.topic, monotonic_ms() - late.since_ms
-        if gatherer.known_in is None and isinstance(
-            cause, MetadataTimeoutError
-        ):  # sent in a callback, which could not wait for it
+    def _too_late(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> DeadlineError | None:
+        topic, age_ms = buffer.scope.topic, monotonic_ms() - late.since_ms
+        if buffer.known_in is None and isinstance(cause, MetadataTimeoutError):  # sent in a callback, which could not wait for it
             if age_ms < self._max_block_ms:
                 return None
             return MetadataTimeoutError(f"topic {topic}: not known within max.block.ms: {cause.message}", **cause.facts)
@@ -215,10 +208,10 @@ class GatheredRecords:
         """Append what has lingered, as far as there is memory; in how many ms there will be more."""
         next_ms = FOREVER_MS
         lingered: set[Tally] = set()
-        for gatherer in list(self._waiting):
-            left = self._until_due(gatherer, now_ms)
+        for buffer in list(self._waiting):
+            left = self._until_due(buffer, now_ms)
             if left <= 0:
-                left, late = self._try_drain(gatherer, lingered)
+                left, late = self._try_drain(buffer, lingered)
                 if isinstance(late, BufferExhaustedError):
                     self._accumulator.flush(None)  # what holds the memory had better go
                     return RETRY_MS
@@ -228,67 +221,67 @@ class GatheredRecords:
         return next_ms
 
     def has_rows(self) -> bool:
-        """Of all gatherers: who adds a first row may not have come to say that it waits, and another row may be behind it."""
-        return not all(gatherer.is_idle() for gatherer in list(self._gatherers.values()))
+        """Of all buffers: who adds a first row may not have come to say that it waits, and another row may be behind it."""
+        return not all(buffer.is_idle() for buffer in list(self._buffers.values()))
 
-    def _until_due(self, gatherer: RecordGatherer, now_ms: int) -> int:
-        if gatherer.is_idle():
-            del self._waiting[gatherer]
-            if gatherer.is_idle():
+    def _until_due(self, buffer: TopicBuffer, now_ms: int) -> int:
+        if buffer.is_idle():
+            del self._waiting[buffer]
+            if buffer.is_idle():
                 return FOREVER_MS
-            self._waiting[gatherer] = None  # a row came before it was out
-        if self._accumulator.closed or gatherer.is_full():
+            self._waiting[buffer] = None  # a row came before it was out
+        if self._accumulator.closed or buffer.is_full():
             return 0
-        return gatherer.gathered.since_ms + self._linger_ms - now_ms
+        return buffer.rows.since_ms + self._linger_ms - now_ms
 
-    def _try_drain(self, gatherer: RecordGatherer, lingered: set[Tally]) -> tuple[int, DeadlineError | None]:
+    def _try_drain(self, buffer: TopicBuffer, lingered: set[Tally]) -> tuple[int, DeadlineError | None]:
         """In how many ms to look again, and what was missing."""
-        if not gatherer.draining.acquire(blocking=False):
+        if not buffer.draining.acquire(blocking=False):
             return FOREVER_MS, None  # who holds it wakes this thread at the end
         try:
-            late = self._append(gatherer, gatherer.take(), NO_WAIT)
-            lingered.add(gatherer.scope.tally)
+            late = self._append(buffer, buffer.take(), NO_WAIT)
+            lingered.add(buffer.scope.tally)
             if late is None:
-                gatherer.settled()
+                buffer.settled()
                 return FOREVER_MS, None
-            self._put_back(gatherer, *late)
+            self._put_back(buffer, *late)
             return RETRY_MS, late[1]
         finally:
-            gatherer.draining.release()
+            buffer.draining.release()
 
     # Flush and close
 
     def flush(self, timeout_s: float | None) -> None:
         """Return when what was sent before is acked or failed, which its futures tell. FlushTimeoutError after `timeout_s`."""
         deadline = time.monotonic() + (TIMEOUT_MAX if timeout_s is None else timeout_s)
-        gatherers = list(self._gatherers.values())
-        for gatherer in gatherers:
-            if not gatherer.is_idle():
-                self._drain_for_flush(gatherer, deadline, timeout_s)
-        scopes = {gatherer.scope.tally: gatherer.scope for gatherer in gatherers}
+        buffers = list(self._buffers.values())
+        for buffer in buffers:
+            if not buffer.is_idle():
+                self._drain_for_flush(buffer, deadline, timeout_s)
+        scopes = {buffer.scope.tally: buffer.scope for buffer in buffers}
         results = self._accumulator.flush_all(scopes.keys())
         self._wakeup()
         for tally, unfinished in results.items():
             scopes[tally].wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
 
-    def _drain_for_flush(self, gatherer: RecordGatherer, deadline: float, timeout_s: float | None) -> None:
-        """Append what was gathered, however long memory takes; at the deadline it is left to the sender's thread."""
-        mine: Gathered | None = None  # not what others add meanwhile: that could go on for ever
+    def _drain_for_flush(self, buffer: TopicBuffer, deadline: float, timeout_s: float | None) -> None:
+        """Append what was buffered, however long memory takes; at the deadline it is left to the sender's thread."""
+        mine: BufferedRows | None = None  # not what others add meanwhile: that could go on for ever
         while True:
-            if not gatherer.draining.acquire(timeout=_left(deadline)):
+            if not buffer.draining.acquire(timeout=_left(deadline)):
                 raise _flush_timeout("records are in no batch, which another thread waits for", timeout_s)
             try:
-                taken = gatherer.take()
+                taken = buffer.take()
                 mine = mine or taken
                 round_s = max(self._max_block_ms / 1000, MIN_ROUND_S)
-                late = self._append(gatherer, taken, min(deadline, time.monotonic() + round_s))
+                late = self._append(buffer, taken, min(deadline, time.monotonic() + round_s))
                 if late is None:
-                    gatherer.settled()
+                    buffer.settled()
                 else:
-                    self._put_back(gatherer, *late)
+                    self._put_back(buffer, *late)
             finally:
-                gatherer.draining.release()
-                self._wake_for_rest(gatherer)
+                buffer.draining.release()
+                self._wake_for_rest(buffer)
             if late is None or not mine.pending():
                 return
             if _left(deadline) <= 0:
@@ -296,42 +289,42 @@ class GatheredRecords:
 
     def unsent(self) -> int:
         """How many records are in no batch."""
-        return sum(gatherer.unsent() for gatherer in list(self._waiting))
+        return sum(buffer.unsent() for buffer in list(self._waiting))
 
     def close(self) -> None:
         """No more records; those that are here are appended in the sender's thread."""
         self._close(UsageError("the producer is closed"))
-        for gatherer in self._gatherers.values():
-            if not gatherer.is_idle():  # who added its first row may not have come to say so
-                self._waiting[gatherer] = None
+        for buffer in self._buffers.values():
+            if not buffer.is_idle():  # who added its first row may not have come to say so
+                self._waiting[buffer] = None
 
     def drop(self, error: KafkaSinkError) -> None:
         """Fail what is in no batch; others may come. What a thread is just appending is left to that."""
-        for gatherer in list(self._waiting):
-            if gatherer.draining.acquire(blocking=False):
+        for buffer in list(self._waiting):
+            if buffer.draining.acquire(blocking=False):
                 try:
-                    self._fail(gatherer, gatherer.take(), error)
-                    gatherer.settled()
+                    self._fail(buffer, buffer.take(), error)
+                    buffer.settled()
                 finally:
-                    gatherer.draining.release()
+                    buffer.draining.release()
 
     def fail(self, error: KafkaSinkError) -> None:
         """The sender's thread is at its end: what is in no batch never will be."""
         self._close(error)
-        for gatherer in self._gatherers.values():
-            self._fail(gatherer, gatherer.end(error), error)
-            if gatherer.draining.acquire(blocking=False):  # else who drains it finds that there is no memory any more
+        for buffer in self._buffers.values():
+            self._fail(buffer, buffer.end(error), error)
+            if buffer.draining.acquire(blocking=False):  # else who drains it finds that there is no memory any more
                 try:
-                    self._fail(gatherer, gatherer.take(), error)
-                    gatherer.settled()
+                    self._fail(buffer, buffer.take(), error)
+                    buffer.settled()
                 finally:
-                    gatherer.draining.release()
+                    buffer.draining.release()
 
     def _close(self, error: KafkaSinkError) -> None:
         with self._lock:
             self._closed_by = self._closed_by or error
-            for gatherer in self._gatherers.values():
-                gatherer.close(self._closed_by)
+            for buffer in self._buffers.values():
+                buffer.close(self._closed_by)
 
 
 def _left(deadline: float) -> float:

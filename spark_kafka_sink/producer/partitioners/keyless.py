@@ -1,7 +1,8 @@
-"""Partitioners that look at no row: each in turn, or any."""
+"""Partitioners that look at no row: each partition in turn, any, or the same until a new batch begins in it (KIP-480)."""
 
 from __future__ import annotations
 
+import random
 import threading
 
 import numpy as np
@@ -57,3 +58,40 @@ def _choices(topic: str, cluster: Cluster) -> NDArray[np.int32]:
     partition_count(topic, cluster)
     available = cluster.available_partitions(topic)
     return available if len(available) else cluster.partitions(topic)
+
+
+class UniformStickyPartitioner:
+    """One partition for every row of a topic, whatever its key, until a new batch begins (Java's StickyPartitionCache).
+
+    Any thread may call; `_lock` guards the dictionary.
+    """
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.Random()
+        self._lock = threading.Lock()
+        self._partitions: dict[str, int] = {}
+
+    def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
+        with self._lock:
+            partition = self._partitions.get(topic)
+            if partition is None or partition >= partition_count(topic, cluster):  # the topic was made anew, with fewer
+                partition = self._partitions[topic] = self._next(topic, cluster, None)
+        return np.full(columns.num_records, partition, np.int32)
+
+    def on_new_batch(self, topic: str, cluster: Cluster, prev_partition: int) -> bool:
+        """Leave `prev_partition`, if it is still the current one. Whether there is another one now."""
+        with self._lock:
+            current = self._partitions.get(topic)
+            if current is not None and current != prev_partition:
+                return False
+            self._partitions[topic] = self._next(topic, cluster, current)
+            return self._partitions[topic] != prev_partition
+
+    def _next(self, topic: str, cluster: Cluster, current: int | None) -> int:
+        """The three cases of Java's class: no partition with a leader: any; one: that one; several: any but the current."""
+        available = cluster.available_partitions(topic).tolist()
+        if not available:
+            return self._rng.randrange(partition_count(topic, cluster))
+        if len(available) == 1:
+            return int(available[0])
+        return int(self._rng.choice([partition for partition in available if partition != current]))

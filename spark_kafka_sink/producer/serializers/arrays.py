@@ -1,4 +1,7 @@
-"""Binary arrays out of numpy's: buffers are handed over, nothing is copied twice."""
+"""Arrow arrays taken apart and put together: binary arrays out of numpy's, lists, and what type a column has.
+
+Buffers are handed over; nothing is copied twice.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import SerializationError
-from spark_kafka_sink.records.arrow_arrays import scalar_of_bytes
-from spark_kafka_sink.records.views import INT32_MAX, byte_column, offsets_of, valid_mask
+from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.records.arrow_arrays import bitmap, byte_column, filled_numbers, offsets_of, scalar_of_bytes
 
 Valid = NDArray[np.bool_] | None  # None: no row is null
 
@@ -24,7 +27,7 @@ def binary_array(data: Any, offsets: NDArray[Any], valid: Valid = None) -> pa.Ar
     """Row i is `data[offsets[i]:offsets[i + 1]]`, or null. data: a buffer; it is not copied."""
     large = int(offsets[-1]) > INT32_MAX
     offsets = np.ascontiguousarray(offsets, np.int64 if large else np.int32)
-    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    bits = None if valid is None else bitmap(valid)
     kind = pa.large_binary() if large else pa.binary()
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bits, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -78,16 +81,45 @@ def first_row(mask: NDArray[np.bool_]) -> int | None:
     return row if len(mask) and mask[row] else None
 
 
-__all__ = [
-    "Valid",
-    "as_binary",
-    "binary_array",
-    "checked_text",
-    "first_row",
-    "fixed_width_array",
-    "joined",
-    "null_column",
-    "offsets_of",
-    "text_array",
-    "valid_mask",
-]
+# Lists, of whichever of Arrow's list types
+
+
+def list_parts(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
+    """All elements of a list column, and where each row begins among them (and the last ends); a null list has none."""
+    lengths = filled_numbers(pc.list_value_length(column).cast(pa.int64()), np.int64, 0)
+    starts = np.zeros(len(column) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return column.flatten(), starts
+
+
+def place_in_list(starts: NDArray[np.int64], at: int) -> tuple[int, int]:
+    """The row of element `at` of all, and its place there."""
+    row = int(np.searchsorted(starts, at, "right")) - 1
+    return row, at - int(starts[row])
+
+
+def joined_lists(elements: pa.Array, starts: NDArray[np.int64]) -> pa.Array:
+    """Each row's elements, one after the other: their memory, seen in longer pieces. elements: binary without nulls."""
+    return pa.Array.from_buffers(
+        pa.binary(), len(starts) - 1, [None, pa.py_buffer(offsets_of(elements)[starts]), elements.buffers()[2]]
+    )
+
+
+# Types of columns
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    is_plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(is_plain or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def is_uuid(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.uuid"

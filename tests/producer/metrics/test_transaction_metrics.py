@@ -1,0 +1,63 @@
+"""The time that calls about transactions take is counted, each in the metric of its own, unless the call fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.producer.producer import Producer
+from tests.producer.transactions.transacting import scoped, under_id
+
+STEPS = ("init", "begin", "send-offsets", "prepare", "commit", "abort")
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(config=BrokerConfig(transaction_state_log_num_partitions=2)) as broker:
+        yield broker
+
+
+def times(producer: Producer) -> dict[str, float]:
+    metrics = producer.metrics()["producer-metrics"]
+    return {step: metrics[f"txn-{step}-time-ns-total"] for step in STEPS}
+
+
+def counted(producer: Producer, call: Callable[[], object]) -> set[str]:
+    """The metrics that a call adds to; none of them more than the call takes."""
+    before, begun_ns = times(producer), time.monotonic_ns()
+    call()
+    took_ns, after = time.monotonic_ns() - begun_ns, times(producer)
+    assert all(after[step] - before[step] <= took_ns for step in STEPS)
+    return {step for step in STEPS if after[step] > before[step]}
+
+
+def test_each_call_counts_its_time(broker: EmbeddedBroker) -> None:
+    with under_id(broker.bootstrap_servers, "timed", initialized=False) as producer:
+        assert set(times(producer).values()) == {0}
+        assert counted(producer, producer.init_transactions) == {"init"}
+        assert counted(producer, producer.begin) == {"begin"}
+        producer.send("timed", b"1")
+        assert counted(producer, lambda: producer.send_offsets({("timed", 0): 1}, "timed")) == {"send-offsets"}
+        assert counted(producer, producer.commit) == {"commit"}
+        producer.begin()
+        producer.send("timed", b"2")
+        assert counted(producer, producer.abort) == {"abort"}
+
+
+def test_opening_a_transaction_of_its_own_counts_as_init(broker: EmbeddedBroker) -> None:
+    with scoped(broker.bootstrap_servers) as producer:
+        assert counted(producer, lambda: producer.transaction("own").close()) == {"init"}
+
+
+def test_a_call_that_fails_counts_nowhere(broker: EmbeddedBroker) -> None:
+    def commit_nothing() -> None:
+        with pytest.raises(UsageError, match=r"commit\(\) is not allowed"):
+            producer.commit()
+
+    with under_id(broker.bootstrap_servers, "failing") as producer:
+        assert counted(producer, commit_nothing) == set()
