@@ -54,7 +54,7 @@ class ColumnAppender:
         self._metadata = metadata
         self._appender = appender
         self._metrics = metrics
-        self._rows_per_append: dict[str, int] = {}
+        self._rows_per_append: dict[str, int] = {}  # of the topics that were appended to
 
     def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
         """As SendScope.append says."""
@@ -119,4 +119,5 @@ class ColumnAppender:
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 a partition. 0 for an unknown topic."""
-        return self._rows_per_append.get(topic, 0)
+        rows = self._rows_per_append.get(topic)  # asked for with each Arrow batch
+        return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0) if rows is None else rows

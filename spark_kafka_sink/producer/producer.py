@@ -124,7 +124,7 @@ class Producer:
     @property
     def closed(self) -> bool:
         """Whether it takes no more records: closed, failed, idle for too long, or another process's."""
-        return not self._lifecycle.is_usable
+        return self.failed is not None or not self._lifecycle.is_usable
 
     def scope(self) -> SendScope:
         """A share of this producer for columns of records, with errors and counts of its own, to be used in a `with`.
