@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster, Node
     from spark_kafka_sink.config import ProducerConfig, producer_config
     from spark_kafka_sink.errors import KafkaSinkError
-    from spark_kafka_sink.producer.accumulator.send_scope import SendScope
     from spark_kafka_sink.producer.interceptors import ColumnsMetadata, ProducerInterceptor
     from spark_kafka_sink.producer.partition_reports import PartitionReport, PartitionReports
     from spark_kafka_sink.producer.partitioners.partitioner import Partitioner
     from spark_kafka_sink.producer.producer import Producer
     from spark_kafka_sink.producer.producer_record import PartitionInfo, ProducerRecord, RecordMetadata
     from spark_kafka_sink.producer.report import DeliveryReport
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope
     from spark_kafka_sink.producer.serializers.serializer import Serializer
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -83,7 +83,7 @@ _HOME = {
     "RecordColumns": "records.columns",
     "RecordFuture": "producer.single_records.record_future",
     "RecordMetadata": "producer.producer_record",
-    "SendScope": "producer.accumulator.send_scope",
+    "SendScope": "producer.scopes.send_scope",
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.publish",
     "errors": "errors",

@@ -42,6 +42,7 @@ class NetworkClient:
         self._connections = Connections(config, clock, resolver=resolver, open_channel=open_channel, rng=rng)
         self._metadata = MetadataRequests(config, metadata, self._connections)
         self._aborted: list[ClientResponse] = []
+        self.wakeup = self._connections.wakeup  # ends the poll that runs now or comes next; from any thread
 
     def ready(self, node_id: int, now_ms: int) -> bool:
         """Returns whether a request can be sent to this node now. Begins to connect if it is not connected and back-off allows.
@@ -153,10 +154,6 @@ class NetworkClient:
             self._metadata.lost(lost, now_ms)
         responses += self._metadata.maybe_rebootstrap(now_ms)
         return responses
-
-    def wakeup(self) -> None:
-        """Ends the poll that runs now or comes next. From any thread."""
-        self._connections.wakeup()
 
     def close(self) -> None:
         """Closes every connection. Requests in flight get no response."""

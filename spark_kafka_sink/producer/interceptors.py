@@ -12,8 +12,7 @@ from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 from spark_kafka_sink.producer.plugins import configured, full_name, plugin
-from spark_kafka_sink.producer.producer_record import ProducerRecord, RecordMetadata
-from spark_kafka_sink.producer.single_records.record_future import OnDelivery
+from spark_kafka_sink.producer.producer_record import OnDelivery, ProducerRecord, RecordMetadata
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 
 logger = logging.getLogger(__name__)
@@ -175,7 +174,7 @@ class ColumnsInterception:
         self._topic = topic
         self._left = count
 
-    def thunk_of(self, rows: Sequence[int]) -> ColumnsThunk:
+    def completion_for(self, rows: Sequence[int]) -> ColumnsThunk:
         self._left -= len(rows)
         return ColumnsThunk(self._interceptors, len(rows))
 

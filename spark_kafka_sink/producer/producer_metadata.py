@@ -12,8 +12,8 @@ from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.callbacks import NO_WAIT
 from spark_kafka_sink.producer.column_checks import check_topic
+from spark_kafka_sink.producer.lifecycle import NO_WAIT
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 # Answers about a topic that waiting does not change, and what to do about them (Java's maybeThrowExceptionForTopic). All others

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.errors import KafkaSinkError
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -46,6 +47,10 @@ class RecordMetadata(NamedTuple):
     def has_offset(self) -> bool:
         """Whether the broker said where it stored the record."""
         return self.offset >= 0
+
+
+OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
+"""A callback of Producer.send: called once with where the record is, or why it failed."""
 
 
 def not_stored(topic: str, partition: int = -1, key_size: int = -1, value_size: int = -1) -> RecordMetadata:

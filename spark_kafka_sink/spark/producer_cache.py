@@ -18,9 +18,9 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.producer.accumulator.send_scope import SendScope
     from spark_kafka_sink.producer.producer import Producer
-    from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope
+    from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 
 # As long as Java keeps an idle connection (connections.max.idle.ms). Spark ends a Python worker that was idle for a minute, and
 # its producer with it; this is for workers that other queries keep busy between two batches of this one: with its producer a

@@ -17,8 +17,8 @@ from spark_kafka_sink.exactly_once.failpoints import reach
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction, first_transactions
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, slots
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.display import errors_text

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from tests.faults.producing import numbers
 
 DEADLINE_S = 90.0

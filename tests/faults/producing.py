@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 
 QUICK: dict[str, object] = {

@@ -16,7 +16,7 @@ from spark_kafka_sink.errors import (
     TransactionAbortableError,
     TransactionTimeoutError,
 )
-from spark_kafka_sink.producer.sender import outage_log, silence_watch
+from spark_kafka_sink.producer.sender import outage_log
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.faults.numbered_stream import wait_until
@@ -31,7 +31,7 @@ SHORT = {"request_timeout_ms": 900, "delivery_timeout_ms": 900}
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told after 5 s is told after 0.2."""
-    monkeypatch.setattr(silence_watch, "WARN_AFTER_MS", 200)
+    monkeypatch.setattr(outage_log, "WARN_AFTER_MS", 200)
     monkeypatch.setattr(outage_log, "LOOK_EVERY_MS", 50)
 
 
@@ -150,7 +150,7 @@ def test_a_transaction_that_finds_no_coordinator_is_told_of_while_it_waits(told:
 def test_a_commit_that_nobody_answers_is_told_of_until_it_is_done(
     told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(silence_watch, "WARN_AFTER_MS", 500)
+    monkeypatch.setattr(outage_log, "WARN_AFTER_MS", 500)
     with EmbeddedBroker() as broker, producer_on(broker.bootstrap_servers, transactional_id="its-own") as producer:
         broker.create_topic("t")
         producer.init_transactions()

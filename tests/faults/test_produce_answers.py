@@ -17,7 +17,15 @@ from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, Produce
 from tests.faults.conftest import check_numbers
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, figure, numbers, one_by_one
-from tests.faults.recording_broker import RecordingBroker, batches_of, carries, numbers_in, of_partitions, says, throttles
+from tests.faults.recording_broker import (
+    RecordingBroker,
+    batches_of,
+    carries,
+    numbers_in,
+    of_partitions,
+    says,
+    throttles,
+)
 from tests.kafka.proxy import TcpProxy
 
 E = ErrorCode

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.broker.faults.fault import Fault
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.producing import figure, numbers, one_by_one
 from tests.faults.recording_broker import RecordingBroker

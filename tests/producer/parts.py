@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,14 +11,32 @@ import pyarrow as pa
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig, producer_config
+from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.column_appender import ColumnAppender
+from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.producer.clusters import cluster_of
+from tests.producer.told import NeverEnding
+
+
+@dataclass
+class Wakeups:
+    """Of the sender's thread, which is not there. on_wakeup: what it would do."""
+
+    count: int = 0
+    on_wakeup: Callable[[], None] = lambda: None
+
+    def wakeup(self) -> None:
+        self.count += 1
+        self.on_wakeup()
 
 
 @dataclass
@@ -30,30 +49,33 @@ class Parts:
     appender: Appender
     cluster: Cluster
     metrics: SenderMetrics
-    wakeups: list[None] = field(default_factory=list)
+    wakeups: Wakeups
     losses: list[int] = field(default_factory=list)  # by discards: how many records were not finished at that moment
     passed_ms: int = 0
+    lifecycle: Lifecycle = field(default_factory=lambda: NeverEnding(lambda: None))
 
-    def owner(self) -> _Owner:
-        return _Owner(self)
-
-    def lost(self) -> None:
-        self.losses.append(self.accumulator.incomplete_records())
+    def tally(self) -> Tally:
+        return Tally()
 
     def scope(self) -> SendScope:
-        return SendScope(_Owner(self), lambda scope: None)
+        """Appends to partition 0 only."""
+        return SendScope(self.lifecycle, _ToPartition0(self), self.accumulator, Identity(), self.metrics)
 
-    def append(
-        self, scope: SendScope, values: list[bytes | None], partitions: list[int], topic: str = "t", count: int = 300
-    ) -> None:
+    def discard(self, tally: Tally) -> None:
+        """What SendScope.discard does."""
+        tally.discarded = True
+        error = UsageError("discarded")
+        self.accumulator.discard(tally, error, lambda: self.losses.append(self.accumulator.incomplete_records()))
+
+    def append(self, tally: Tally, values: list[bytes | None], partitions: list[int], topic: str = "t", count: int = 300) -> None:
         columns = RecordColumns(len(values), value=pa.array(values, pa.binary()))
-        self.append_columns(scope, columns, partitions, topic, count)
+        self.append_columns(tally, columns, partitions, topic, count)
 
     def append_columns(
-        self, scope: SendScope, columns: RecordColumns, partitions: list[int], topic: str = "t", count: int = 300
+        self, tally: Tally, columns: RecordColumns, partitions: list[int], topic: str = "t", count: int = 300
     ) -> None:
-        sizes = self.appender.sizes(scope, topic, columns)
-        self.appender.append(scope, topic, columns, sizes, np.array(partitions, dtype=np.int32), count)
+        sizes = self.appender.sizes(tally, topic, columns)
+        self.appender.append(tally, topic, columns, sizes, np.array(partitions, dtype=np.int32), count)
 
     def ready_nodes(self, now_ms: int | None = None) -> list[int]:
         return self.accumulator.ready(self.cluster, self.clock() if now_ms is None else now_ms).nodes
@@ -75,27 +97,12 @@ class Parts:
         return time.monotonic_ns() // 1_000_000 + self.passed_ms
 
 
-@dataclass
-class _Owner:
-    parts: Parts
+class _ToPartition0(ColumnAppender):
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
-    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None:
-        self.parts.append_columns(scope, columns, [0] * columns.num_records, topic)
-
-    def rows_per_append(self, topic: str) -> int:
-        return 0
-
-    def flush_scope(self, scope: SendScope) -> None:
-        self.parts.accumulator.flush(scope)
-
-    def flushed(self, waited_ns: int) -> None:
-        self.parts.metrics.flushed(waited_ns)
-
-    def discard_scope(self, scope: SendScope) -> None:
-        for batch in self.parts.accumulator.discard(scope, self.parts.lost):
-            batch.memory.give_back(self.parts.pool)
-
-    def check_alive(self) -> None: ...
+    def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+        self._parts.append_columns(tally, columns, [0] * columns.num_records, topic)
 
 
 def make_parts(chunk_size: int = 256, **settings: object) -> Parts:
@@ -104,7 +111,7 @@ def make_parts(chunk_size: int = 256, **settings: object) -> Parts:
     config = producer_config({"bootstrap.servers": "localhost:9092", **options})
     metrics = SenderMetrics(config)
     pool = BufferPool(config.buffer_memory, chunk_size, on_wait=metrics.waited_for_memory)
-    accumulator = RecordAccumulator(config)
-    wakeups: list[None] = []
-    appender = Appender(config, accumulator, pool, lambda: wakeups.append(None))
+    accumulator = RecordAccumulator(config, pool)
+    wakeups = Wakeups()
+    appender = Appender(config, accumulator, wakeups.wakeup)
     return Parts(config, pool, accumulator, appender, cluster_of({"t": 300, "u": 300}), metrics, wakeups)

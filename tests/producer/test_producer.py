@@ -18,8 +18,8 @@ from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from spark_kafka_sink.errors import FlushTimeoutError, KafkaSinkError, MetadataTimeoutError, RecordError, UsageError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
@@ -332,7 +332,7 @@ def _leave_in_child(scope: SendScope) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_leaves_a_scope_without_waiting_for_the_parents_locks(kafka: Kafka) -> None:
     with producer_on(kafka) as producer, producer.scope() as scope:
-        with scope.appending:
+        with scope.tally.appending:
             child = multiprocessing.get_context("fork").Process(target=_leave_in_child, args=(scope,))
             child.start()
             child.join(20)

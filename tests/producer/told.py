@@ -1,4 +1,4 @@
-"""What a test's callbacks were told, and an owner of single records without a producer."""
+"""What a test's callbacks were told, and the life of a producer that is none."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.producer_record import RecordMetadata
-from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
-from spark_kafka_sink.producer.single_records.record_scope import RecordScope
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.scopes.send_scope import RecordScope
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 
 DEADLINE_S = 20.0
 
@@ -56,29 +55,14 @@ def wait_until(reached: Callable[[], bool], what: str) -> None:
         time.sleep(0.001)
 
 
-class NoProducer:
-    """Owns a scope's records and never has an answer for them."""
+class NeverEnding(Lifecycle):
+    """Of a producer that has no sender's thread, and goes on without; it never has an answer."""
 
-    def append(self, scope: SendScope, topic: str, columns: RecordColumns) -> None: ...
-
-    def rows_per_append(self, topic: str) -> int:
-        return 0
-
-    def flush_scope(self, scope: SendScope) -> None: ...
-
-    def flushed(self, waited_ns: int) -> None: ...
-
-    def discard_scope(self, scope: SendScope) -> None: ...
-
-    def check_alive(self) -> None: ...
-
-    def check_may_wait(self) -> None: ...
-
-    def check_process(self) -> None: ...
+    is_running = True
 
 
 def scope(topic: str = "t") -> RecordScope:
-    return RecordScope(NoProducer(), topic)
+    return RecordScope(NeverEnding(lambda: None), topic)
 
 
 def future(callback: OnDelivery | None = None, topic: str = "t") -> RecordFuture:

@@ -19,10 +19,10 @@ from pyspark.accumulators import INT_ACCUMULATOR_PARAM
 from spark_kafka_sink.config import ProducerConfig, producer_config
 from spark_kafka_sink.errors import BrokerError
 from spark_kafka_sink.producer import producer as producer_module
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.interceptors import ProducerInterceptor
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_record import Headers
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.spark import producer_cache
 from spark_kafka_sink.spark.producer_cache import MOST_PRODUCERS, ProducerCache, ProducerKey

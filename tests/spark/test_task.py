@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.report import DeliveryReport
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.spark import partition_writer, task
 from spark_kafka_sink.spark.metrics import Feed

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_kafka_sink.producer.accumulator.grouping import group
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 
 Sizes = NDArray[np.int64]
@@ -51,6 +50,54 @@ class Plan:
         self.full.append(full)
         self.stop = stop
         self.chunks += chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows in partition order.
+
+    order: position j of that order holds input row order[j], shape (n,); None: the rows already stand in it.
+    partition_ids: each partition that has rows, once. starts: len(partition_ids) + 1 positions; partition_ids[i] has those from
+        starts[i] to starts[i + 1]. Both are Python lists, because what follows loops over partitions.
+    """
+
+    order: NDArray[np.intp] | None
+    partition_ids: list[int]
+    starts: list[int]
+
+
+def group(partitions: NDArray[np.int32], n_partitions: int) -> Groups:
+    """Groups rows of 0 <= partition < n_partitions; rows of one partition keep their order.
+
+    Rows whose partitions each stand together already are left as they are, in whatever order the partitions come.
+    """
+    if len(partitions) == 0:
+        return Groups(None, [], [0])
+    changes = partitions[1:] != partitions[:-1]
+    if (n_changes := np.count_nonzero(changes)) < n_partitions:
+        bounds = _run_bounds(changes) if n_changes else np.array([0, len(partitions)])
+        partition_ids = partitions[bounds[:-1]].tolist()
+        if len(set(partition_ids)) == len(partition_ids):
+            return Groups(None, partition_ids, bounds.tolist())
+    # Up to 16 bits numpy's stable sort is a radix sort: 2 to 4 ns a row against 20 to 50.
+    ids = partitions.astype(_narrow(n_partitions))
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    bounds = _run_bounds(ordered[1:] != ordered[:-1])
+    return Groups(order, ordered[bounds[:-1]].tolist(), bounds.tolist())
+
+
+def _run_bounds(changes: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Where runs of one value begin, and the end. changes: whether each but the first differs from the one before."""
+    inner = np.flatnonzero(changes)
+    bounds = np.empty(len(inner) + 2, np.intp)
+    bounds[0], bounds[-1] = 0, len(changes) + 1
+    np.add(inner, 1, out=bounds[1:-1])
+    return bounds
+
+
+def _narrow(n_partitions: int) -> type[np.unsignedinteger[Any]]:
+    return np.uint8 if n_partitions <= 1 << 8 else np.uint16 if n_partitions <= 1 << 16 else np.uint32
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +157,7 @@ class Planner:
         self._batch_size = batch_size
         self._chunk_size = chunk_size
 
-    def plan(self, start: int, scope: SendScope, rows: GroupedRows, max_chunks: int, *, stay: bool) -> Plan:
+    def plan(self, start: int, tally: Tally, rows: GroupedRows, max_chunks: int, *, stay: bool) -> Plan:
         """The rows from `start` on, in at most `max_chunks`, but for a first piece that needs more.
 
         Runs that fit into an open batch are the common case: its lines stand here and not in a call, for the sake of the runs
@@ -126,7 +173,7 @@ class Planner:
         for partition, stop, size in zip(rows.partition_ids[first:], rows.starts[first + 1 :], sizes, strict=True):
             queue = queues.get(partition) or self._accumulator.new_queue(rows.topic, partition)
             batch = queue.open
-            if batch is not None and batch.scope is not scope:
+            if batch is not None and batch.tally is not tally:
                 self._accumulator.close_open(queue)
                 batch = None
             if batch is not None and (left := batch_size - batch.size - size) >= 0:

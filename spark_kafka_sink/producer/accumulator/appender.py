@@ -18,13 +18,13 @@ from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BufferExhaustedError, KafkaSinkError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.append_plan import LARGE_ROW, GroupedRows, Partitions, Plan, Planner, Sizes
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, Chunk, SharedChunks
+from spark_kafka_sink.producer.accumulator.buffer_pool import Chunk, SharedChunks
 from spark_kafka_sink.producer.accumulator.produce_result import Thunk
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.request_size import batch_limit
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.callbacks import NO_WAIT
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.lifecycle import NO_WAIT
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.encoder import encode_records
@@ -51,8 +51,8 @@ KEPT_FROM_BLOCKS = 16
 PATIENCE_S = 0.1
 # A record without key, value and headers: length, attributes, both deltas, key length, value length, header count.
 MIN_RECORD_SIZE = 7
-# Who wants to know what becomes of some of an append's rows, given by their places in its columns.
-ThunkOf = Callable[[Sequence[int]], Thunk]
+# Makes what is completed with some of an append's rows, which are given by their places in its columns.
+CompletionFactory = Callable[[Sequence[int]], Thunk]
 # More than any open batch's age: its records expire before (delivery.timeout.ms is at most 25 days).
 MAX_AGE_MS = 2**33
 
@@ -60,9 +60,9 @@ MAX_AGE_MS = 2**33
 class Appender:
     """Encodes in the calling task's thread. Holds no state of its own but the settings, so threads do not meet here."""
 
-    def __init__(
-        self, config: ProducerConfig, accumulator: RecordAccumulator, pool: BufferPool, wakeup: Callable[[], None]
-    ) -> None:
+    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator, wakeup: Callable[[], None]) -> None:
+        """wakeup: makes the sender's thread look at what is ready."""
+        pool = accumulator.pool
         # An append never asks for more than half of the memory at once, so that two can always make progress in turn.
         self._max_chunks = max(pool.capacity // 2, 1)
         self._batch_size = min(batch_limit(config), self._max_chunks * pool.chunk_size)
@@ -75,12 +75,12 @@ class Appender:
         self._pool = pool
         self._wakeup = wakeup
 
-    def sizes(self, scope: SendScope, topic: str, columns: RecordColumns) -> Sizes:
+    def sizes(self, tally: Tally, topic: str, columns: RecordColumns) -> Sizes:
         """Bytes of each row at most. RecordTooLargeError names the first row that could never be sent."""
         # The time of append is never far from a batch's first; timestamps that were given can be anywhere, and so can the rows
         # without one that come after them into the same batch.
-        scope.has_timestamps = scope.has_timestamps or columns.timestamp is not None
-        timestamp_range = None if scope.has_timestamps else MAX_AGE_MS
+        tally.has_timestamps = tally.has_timestamps or columns.timestamp is not None
+        timestamp_range = None if tally.has_timestamps else MAX_AGE_MS
         sizes = size_upper_bounds(columns, timestamp_range=timestamp_range, max_offset_delta=self._batch_size // MIN_RECORD_SIZE)
         largest = int(sizes.max(initial=0)) + HEADER_SIZE
         if largest > self._max_record_size:
@@ -95,7 +95,7 @@ class Appender:
 
     def append(
         self,
-        scope: SendScope,
+        tally: Tally,
         topic: str,
         columns: RecordColumns,
         sizes: Sizes,
@@ -103,27 +103,27 @@ class Appender:
         count: int,
         *,
         deadline: float | None = None,
-        thunk_of: ThunkOf | None = None,
+        completion_for: CompletionFactory | None = None,
     ) -> None:
         """Put each row into an open batch of its partition, of which the topic has `count`.
 
         sizes, partitions: shape (num_records,). BufferExhaustedError when memory for the next part of the rows stays out until
         `deadline`; without one for max.block.ms: a slow broker that does take rows may be waited for longer in all. With NO_WAIT
-        a little is borrowed at once instead. thunk_of is asked once for each batch that rows go to. An error's fact `buffered` is
-        how many rows went into batches all the same.
+        a little is borrowed at once instead. completion_for is asked once for each batch that rows go to. An error's fact
+        `buffered` is how many rows went into batches all the same.
         """
         buffered = 0
         try:
             for start, stop in parts(sizes, max(MAX_ROWS, ROWS_PER_PARTITION * count)):
-                scope.raise_error()
+                tally.raise_error()
                 part = columns.slice(start, stop - start)
                 long_from = STAY_CHUNKS * self._pool.chunk_size
                 rows = GroupedRows.of(topic, part, sizes[start:stop], partitions[start:stop], count, long_from)
                 until = time.monotonic() + self._max_block_s if deadline is None else deadline
-                attach = None if thunk_of is None else partial(_attach, rows, start, thunk_of)
-                with scope.appending:
+                attach = None if completion_for is None else partial(_attach, rows, start, completion_for)
+                with tally.appending:
                     while buffered < stop:
-                        buffered = start + self._append_from(buffered - start, scope, rows, until, attach)
+                        buffered = start + self._append_from(buffered - start, tally, rows, until, attach)
         except KafkaSinkError as error:
             error.facts["buffered"] = buffered
             raise
@@ -131,7 +131,7 @@ class Appender:
     def _append_from(
         self,
         start: int,
-        scope: SendScope,
+        tally: Tally,
         rows: GroupedRows,
         deadline: float,
         attach: Callable[[OpenBatch, int, int], None] | None,
@@ -143,8 +143,8 @@ class Appender:
         full: list[bool] = []
         aborted = False
         try:
-            plan = self._plan_with_memory(start, scope, rows, deadline, memory, claimed)
-            batches, full = self._batches(scope, rows, plan), plan.full
+            plan = self._plan_with_memory(start, tally, rows, deadline, memory, claimed)
+            batches, full = self._batches(tally, rows, plan), plan.full
             self._encode(rows, plan, batches, memory, attach)
         except BaseException:
             for batch in batches:
@@ -155,9 +155,9 @@ class Appender:
         finally:
             with self._accumulator.lock:
                 try:
-                    wake = self._publish(scope, claimed, batches, full)
+                    wake = self._publish(tally, claimed, batches, full)
                 except BaseException:  # an interrupt: a batch that stays claimed would never be sent, and never expire
-                    self._publish(scope, claimed, batches, full)
+                    self._publish(tally, claimed, batches, full)
                     self._wakeup()
                     raise
                 aborted = self._accumulator.aborted
@@ -175,7 +175,7 @@ class Appender:
     def _plan_with_memory(
         self,
         start: int,
-        scope: SendScope,
+        tally: Tally,
         rows: GroupedRows,
         deadline: float,
         memory: list[Chunk],
@@ -188,8 +188,8 @@ class Appender:
             with self._accumulator.lock:
                 free = self._pool.free_chunks + len(memory)
                 # After a wait what was waited for is what there is: to ask for more might be to wait for ever.
-                most = len(memory) or (self._max_chunks if patient else self._few_chunks(free))
-                plan = self._planner.plan(start, scope, rows, most, stay=self._may_stay(rows, start, free))
+                maximum = len(memory) or (self._max_chunks if patient else self._few_chunks(free))
+                plan = self._planner.plan(start, tally, rows, maximum, stay=self._may_stay(rows, start, free))
                 if len(memory) < plan.chunks:
                     more = self._pool.try_allocate(plan.chunks - len(memory))
                     if more is None and deadline == NO_WAIT and not patient:
@@ -233,11 +233,11 @@ class Appender:
         enough = free_chunks - needed >= self._kept_from_blocks
         return rows.long_runs and enough and self._accumulator.oldest_age_ms(monotonic_ms()) <= STUCK_MS
 
-    def _batches(self, scope: SendScope, rows: GroupedRows, plan: Plan) -> list[OpenBatch]:
+    def _batches(self, tally: Tally, rows: GroupedRows, plan: Plan) -> list[OpenBatch]:
         """The batch of each piece; the new ones are nobody's yet."""
         created_ms = monotonic_ms()
         return [
-            batch or OpenBatch(queue, scope, created_ms, rows.timestamp(start))
+            batch or OpenBatch(queue, tally, created_ms, rows.timestamp(start))
             for queue, batch, start in zip(plan.queues, plan.batches, plan.starts, strict=True)
         ]
 
@@ -253,8 +253,12 @@ class Appender:
         first, last = plan.starts[0], plan.stop
         starts = np.array(plan.starts, dtype=np.intp)
         counts = np.diff(starts, append=last)
-        bases = np.array([batch.record_count for batch in batches]) - starts
-        offset_deltas = (np.arange(first, last) + np.repeat(bases, counts)).astype(np.int32)
+        if len(batches) == 1:
+            offset_deltas = np.arange(batches[0].record_count, batches[0].record_count + last - first, dtype=np.int32)
+        else:
+            bases = np.array([batch.record_count for batch in batches]) - starts
+            offset_deltas = np.arange(first, last, dtype=np.int32)
+            offset_deltas += np.repeat(bases.astype(np.int32), counts)
         base_timestamps = np.array([batch.first_timestamp for batch in batches], dtype=np.int64)
         timestamp_deltas, max_timestamps = _timestamp_deltas(rows, first, last, starts, counts, base_timestamps)
         whole = rows.order is None and last - first == rows.columns.num_records
@@ -283,11 +287,11 @@ class Appender:
         block.lend(memory[-needed:])
         del memory[-needed:]
 
-    def _publish(self, scope: SendScope, claimed: list[OpenBatch], batches: list[OpenBatch], full: list[bool]) -> bool:
+    def _publish(self, tally: Tally, claimed: list[OpenBatch], batches: list[OpenBatch], full: list[bool]) -> bool:
         """Let the sender have what was written; whether there is something for it to do. The accumulator's lock is held. Once
         more does nothing. New batches that got nothing, because encoding failed, are not added."""
         accumulator = self._accumulator
-        wake = bool(scope.deferred)
+        wake = False
         for batch in claimed:
             batch.writing = False
         for batch, is_full in zip(batches, full, strict=False):
@@ -299,8 +303,7 @@ class Appender:
                 wake = True
                 accumulator.add(batch, full=is_full)
                 batch.queued = True
-        accumulator.undefer(scope.deferred)
-        return wake
+        return accumulator.undefer(tally) or wake
 
 
 def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
@@ -319,10 +322,10 @@ def parts(sizes: Sizes, max_rows: int) -> Iterator[tuple[int, int]]:
         start, done = stop, int(ends[stop - 1])
 
 
-def _attach(rows: GroupedRows, offset: int, thunk_of: ThunkOf, batch: OpenBatch, start: int, stop: int) -> None:
+def _attach(rows: GroupedRows, offset: int, completion_for: CompletionFactory, batch: OpenBatch, start: int, stop: int) -> None:
     """Rows `start` to `stop`, in partition order, are the last that were added to the batch."""
     places = range(start, stop) if rows.order is None else rows.order[start:stop].tolist()
-    thunk = thunk_of([place + offset for place in places] if offset else places)
+    thunk = completion_for([place + offset for place in places] if offset else places)
     batch.attach(thunk, batch.record_count - (stop - start))
 
 

@@ -28,7 +28,7 @@ def split(batch: SealedBatch, limit: int, pool: BufferPool) -> list[SealedBatch]
 
 def rebuild(batch: SealedBatch, parts: Sequence[Rows], pool: BufferPool) -> list[SealedBatch]:
     """The rows of each part (numbers from 0 on, in order, at least one) as a batch: sealed and not numbered, of the batch's
-    queue, scope and age, as if it had never been sent. The batch keeps its own memory: free it when the parts are in its place.
+    queue, tally and age, as if it had never been sent. The batch keeps its own memory: free it when the parts are in its place.
     """
     return _rebuilt(batch, _records(batch), parts, pool)
 
@@ -65,17 +65,17 @@ def _rebuilt(batch: SealedBatch, records: WrittenRecords, parts: Sequence[Rows],
     block.lend(pool.overdraw(pool.chunks_for(len(encoded.data))))
     opened = []
     told = (numbers.tolist() for numbers in (counts, first_timestamps, max_timestamps, largest))
-    for piece, count, first, most, largest_record in zip(pieces, *told, strict=True):
-        part = OpenBatch(batch.queue, batch.opened.scope, batch.created_ms, first)
+    for piece, count, first, latest, largest_record in zip(pieces, *told, strict=True):
+        part = OpenBatch(batch.queue, batch.opened.tally, batch.created_ms, first)
         part.memory.share(piece, block)
-        part.added(len(piece), count, most, largest_record)
+        part.added(len(piece), count, latest, largest_record)
         opened.append(part)
     return [_sealed(part, batch, pool) for part in opened]
 
 
 def _sealed(opened: OpenBatch, batch: SealedBatch, pool: BufferPool) -> SealedBatch:
     part = SealedBatch(opened, batch.codec, batch.level)
-    part.scope = batch.scope
+    part.tally = batch.tally
     part.first_sent_ms = batch.first_sent_ms
     part.last_error = batch.last_error
     part.refused = True  # not stored, for certain

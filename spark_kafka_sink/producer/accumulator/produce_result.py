@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.producer.callbacks import callbacks
+from spark_kafka_sink.producer.lifecycle import callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Thunk(Protocol):
@@ -113,7 +113,7 @@ class ProduceResult:
         try:
             thunk.completed(self, first)
         except Exception:
-            log.exception("topic %s partition %d: a delivery callback failed", self.topic, self.partition)
+            logger.exception("topic %s partition %d: a delivery callback failed", self.topic, self.partition)
 
 
 def _move(

@@ -1,29 +1,82 @@
-"""A batch of one partition in its two states: open while records still come, sealed from its first send on."""
+"""A batch of one partition in its two states: open while records still come, sealed from its first send on; and their queue."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from spark_kafka_sink.producer.accumulator.batch_memory import BatchMemory
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult, Thunk
+from spark_kafka_sink.producer.accumulator.sequences import (
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    NumberedBatch,
+    PartitionSequences,
+    ProducerIdAndEpoch,
+)
+from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.batch_header import HEADER_SIZE, batch_header
 from spark_kafka_sink.records.compression import Codec, compress
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.errors import KafkaSinkError
-    from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-    from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-
 Buffer = bytes | bytearray | memoryview
+
+
+class PartitionQueue:
+    """Retries first, in the order of their numbers, then the batches that were never sent, the newest last.
+
+    Guarded by the accumulator's lock, but for `sequences`, which the sender's thread owns.
+    """
+
+    __slots__ = (
+        "back_off_until_ms",
+        "backing_off",
+        "batches",
+        "leader",
+        "muted",
+        "open",
+        "partition",
+        "retries",
+        "sequences",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int, leader: int | None) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.leader = leader
+        self.retries: list[SealedBatch] = []
+        self.batches: deque[OpenBatch] = deque()
+        self.open: OpenBatch | None = None  # the last of `batches` while records may still be added to it
+        self.muted = False  # a request is in flight and order must be kept without sequence numbers
+        self.backing_off = False
+        self.back_off_until_ms = 0
+        self.sequences: PartitionSequences | None = None
+
+    def add_retry(self, batch: SealedBatch) -> None:
+        """Keep the order of the numbers: answers of several brokers may come back in any order."""
+        position = 0
+        while position < len(self.retries) and self.retries[position].first_record < batch.first_record:
+            position += 1
+        self.retries.insert(position, batch)
+
+    def head(self) -> OpenBatch | SealedBatch | None:
+        """What is next in line."""
+        return self.retries[0] if self.retries else self.batches[0] if self.batches else None
+
+    def clear(self) -> None:
+        self.retries.clear()
+        self.batches.clear()
+        self.open = None
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 class OpenBatch:
     """Encoded records that may still grow in number.
 
-    It belongs to one send scope. While `writing` is set that scope's thread owns every field and the memory; otherwise the
+    It belongs to one scope's tally. While `writing` is set that scope's thread owns every field and the memory; otherwise the
     accumulator's lock guards them.
     """
 
@@ -37,15 +90,15 @@ class OpenBatch:
         "queued",
         "record_count",
         "result",
-        "scope",
         "sealed",
         "size",
+        "tally",
         "writing",
     )
 
-    def __init__(self, queue: PartitionQueue, scope: SendScope, created_ms: int, first_timestamp: int) -> None:
+    def __init__(self, queue: PartitionQueue, tally: Tally, created_ms: int, first_timestamp: int) -> None:
         self.queue = queue
-        self.scope = scope
+        self.tally = tally
         self.created_ms = created_ms
         self.first_timestamp = first_timestamp
         self.max_timestamp = first_timestamp
@@ -82,20 +135,7 @@ class OpenBatch:
         self.memory.cut(self.size)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdAndEpoch:
-    """Who sends, as InitProducerId gave it; without idempotence NO_PRODUCER. transactional: in transactions."""
-
-    producer_id: int
-    epoch: int
-    transactional: bool = False
-
-
-NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
-NO_SEQUENCE = -1
-
-
-class SealedBatch:
+class SealedBatch(NumberedBatch):
     """A batch as it goes over the wire, until it is acked or failed. Owned by the sender's thread.
 
     Its memory goes back to the pool only after the request that carries it was answered or its connection closed, also when
@@ -105,9 +145,7 @@ class SealedBatch:
     __slots__ = (
         "attempts",
         "codec",
-        "created_ms",
         "done",
-        "first_record",
         "first_sent_ms",
         "first_timestamp",
         "header",
@@ -116,24 +154,19 @@ class SealedBatch:
         "level",
         "max_timestamp",
         "memory",
-        "on_wire",
         "opened",
-        "ordinal",
         "payload",
         "queue",
         "raw_size",
-        "record_count",
-        "refused",
         "result",
-        "scope",
-        "sent_to",
         "size",
+        "tally",
     )
 
     def __init__(self, batch: OpenBatch, codec: Codec, level: int) -> None:
         self.opened = batch
         self.queue = batch.queue
-        self.scope: SendScope | None = batch.scope
+        self.tally: Tally | None = batch.tally  # None: its scope was discarded
         self.result = batch.result
         self.created_ms = batch.created_ms
         self.first_timestamp = batch.first_timestamp
@@ -148,15 +181,15 @@ class SealedBatch:
         self.payload: Sequence[Buffer] = raw if codec is Codec.NONE else [compress(codec, level, raw)]
         self.size = HEADER_SIZE + sum(map(len, self.payload))
         self.header = b""
-        self.first_record = NO_SEQUENCE  # records sent to the partition under its identity before this batch
-        self.ordinal = 0  # batches numbered before this one under its identity
+        self.first_record = NO_SEQUENCE
+        self.ordinal = 0
         self.attempts = 0
-        self.sent_to: int | None = None  # the node of the last attempt
+        self.sent_to = None
         self.first_sent_ms = 0
         self.last_error = ""
         self.on_wire = False
-        self.refused = False  # the broker said that it did not store the last attempt
-        self.done = False  # its scope has been told the outcome
+        self.refused = False
+        self.done = False  # its tally has been told the outcome
 
     def failed(self, error: KafkaSinkError) -> None:
         if self.result is not None:

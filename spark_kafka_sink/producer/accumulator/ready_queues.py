@@ -1,4 +1,4 @@
-"""Which partitions' queues may be sent, by the node that leads them, and when others will be."""
+"""Which partitions' queues may be sent, by the node that leads them, when others will be, and which nodes take nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import itertools
 from collections.abc import Iterable
 
 from spark_kafka_sink.client.cluster import Cluster
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
-
-FOREVER_MS = 2**62
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 
 
 class ReadyQueues:
@@ -122,3 +120,36 @@ class ReadyQueues:
         for batch in list(lingered):
             del self._lingering[batch]
             self.mark(batch.queue)
+
+
+class NodeLatencies:
+    """When something was last drained for each node. Guarded by the accumulator's lock. Without a timeout nothing is kept.
+
+    Java compares that with when its sender last found something ready for the node (RecordAccumulator.NodeLatencyStats). Here a
+    queue that waits for an answer is not ready, so the age of what waits is looked at instead.
+    """
+
+    def __init__(self, timeout_ms: int, linger_ms: int) -> None:
+        self.enabled = timeout_ms > 0
+        self._timeout_ms = timeout_ms
+        self._linger_ms = linger_ms
+        self._drained_ms: dict[int, int] = {}
+
+    def drained(self, node: int, now_ms: int) -> None:
+        if self.enabled:
+            self._drained_ms[node] = now_ms
+
+    def slow_nodes(self, queues: Iterable[PartitionQueue], now_ms: int) -> set[int]:
+        """The leaders of these queues for which a batch has been due, and nothing was drained, for longer than the timeout."""
+        if not self.enabled:
+            return set()
+        drained_before = now_ms - self._timeout_ms
+        created_before = drained_before - self._linger_ms
+        return {
+            queue.leader
+            for queue in queues
+            if queue.leader is not None
+            and (head := queue.head()) is not None
+            and head.created_ms < created_before
+            and self._drained_ms.get(queue.leader, 0) < drained_before
+        }

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
 from threading import RLock
 from typing import NamedTuple
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.accumulator.node_latencies import NodeLatencies
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
-from spark_kafka_sink.producer.accumulator.ready_queues import ReadyQueues
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
+from spark_kafka_sink.producer.accumulator.ready_queues import NodeLatencies, ReadyQueues
+from spark_kafka_sink.producer.accumulator.tally import Tally
 
 Batch = OpenBatch | SealedBatch
 # Queues that a drain finds being written to before it gives up. While an append writes to 1,000 partitions they all are, and
@@ -36,15 +37,14 @@ class RecordAccumulator:
 
     `lock` guards everything here, and each open batch that is not being written to. Task threads hold it twice per Arrow
     batch, before and after the allocation (appender.py); the sender's thread to find and take what is ready. What the task's
-    side calls in between (queues to undefer) expects it to be held.
+    side calls in between (queues to undefer) expects it to be held. The pool has a lock of its own.
     """
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, pool: BufferPool) -> None:
+        self.pool = pool
         self.lock = RLock()
         self.closed = False  # no more appends; what lingers goes out at once
         self.aborted = False  # everything was failed; nothing may be added any more
-        # Whether a queue may be sent now, asked with the lock held; who says no marks it (`answered`) when it may. None: all may.
-        self.admits: Callable[[PartitionQueue], bool] | None = None
         self.memory_waiters = 0  # appends that wait for memory: every partition is ready then
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._queues: dict[str, dict[int, PartitionQueue]] = {}
@@ -52,6 +52,7 @@ class RecordAccumulator:
         # Each batch as it was added, and what it is now; in the order of creation, so the first is the first to expire.
         self._incomplete: dict[OpenBatch, Batch] = {}
         self._limits: dict[str, int] = {}  # topic: bytes of records, before compression, that its brokers may take in one batch
+        self._deferred: defaultdict[Tally, list[PartitionQueue]] = defaultdict(list)  # by whose append writes to them
         self._latencies = NodeLatencies(config.partitioner_availability_timeout_ms, config.linger_ms)
 
     # The task's side
@@ -71,9 +72,9 @@ class RecordAccumulator:
             return now_ms - batch.created_ms
         return 0
 
-    def batch_limit(self, topic: str, otherwise: int) -> int:
-        """Bytes of records that a batch of this topic may have: `otherwise`, or fewer where a broker refused so many."""
-        return min(self._limits.get(topic, otherwise), otherwise)
+    def batch_limit(self, topic: str, default: int) -> int:
+        """Bytes of records that a batch of this topic may have: `default`, or fewer where a broker refused so many."""
+        return min(self._limits.get(topic, default), default)
 
     def queue_sizes(self, topic: str, count: int) -> tuple[list[int], list[int]] | None:
         """For a choice by what waits already: the partitions that can be sent to, and how many batches wait for each.
@@ -122,7 +123,7 @@ class RecordAccumulator:
             self.close_open(queue)
         if batch not in self._incomplete:
             self._incomplete[batch] = batch
-            batch.scope.batches_added(1)
+            batch.tally.batches_added(1)
         if not queue.batches or queue.batches[-1] is not batch:
             queue.batches.append(batch)
         if full:
@@ -131,53 +132,59 @@ class RecordAccumulator:
             queue.open = batch
             self._ready.linger(batch)
 
-    def undefer(self, deferred: list[PartitionQueue]) -> None:
-        """An append is over: what the sender wanted to take meanwhile is ready again."""
+    def undefer(self, tally: Tally) -> bool:
+        """An append is over: what the sender wanted to take meanwhile is ready again. Returns whether there is something."""
+        deferred = self._deferred.get(tally, ())
         for queue in deferred:
             self._ready.mark(queue)
-        deferred.clear()
+        self._deferred.pop(tally, None)  # last: after an interrupt this is called again
+        return bool(deferred)
 
-    def flush(self, scope: SendScope | None) -> None:
-        """Make what this scope (None: every scope) has waiting ready to be sent, its open batches too."""
+    def flush(self, tally: Tally | None) -> None:
+        """Make what a scope (None: every scope) has waiting ready to be sent, its open batches too."""
         with self.lock:
             for batch in self._ready.lingering():
-                if scope is None or batch.scope is scope:
+                if tally is None or batch.tally is tally:
                     self._flush_open(batch)
 
-    def flush_all(self, scopes: Set[SendScope]) -> dict[SendScope, list[ProduceResult]]:
+    def flush_all(self, tallies: Set[Tally]) -> dict[Tally, list[ProduceResult]]:
         """The same for many. Returned are the results of their batches that are not finished, as far as anybody wants to know."""
-        results: dict[SendScope, list[ProduceResult]] = {}
+        results: dict[Tally, list[ProduceResult]] = {}
         with self.lock:
             for batch in self._ready.lingering():
-                if batch.scope in scopes:
+                if batch.tally in tallies:
                     self._flush_open(batch)
             for unfinished in self._incomplete.values():
-                scope = unfinished.scope
-                if scope in scopes and scope is not None and unfinished.result is not None:
-                    results.setdefault(scope, []).append(unfinished.result)
+                tally = unfinished.tally
+                if tally is not None and tally in tallies and unfinished.result is not None:
+                    results.setdefault(tally, []).append(unfinished.result)
         return results
 
     def _flush_open(self, batch: OpenBatch) -> None:
         self._ready.linger_no_more(batch)
         self._ready.mark(batch.queue)
 
-    def discard(self, scope: SendScope, on_loss: Callable[[], None]) -> list[OpenBatch]:
-        """Take out what this scope has not sent; what is in flight goes on and reports to nobody.
+    def discard(self, tally: Tally, error: KafkaSinkError, on_loss: Callable[[], None]) -> None:
+        """Fails what a scope has not sent; what is in flight goes on and reports to nobody.
 
         on_loss: called if there is something, while it is still counted as incomplete.
         """
         dropped: list[OpenBatch] = []
-        with self.lock:
-            for batch in [batch for batch in self._incomplete.values() if batch.scope is scope]:
-                if isinstance(batch, SealedBatch):
-                    batch.scope = None
-                elif self._unqueue(batch):
-                    dropped.append(batch)
-            if dropped:
-                on_loss()
+        with tally.appending:
+            with self.lock:
+                for batch in [batch for batch in self._incomplete.values() if batch.tally is tally]:
+                    if isinstance(batch, SealedBatch):
+                        batch.tally = None
+                    elif self._unqueue(batch):
+                        dropped.append(batch)
+                if dropped:
+                    on_loss()
+                for batch in dropped:
+                    del self._incomplete[batch]
             for batch in dropped:
-                del self._incomplete[batch]
-        return dropped
+                batch.memory.give_back(self.pool)
+        for batch in dropped:  # without the lock: an interceptor hears of it
+            batch.failed(error)
 
     # The sender's side
 
@@ -192,8 +199,16 @@ class RecordAccumulator:
                 break
             return ReadyCheck(self._ready.nodes(), self._ready.leaderless_topics(), max(due - now_ms, 0))
 
-    def drain(self, node: int, max_size: int, size_of: Callable[[Batch], float] = lambda batch: batch.size) -> list[Batch]:
+    def drain(
+        self,
+        node: int,
+        max_size: int,
+        size_of: Callable[[Batch], float] = lambda batch: batch.size,
+        may_drain: Callable[[PartitionQueue], bool] = lambda queue: True,
+    ) -> list[Batch]:
         """One batch per partition led by `node`, up to `max_size` bytes in all, as `size_of` counts them, but at least one batch.
+
+        may_drain: asked of each queue with the lock held; who says no calls `answered` when it may.
 
         A queue that cannot be drained now leaves the ready set; what holds it back puts it in again: the end of the append
         that writes to the batch, an answer for the batches before it.
@@ -210,7 +225,7 @@ class RecordAccumulator:
                 if taken and size + next_size > max_size:
                     break
                 del ready[queue]
-                batch = self._take(queue) if head is not None else None
+                batch = self._take(queue) if head is not None and may_drain(queue) else None
                 if batch is not None:
                     taken.append(batch)
                     size += next_size
@@ -225,8 +240,6 @@ class RecordAccumulator:
 
     def _take(self, queue: PartitionQueue) -> Batch | None:
         """What may be sent of a queue now: a retry, if there are any, or its first batch."""
-        if self.admits is not None and not self.admits(queue):
-            return None
         sequences = queue.sequences
         if queue.retries:
             for batch in queue.retries:
@@ -241,7 +254,7 @@ class RecordAccumulator:
             return None
         first = queue.batches[0]
         if first.writing:
-            first.scope.deferred.append(queue)
+            self._deferred[first.tally].append(queue)
             return None
         if first is queue.open:
             queue.open = None
@@ -263,8 +276,8 @@ class RecordAccumulator:
         """The drained batch goes on as another object, of the same age."""
         with self.lock:
             self._incomplete[batch] = sealed
-            if batch.scope.discarded:
-                sealed.scope = None
+            if batch.tally.discarded:
+                sealed.tally = None
 
     def reenqueue(self, batch: SealedBatch, until_ms: int) -> None:
         """Queue a batch for a retry, not before `until_ms`; at once if the partition has another leader than refused it."""
@@ -293,9 +306,9 @@ class RecordAccumulator:
             groups = (in_its_place if now is batch else [(added, now)] for added, now in self._incomplete.items())
             self._incomplete = dict(itertools.chain.from_iterable(groups))
             for part in parts:
-                part.scope = batch.scope  # a discard may have been faster
-            if batch.scope is not None:
-                batch.scope.batches_added(len(parts) - 1)
+                part.tally = batch.tally  # a discard may have been faster
+            if batch.tally is not None:
+                batch.tally.batches_added(len(parts) - 1)
             for part in reversed(parts):  # without sequence numbers the last one in is the first
                 queue.add_retry(part)
             self._ready.mark(queue)

@@ -1,9 +1,11 @@
-"""How much of max.request.size is left for records: what a Produce request has besides them, as upper bounds in bytes."""
+"""What fits into max.request.size: what a Produce request has besides records, and how large batches will be once compressed."""
 
 from __future__ import annotations
 
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
+from spark_kafka_sink.records.compression import Codec
 
 # The frame's size 4; API key 2, version 2, correlation id 4, length of client.id 2, tagged fields 1; length of the transactional
 # id 3, acks 2, timeout 4, count of topics 5, tagged fields 1: 30 in all.
@@ -33,8 +35,37 @@ def batch_limit(config: ProducerConfig) -> int:
     defaults two of 512 KiB go in a request of 1 MiB.
     """
     overhead = request_overhead(config.client_id, config.transactional_id)
-    most = max(config.max_request_size // max(config.batch_size, 1), 1)
-    share = max((config.max_request_size - overhead) // most - batch_overhead("") - _LONGEST_TOPIC, 0)
-    if most == 1 or share >= config.batch_size - config.batch_size // _SHRINKS_BY:
+    batches = max(config.max_request_size // max(config.batch_size, 1), 1)
+    share = max((config.max_request_size - overhead) // batches - batch_overhead("") - _LONGEST_TOPIC, 0)
+    if batches == 1 or share >= config.batch_size - config.batch_size // _SHRINKS_BY:
         return min(config.batch_size, share)
     return config.batch_size
+
+
+class CompressionRatios:
+    """Bytes of compressed records for each byte before, by topic, as the last batches had it: Java's CompressionRatioEstimator.
+
+    Used by the sender's thread only.
+
+    So a request is filled with compressed batches: it costs the same 0.5 ms, be they large or small. Topics differ by more than
+    ten times. The first batches of one count in full: by another topic's ratio more would be drained than a request can take.
+    """
+
+    __slots__ = ("_ratios",)
+
+    def __init__(self) -> None:
+        self._ratios: dict[str, float] = {}
+
+    def size(self, batch: OpenBatch | SealedBatch) -> float:
+        """Bytes that a batch takes in a request, all told; about, if it is still to be compressed."""
+        topic = batch.queue.topic
+        sealed = batch if isinstance(batch, SealedBatch) else batch.sealed
+        if sealed is not None:
+            return sealed.size - HEADER_SIZE + batch_overhead(topic)
+        return batch.size * self._ratios.get(topic, 1.0) + batch_overhead(topic)
+
+    def sealed(self, batch: SealedBatch) -> None:
+        """Up at once, down by and by: a request that turns out smaller than it could be harms nobody."""
+        if batch.codec is not Codec.NONE:
+            topic, ratio = batch.queue.topic, (batch.size - HEADER_SIZE) / batch.raw_size
+            self._ratios[topic] = max(ratio, 0.9 * self._ratios.get(topic, 1.0) + 0.1 * ratio)

@@ -7,9 +7,9 @@ once the broker has said that it did not store it. A batch whose answer was lost
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_SEQUENCE, ProducerIdAndEpoch, SealedBatch
+from dataclasses import dataclass
 
 # A broker remembers the last 5 batches of a producer in a partition (ProducerStateEntry.NUM_BATCHES_TO_RETAIN).
 MAX_IN_FLIGHT = 5
@@ -17,6 +17,41 @@ MAX_EPOCH = 2**15 - 1
 # A broker forgets a producer that sent nothing to a partition for producer.id.expiration.ms, by default a day. To be sent alone
 # costs a batch one round trip, so long before that nobody relies on its memory.
 FORGOTTEN_MS = 60_000
+NO_SEQUENCE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """Who sends, as InitProducerId gave it; without idempotence NO_PRODUCER. transactional: in transactions."""
+
+    producer_id: int
+    epoch: int
+    transactional: bool = False
+
+
+NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
+
+
+class NumberedBatch(ABC):
+    """What numbering has to know of a batch, which is a SealedBatch.
+
+    first_record: records sent to the partition under its identity before this batch. ordinal: batches numbered before it.
+    refused: the broker said that it did not store the last attempt. sent_to: the node of that.
+    """
+
+    __slots__ = ("created_ms", "first_record", "on_wire", "ordinal", "record_count", "refused", "sent_to")
+
+    created_ms: int
+    first_record: int
+    on_wire: bool
+    ordinal: int
+    record_count: int
+    refused: bool
+    sent_to: int | None
+
+    @abstractmethod
+    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
+        """Gives it its numbers."""
 
 
 class PartitionSequences:
@@ -45,7 +80,7 @@ class PartitionSequences:
         self.assigned = 0  # batches numbered under this identity
         self.known = False  # the broker has stored a batch of this identity, and so refuses numbers that are not the next
         self.last_created_ms = 0  # of the last batch that was numbered
-        self.in_flight: list[SealedBatch] = []  # sent at least once and not finished, in the order of their numbers
+        self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
         self.lost_count = False  # the broker refused the very batch it should expect: only a new epoch helps
 
@@ -61,17 +96,17 @@ class PartitionSequences:
             return False
         return not self.in_flight or (self.known and self.assigned - self.in_flight[0].ordinal < MAX_IN_FLIGHT)
 
-    def may_resend(self, batch: SealedBatch) -> bool:
+    def may_resend(self, batch: NumberedBatch) -> bool:
         """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
         if self.gap:
             return not batch.refused
         return self.in_flight[0] is batch
 
-    def is_first(self, batch: SealedBatch) -> bool:
+    def is_first(self, batch: NumberedBatch) -> bool:
         """Whether all before it are finished, so that its numbers are the next that the broker should expect."""
         return bool(self.in_flight) and self.in_flight[0] is batch
 
-    def assign(self, batch: SealedBatch) -> None:
+    def assign(self, batch: NumberedBatch) -> None:
         """Give a batch its numbers, at its first send."""
         if not self.in_flight and batch.created_ms - self.last_created_ms >= FORGOTTEN_MS:
             self.known = False
@@ -79,12 +114,12 @@ class PartitionSequences:
         self._number(batch)
         self.in_flight.append(batch)
 
-    def acked(self, batch: SealedBatch) -> None:
+    def acked(self, batch: NumberedBatch) -> None:
         self.acked_through = max(self.acked_through, batch.first_record + batch.record_count)
         self.known = True
         self._forget(batch)
 
-    def refused(self, batch: SealedBatch) -> None:
+    def refused(self, batch: NumberedBatch) -> None:
         """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
         batch.refused = True
         if batch is self.in_flight[0]:
@@ -95,17 +130,17 @@ class PartitionSequences:
         """UNKNOWN_TOPIC_OR_PARTITION and its like: the topic may come back made anew, and know nobody."""
         self.known = False
 
-    def lost(self, batch: SealedBatch) -> None:
+    def lost(self, batch: NumberedBatch) -> None:
         """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
         batch.refused = True
         self.gap = self.lost_count = True
 
-    def dropped(self, batch: SealedBatch) -> None:
+    def dropped(self, batch: NumberedBatch) -> None:
         """Failed for good after it was sent, or expired: its numbers are never used again under this identity."""
         self._forget(batch)
         self.gap = True
 
-    def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
+    def replaced(self, batch: NumberedBatch, parts: Sequence[NumberedBatch]) -> None:
         """Other batches take the place and the numbers of one that was not stored. Where they have fewer records than it had,
         what was numbered behind it has to be numbered anew, or the next batch goes on where they end."""
         place = self.in_flight.index(batch)
@@ -155,12 +190,12 @@ class PartitionSequences:
             self._number(batch)
             batch.refused = False
 
-    def _number(self, batch: SealedBatch) -> None:
+    def _number(self, batch: NumberedBatch) -> None:
         batch.number(self.identity, self.next_record)
         batch.ordinal = self.assigned
         self.next_record += batch.record_count
         self.assigned += 1
 
-    def _forget(self, batch: SealedBatch) -> None:
+    def _forget(self, batch: NumberedBatch) -> None:
         if batch.first_record != NO_SEQUENCE and batch in self.in_flight:
             self.in_flight.remove(batch)

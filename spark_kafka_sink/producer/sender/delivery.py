@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.partition_reports import NO_OFFSET, PartitionReport
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
-from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
-from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
-from spark_kafka_sink.producer.sender.rejected_records import others, rejected
+from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
+logger = logging.getLogger(__name__)
 
-log = logging.getLogger(__name__)
+BatchAnswer = tuple[SealedBatch, PartitionProduceResponse]
 
 # Before the partition's next transaction can begin, the markers of the one before are written within 6 to 18 ms.
 SOON_MS = 20
+_AGAIN = (Action.RETRY, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
 
 
 class Delivery:
@@ -39,44 +41,42 @@ class Delivery:
         self,
         config: ProducerConfig,
         accumulator: RecordAccumulator,
-        pool: BufferPool,
-        why_unsent: Callable[[PartitionQueue], str],
+        identity: Identity,
         metrics: SenderMetrics,
-        transactions: TransactionSender | None = None,
+        unsent_reason: Callable[[PartitionQueue], str],
     ) -> None:
-        """`why_unsent`: what keeps a partition's batches from being sent, for error texts."""
-        self._transactions = transactions
-        self._why_unsent = why_unsent
+        """unsent_reason: what keeps a partition's batches from being sent, for error texts."""
         self._config = config
         self._accumulator = accumulator
-        self._pool = pool
+        self._pool = accumulator.pool
+        self._identity = identity
         self._metrics = metrics
-        self._gaps: set[PartitionQueue] = set()
+        self._unsent_reason = unsent_reason
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def answered(self, answers: Iterable[BatchAnswer], now_ms: int) -> list[tuple[SealedBatch, PartitionProduceResponse, Action]]:
         """Do what each answer's code asks for; returned is what was not delivered, for what concerns more than the batch."""
         acks: list[tuple[SealedBatch, PartitionProduceResponse]] = []
-        others = []
+        not_delivered = []
         for batch, answer in answers:
             batch.on_wire = False
             action = self._action(batch, answer)
             if action is Action.DELIVERED and not batch.done:
                 acks.append((batch, answer))
             else:
-                others.append((batch, answer, action))
+                not_delivered.append((batch, answer, action))
         self._acked(acks, now_ms)  # first: a failure wakes the task, and its error says how much was acked
-        for batch, answer, action in others:
+        for batch, answer, action in not_delivered:
             if batch.done:  # it expired while in flight; only the sequence numbers still care
                 self._settle_expired(batch, action)
             else:
                 self._refused(batch, answer, action, now_ms)
             self._settled(batch.queue)
-        return others
+        return not_delivered
 
     def _action(self, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
         action = action_for(answer.error_code, idempotent=self._config.enable_idempotence)
-        if self._transactions is not None:
-            action = in_transaction(action, batch, answer)
+        action = self._identity.decide(action, batch, answer)
         if action is Action.PRODUCER_LOST and answer.log_start_offset < 0:
             return Action.RETRY  # the partition has just moved: ask until the broker knows (TransactionManager.canRetry)
         if action is Action.SPLIT and batch.record_count == 1:
@@ -115,37 +115,18 @@ class Delivery:
             self._accumulator.remove(batch)
             batch.failed(error)
             self._metrics.failed(batch.queue.topic, batch.record_count)
-            if batch.scope is not None:
-                batch.scope.batch_failed(batch.record_count, error)
+            if batch.tally is not None:
+                batch.tally.batch_failed(batch.record_count, error)
             if isinstance(batch, OpenBatch):
                 batch.memory.give_back(self._pool)
             else:
-                self._give_up(batch)
-
-    def _give_up(self, batch: SealedBatch) -> None:
-        if self._transactions is not None:
-            self._transactions.dropped()
-        if batch.queue.sequences is not None:
-            batch.queue.sequences.dropped(batch)
-        batch.done = True
-        batch.free(self._pool)
-
-    def resolve_gaps(self, identity: ProducerIdAndEpoch) -> bool:
-        """Start new epochs where the numbering broke and nothing is in flight any more. True: one needs a fresh producer id."""
-        waiting = False
-        for queue in list(self._gaps):
-            assert queue.sequences is not None
-            if queue.sequences.resolve(identity):
-                self._gaps.discard(queue)
-                self._accumulator.answered(queue)
-            else:
-                waiting = waiting or queue.sequences.needs_producer_id(identity)
-        return waiting
+                self._identity.given_up(batch)
+                batch.done = True
+                batch.free(self._pool)
 
     def _settled(self, queue: PartitionQueue) -> None:
-        """Something in flight is over: remember a gap in the numbers, and let go what it held back."""
-        if queue.sequences is not None and queue.sequences.gap:
-            self._gaps.add(queue)
+        """Something in flight is over: let go what it held back."""
+        self._identity.settled(queue)
         self._accumulator.answered(queue)
 
     def fail_all(self, error: KafkaSinkError) -> None:
@@ -159,30 +140,29 @@ class Delivery:
 
     def _acked(self, acks: Sequence[tuple[SealedBatch, PartitionProduceResponse]], now_ms: int) -> None:
         """All at once: with 1,000 partitions an answer has some 40 of them, and a lock or two for each was most of the cost."""
-        by_scope: dict[SendScope, list[tuple[SealedBatch, int]]] = {}
+        by_tally: dict[Tally, list[tuple[SealedBatch, int]]] = {}
         for batch, answer in acks:
             batch.done = True
             if batch.result is not None:
                 batch.result.acked(answer.base_offset, answer.log_append_time_ms)
-            sequences = batch.queue.sequences
-            if sequences is not None:
-                sequences.acked(batch)
-            scope = batch.scope  # read once: a discard in the task's thread sets it to None
-            if scope is not None:
-                by_scope.setdefault(scope, []).append((batch, answer.base_offset))
-        for scope, own in by_scope.items():
-            scope.batches_acked(own, now_ms)
-        self._accumulator.acked([batch for batch, _ in acks])
-        for batch, _ in acks:
+            tally = batch.tally  # read once: a discard in the task's thread sets it to None
+            if tally is not None:
+                by_tally.setdefault(tally, []).append((batch, answer.base_offset))
+        batches = [batch for batch, _ in acks]
+        self._identity.acked(batches)
+        for tally, own in by_tally.items():
+            tally.batches_acked(len(own), partial(_report_acked, own, now_ms))
+        self._accumulator.acked(batches)
+        for batch in batches:
             batch.free(self._pool)
 
     def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
         batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
         again = action in _AGAIN and self._may_retry(batch, now_ms)
-        scope = batch.scope
-        if scope is not None:
-            scope.batch_refused(name, again=again)
+        tally = batch.tally
+        if tally is not None:
+            tally.batch_refused(name, again=again)
         if action is Action.SPLIT:
             self._split(batch)
             return
@@ -193,13 +173,17 @@ class Delivery:
             late = "; delivery.timeout.ms has passed" if action in _AGAIN and self._is_late(batch, now_ms) else ""
             unknown = f"; {CREATE_IT}" if action is Action.TOPIC_UNKNOWN else ""
             error = self._failure(batch, answer, batch.record_count, unknown + late)
-            if action is Action.FATAL and self._transactions is not None:  # first, as more than the batch has failed
-                self._transactions.refused_for_good(error)
+            if action is Action.FATAL:  # first, as more than the batch has failed
+                self._identity.fatal(error)
             self._drop(batch, error)
             return
         self._metrics.retried(batch.queue.topic, batch.record_count)
-        _AGAIN[action](batch)
-        self._accumulator.reenqueue(batch, now_ms + self._back_off_ms(batch, answer.error_code))
+        self._identity.refused(batch, action)
+        if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            back_off_ms = min(SOON_MS, self._config.retry_backoff_ms)
+        else:
+            back_off_ms = self._backoff.backoff_ms(batch.attempts - 1)
+        self._accumulator.reenqueue(batch, now_ms + back_off_ms)
 
     def _split(self, batch: SealedBatch) -> None:
         """Sender.completeBatch and RecordAccumulator.splitAndReenqueue of Java: what was too large goes on in parts, whose age is
@@ -215,7 +199,7 @@ class Delivery:
                 part.result = result
         self._replace(batch, parts)
         self._metrics.batch_split()
-        log.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
+        logger.info("%s: %d records in one batch were refused, they go on in %d", batch.queue, batch.record_count, len(parts))
 
     def _reject(self, batch: SealedBatch, answer: PartitionProduceResponse) -> None:
         """The records that the answer names fail. The others go on without them, in their place, with the batch's age and no
@@ -229,22 +213,17 @@ class Delivery:
         (rest,) = rebuild(batch, [others(batch, errors)], self._pool)
         if batch.result is not None:
             rest.result = batch.result.without(errors, batch.record_count)
-        scope, error = batch.scope, self._failure(batch, answer, len(errors))
+        tally, error = batch.tally, self._failure(batch, answer, len(errors))
         self._replace(batch, [rest])
         self._metrics.failed(batch.queue.topic, len(errors))
-        log.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
-        if scope is not None:
-            scope.records_failed(len(errors), error)
-        if self._transactions is not None:
-            self._transactions.failed(error)
+        logger.error("%s: %d of %d records failed: %s", batch.queue, len(errors), batch.record_count, error)
+        if tally is not None:
+            tally.records_failed(len(errors), error)
+        self._identity.failed(error)
 
     def _replace(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
         """Others have its records now, in its place."""
-        if batch.queue.sequences is None:
-            for part in parts:
-                part.number(NO_PRODUCER, 0)
-        else:
-            batch.queue.sequences.replaced(batch, parts)
+        self._identity.replaced(batch, parts)
         self._accumulator.replace(batch, parts)
         batch.free(self._pool)
 
@@ -254,44 +233,30 @@ class Delivery:
     def _is_late(self, batch: SealedBatch, now_ms: int) -> bool:
         return now_ms - batch.created_ms >= self._config.delivery_timeout_ms
 
-    def _back_off_ms(self, batch: SealedBatch, code: int) -> int:
-        """Exponential with 20 % jitter up to retry.backoff.max.ms, as Java's ExponentialBackoff (KIP-580)."""
-        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-            return min(SOON_MS, self._config.retry_backoff_ms)
-        step = self._config.retry_backoff_ms * 2 ** min(batch.attempts - 1, 32)
-        return int(min(step, self._config.retry_backoff_max_ms) * random.uniform(0.8, 1.2))
-
     def _settle_expired(self, batch: SealedBatch, action: Action) -> None:
-        sequences = batch.queue.sequences
-        if sequences is not None:
-            if action is Action.DELIVERED:
-                sequences.acked(batch)
-            else:
-                sequences.dropped(batch)
+        if action is Action.DELIVERED:
+            self._identity.acked([batch])
+        else:
+            self._identity.dropped(batch)
         batch.free(self._pool)
 
     def _drop(self, batch: SealedBatch, error: KafkaSinkError) -> None:
-        if batch.queue.sequences is not None:
-            batch.queue.sequences.dropped(batch)
+        self._identity.dropped(batch)
         self._report_failure(batch, error)
-        self._finish(batch)
+        batch.done = True
+        self._accumulator.remove(batch)
+        batch.free(self._pool)
 
     def _report_failure(self, batch: Batch, error: KafkaSinkError, *, tell: bool = True) -> None:
         # Counted first, as Java's Sender.failBatch does: a program that hears of the failure may look at the metrics at once.
         self._metrics.failed(batch.queue.topic, batch.record_count)
         if tell:
             batch.failed(error)
-        log.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
-        if self._transactions is not None:  # first: who hears of it next finds a transaction that can only be aborted
-            self._transactions.failed(error)
-        scope = batch.scope
-        if scope is not None:
-            scope.batch_failed(batch.record_count, error)
-
-    def _finish(self, batch: SealedBatch) -> None:
-        batch.done = True
-        self._accumulator.remove(batch)
-        batch.free(self._pool)
+        logger.error("%s: %d records failed: %s", batch.queue, batch.record_count, error)
+        self._identity.failed(error)  # first: who hears of it next finds a transaction that can only be aborted
+        tally = batch.tally
+        if tally is not None:
+            tally.batch_failed(batch.record_count, error)
 
     def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> BrokerError:
         """Of `count` of its records; `more` is the text's end."""
@@ -333,44 +298,44 @@ class Delivery:
             never = "never sent"
             if isinstance(batch, SealedBatch) and batch.last_error:
                 never = f"split after {batch.last_error} and not sent since"
-            return f"{never}: {self._why_unsent(batch.queue)}"
+            return f"{never}: {self._unsent_reason(batch.queue)}"
         last = batch.last_error or "no answer yet"
-        why = f"; {self._why_unsent(batch.queue)}" if batch.queue.leader is None else ""
+        why = f"; {self._unsent_reason(batch.queue)}" if batch.queue.leader is None else ""
         return f"sent {batch.attempts} times, it may have been stored; last error: {last}{why}"
 
 
-def in_transaction(action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
-    """A transaction has one epoch: what another one would mend fails the batch, and so aborts the transaction."""
-    sequences = batch.queue.sequences
-    if action is Action.PRODUCER_LOST and answer.log_start_offset >= 0:
-        return Action.FAIL
-    if action is Action.OUT_OF_ORDER and sequences is not None and sequences.is_first(batch):
-        return Action.FAIL
-    return action
+def _report_acked(acks: Sequence[tuple[SealedBatch, int]], now_ms: int, report: DeliveryReport) -> None:
+    """Adds batches that one answer acked, each with its base offset (negative: not known)."""
+    for batch, base_offset in acks:
+        queue = batch.queue
+        report.records += batch.record_count
+        report.bytes += batch.raw_size
+        report.compressed_bytes += batch.size
+        report.batches += 1
+        known = base_offset >= 0
+        first, last = (base_offset, base_offset + batch.record_count - 1) if known else (NO_OFFSET, NO_OFFSET)
+        report.partitions.count(queue.topic, queue.partition, PartitionReport(batch.record_count, batch.raw_size, first, last))
+        histogram = report.ack_latency.setdefault(queue.topic, [0] * LATENCY_BUCKETS)
+        histogram[latency_bucket(now_ms - batch.first_sent_ms)] += 1
 
 
-def _plain_retry(batch: SealedBatch) -> None:
-    """The numbers stay as they are."""
+def rejected(batch: SealedBatch, answer: PartitionProduceResponse) -> Mapping[int, BrokerError]:
+    """The records of the batch (counted from 0, ascending) that the answer names, each with its own error; those that are not
+    in the batch are passed over."""
+    said = {named.batch_index: named.batch_index_error_message for named in answer.record_errors}
+    rows = sorted(row for row in said if 0 <= row < batch.record_count)
+    return {row: _error(batch, answer, said[row]) for row in rows}
 
 
-def _topic_unknown(batch: SealedBatch) -> None:
-    if batch.queue.sequences is not None:
-        batch.queue.sequences.topic_unknown()
+def others(batch: SealedBatch, rows: Mapping[int, BrokerError]) -> NDArray[np.intp]:
+    """The records of the batch but for these."""
+    return np.setdiff1d(np.arange(batch.record_count), list(rows), assume_unique=True)
 
 
-def _out_of_order(batch: SealedBatch) -> None:
-    if batch.queue.sequences is not None:
-        batch.queue.sequences.refused(batch)
-
-
-def _producer_lost(batch: SealedBatch) -> None:
-    if batch.queue.sequences is not None:
-        batch.queue.sequences.lost(batch)
-
-
-_AGAIN: dict[Action, Callable[[SealedBatch], None]] = {
-    Action.RETRY: _plain_retry,
-    Action.TOPIC_UNKNOWN: _topic_unknown,
-    Action.OUT_OF_ORDER: _out_of_order,
-    Action.PRODUCER_LOST: _producer_lost,
-}
+def _error(batch: SealedBatch, answer: PartitionProduceResponse, message: str | None) -> BrokerError:
+    queue, code = batch.queue, answer.error_code
+    name = error_facts(code).name
+    why = message or answer.error_message or "the broker gave no reason"
+    text = f"topic {queue.topic} partition {queue.partition}: the record was refused: {name}: {why}"
+    advice = f"; {ADVICE[code]}" if code in ADVICE else ""
+    return BrokerError(text + advice, topic=queue.topic, partition=queue.partition, error_code=code, error=name)

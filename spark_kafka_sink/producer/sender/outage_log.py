@@ -1,42 +1,102 @@
-"""Tells the log of brokers that do not answer and of topics without leaders, while records or a transaction wait for them."""
+"""What the log tells of brokers that do not answer and of topics without leaders, while records or transactions wait for them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias
 
 from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.sender.silence_watch import News, SilenceWatch, Subject
 
-if TYPE_CHECKING:
-    from spark_kafka_sink.producer.transactions.transaction_sender import TransactionSender
-
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
-FOREVER_MS = 2**62
+
+WARN_AFTER_MS = 5_000
+"""A leader that fails is replaced within some seconds, and a broker that restarts in order is replaced at once. What lasts longer
+is worth a line, long before delivery.timeout.ms (120 s) ends it."""
+
+WARN_EVERY_MS = 30_000
+"""Four lines before delivery.timeout.ms, and 120 an hour from a broker that stays away."""
+
+Subject: TypeAlias = int | str | tuple[str, int]
+"""What is waited for: a broker by its id, a topic by its name, or a transaction's request by transactional id and number."""
+
+
+class News(Enum):
+    """`WAITING`: still, or for long enough now. `OVER`: it answers again. `LEFT`: nothing waits for it any more."""
+
+    WAITING = auto()
+    OVER = auto()
+    LEFT = auto()
+
+
+@dataclass(slots=True)
+class _Silence:
+    since_ms: int
+    warned_ms: int | None = None
+
+
+class SilenceWatch:
+    """One silence for each subject: it begins when something waits first, and begins again with every sign of life."""
+
+    def __init__(self) -> None:
+        self._silences: dict[Subject, _Silence] = {}
+        self._heard: set[Subject] = set()
+
+    def heard(self, subject: Subject) -> None:
+        """It has answered something."""
+        self._heard.add(subject)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing was waited for at the last look."""
+        return not self._silences
+
+    def look(self, waiting: Collection[Subject], now_ms: int) -> list[tuple[Subject, News, int]]:
+        """What to tell now, and of a silence of how many ms. `waiting`: what is waited for now."""
+        news: list[tuple[Subject, News, int]] = []
+        for subject, silence in list(self._silences.items()):
+            if subject in self._heard or subject not in waiting:
+                del self._silences[subject]
+                if silence.warned_ms is not None:
+                    news.append((subject, News.OVER if subject in self._heard else News.LEFT, now_ms - silence.since_ms))
+        self._heard.clear()
+        for subject in waiting:
+            silence = self._silences.setdefault(subject, _Silence(now_ms))
+            due_ms = silence.since_ms + WARN_AFTER_MS if silence.warned_ms is None else silence.warned_ms + WARN_EVERY_MS
+            if now_ms >= due_ms:
+                silence.warned_ms = now_ms
+                news.append((subject, News.WAITING, now_ms - silence.since_ms))
+        return news
 
 
 class OutageLog:
-    """Used by the sender's thread only. Costs a look at each unfinished batch once a second."""
+    """Tells the log of brokers that do not answer and of topics without leaders, while records or a transaction wait for them.
+
+    Used by the sender's thread only. Costs a look at each unfinished batch once a second.
+    """
 
     def __init__(
         self,
-        accumulator: RecordAccumulator,
         client: NetworkClient,
         metadata: ProducerMetadata,
-        why_unsent: Callable[[int], str],
-        transactions: TransactionSender | None = None,
+        accumulator: RecordAccumulator,
+        identity: Identity,
+        blocked_reason: Callable[[int], str],
     ) -> None:
-        """why_unsent: what keeps a broker from taking requests. transactions: of a transactional producer."""
-        self._transactions = transactions
-        self._accumulator = accumulator
+        """blocked_reason: what keeps a broker from taking requests."""
         self._client = client
         self._metadata = metadata
-        self._why_unsent = why_unsent
+        self._accumulator = accumulator
+        self._identity = identity
+        self._blocked_reason = blocked_reason
         self._watch = SilenceWatch()
         self._look_ms = -(2**63)
         self.heard = self._watch.heard
@@ -46,7 +106,7 @@ class OutageLog:
         if now_ms < self._look_ms:
             return self._look_ms - now_ms
         others: set[Subject] = {*self._metadata.waiting_topics()}
-        if self._transactions is not None and (request := self._transactions.waits_for) is not None:
+        if (request := self._identity.waits_for) is not None:
             others.add(request)
         if not (others or self._accumulator.has_incomplete()) and self._watch.is_quiet:
             return FOREVER_MS
@@ -57,23 +117,22 @@ class OutageLog:
                 self._watch.heard(leader)  # it has asked for this silence
         for subject, news, ms in self._watch.look(records.keys() | others, now_ms):
             if news is News.WAITING:
-                log.warning("%s", self._waiting(subject, records.get(subject, 0), ms // 1000))
+                logger.warning("%s", self._waiting(subject, records.get(subject, 0), ms // 1000))
             elif news is News.OVER:
-                log.info("%s answers again, after %d s", self._name(subject), ms // 1000)
+                logger.info("%s answers again, after %d s", self._name(subject), ms // 1000)
             else:
-                log.info("%s: nothing waits for it any more, after %d s", self._name(subject), ms // 1000)
+                logger.info("%s: nothing waits for it any more, after %d s", self._name(subject), ms // 1000)
         return LOOK_EVERY_MS
 
     def _waiting(self, subject: Subject, records: int, seconds: int) -> str:
         name = self._name(subject)
         if isinstance(subject, tuple):
-            assert self._transactions is not None
-            return f"{name}: a transaction has waited {seconds} s; {self._transactions.why}"
+            return f"{name}: a transaction has waited {seconds} s; {self._identity.blocked_reason}"
         if isinstance(subject, str):
             who = f"{records:,} records have waited {seconds} s for a leader" if records else f"an append has waited {seconds} s"
             return f"{name}: {who}; {self._metadata.why_no_leader(subject)}"
         unanswered = self._client.in_flight_count(subject)
-        why = f"{unanswered} requests to it are unanswered" if unanswered else self._why_unsent(subject)
+        why = f"{unanswered} requests to it are unanswered" if unanswered else self._blocked_reason(subject)
         if unanswered or self._client.why_not_ready(subject):
             return f"{name} has not answered for {seconds} s, and {records:,} records wait for it; {why}"
         # Nothing was asked of it: there is no producer id, or a retry backs off.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
-from typing import Protocol
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
@@ -20,18 +19,16 @@ from spark_kafka_sink.errors import (
     UsageError,
 )
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.producer.accumulator.appender import ThunkOf
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-from spark_kafka_sink.producer.accumulator.ready_queues import FOREVER_MS
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
-from spark_kafka_sink.producer.column_sender import Chosen
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.column_appender import ColumnAppender
+from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 from spark_kafka_sink.producer.single_records.record_future import RecordThunk
-from spark_kafka_sink.producer.single_records.record_scope import RecordScope, RecordScopeOwner
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer
-from spark_kafka_sink.records.columns import RecordColumns
 
 # When the sender's thread looks again for memory, if no answer comes before.
 RETRY_MS = 100
@@ -41,14 +38,6 @@ MIN_ROUND_S = 1.0
 
 # Rows that are in no batch, and why.
 Late = tuple[BufferedRows, DeadlineError]
-
-
-class RecordBufferOwner(RecordScopeOwner, Protocol):
-    """What it needs of its producer."""
-
-    def append_gathered(
-        self, scope: RecordScope, topic: str, columns: RecordColumns, deadline: float, thunk_of: ThunkOf, chosen: Chosen
-    ) -> None: ...
 
 
 class RecordBuffer:
@@ -62,16 +51,19 @@ class RecordBuffer:
 
     def __init__(
         self,
-        owner: RecordBufferOwner,
         config: ProducerConfig,
+        lifecycle: Lifecycle,
+        columns: ColumnAppender,
         accumulator: RecordAccumulator,
-        wakeup: Callable[[], None],
+        identity: Identity,
         metrics: SenderMetrics,
     ) -> None:
-        self._owner = owner
-        self._metrics = metrics
+        self._lifecycle = lifecycle
+        self._columns = columns
         self._accumulator = accumulator
-        self._wakeup = wakeup
+        self._identity = identity
+        self._metrics = metrics
+        self._wakeup = lifecycle.wake_sender
         self._linger_ms = config.linger_ms
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._max_block_ms = config.max_block_ms
@@ -80,14 +72,12 @@ class RecordBuffer:
         self._buffers: dict[str, TopicBuffer] = {}
         self._waiting: dict[TopicBuffer, None] = {}
         self._closed_by: KafkaSinkError | None = None
-        self.ends_are_awaited = False  # a transaction that is to end waits for the end of every append
-        self.on_refused: Callable[[KafkaSinkError], None] = _no_matter  # why a record is in no batch, nor will be
 
     def topic_buffer(self, topic: str) -> TopicBuffer:
         """The topic's own, or a new one, which is nobody else's before it is kept (`keep`)."""
         if not isinstance(topic, str):
             raise RecordError(f"topic is {topic!r}, must be a str")
-        return self._buffers.get(topic) or TopicBuffer(RecordScope(self._owner, topic), self._limits)
+        return self._buffers.get(topic) or TopicBuffer(RecordScope(self._lifecycle, topic), self._limits)
 
     def keep(self, buffer: TopicBuffer) -> TopicBuffer:
         """The topic's own from now on and for good: this one, unless another thread was faster."""
@@ -132,7 +122,7 @@ class RecordBuffer:
 
     def _wake_for_rest(self, buffer: TopicBuffer) -> None:
         """The sender's thread may have found it draining, and waits for the rest, or for the end of it."""
-        if buffer.rows or buffer.taken is not None or self._accumulator.closed or self.ends_are_awaited:
+        if buffer.rows or buffer.taken is not None or self._accumulator.closed or self._identity.awaits_appends:
             self._wakeup()
 
     def _append(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float) -> Late | None:
@@ -141,11 +131,18 @@ class RecordBuffer:
             return None
         scope, futures = buffer.scope, rows.futures
 
-        def thunk_of(indexes: Sequence[int]) -> RecordThunk:
+        def completion_for(indexes: Sequence[int]) -> RecordThunk:
             return RecordThunk([futures[index] for index in indexes], callbacks=rows.callbacks)
 
         try:
-            self._owner.append_gathered(scope, scope.topic, rows.columns(), deadline, thunk_of, rows.choose)
+            self._columns.append_serialized(
+                scope.tally,
+                scope.topic,
+                rows.columns(),
+                deadline=deadline,
+                completion_for=completion_for,
+                on_partitioned=rows.choose,
+            )
         except DeadlineError as error:
             return rows.pending(), error
         except RecordError as error:
@@ -175,7 +172,7 @@ class RecordBuffer:
     def _refuse(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
         """They will not be sent: a transaction hears of it while they still keep it from ending."""
         if rows:
-            self.on_refused(error)
+            self._identity.missed(error)
         self._fail(buffer, rows, error)
 
     def _fail(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
@@ -210,7 +207,7 @@ class RecordBuffer:
     def drain_due(self, now_ms: int) -> int:
         """Append what has lingered, as far as there is memory; in how many ms there will be more."""
         next_ms = FOREVER_MS
-        lingered: set[SendScope] = set()
+        lingered: set[Tally] = set()
         for buffer in list(self._waiting):
             left = self._until_due(buffer, now_ms)
             if left <= 0:
@@ -237,13 +234,13 @@ class RecordBuffer:
             return 0
         return buffer.rows.since_ms + self._linger_ms - now_ms
 
-    def _try_drain(self, buffer: TopicBuffer, lingered: set[SendScope]) -> tuple[int, DeadlineError | None]:
+    def _try_drain(self, buffer: TopicBuffer, lingered: set[Tally]) -> tuple[int, DeadlineError | None]:
         """In how many ms to look again, and what was missing."""
         if not buffer.draining.acquire(blocking=False):
             return FOREVER_MS, None  # who holds it wakes this thread at the end
         try:
             late = self._append(buffer, buffer.take(), NO_WAIT)
-            lingered.add(buffer.scope)
+            lingered.add(buffer.scope.tally)
             if late is None:
                 buffer.settled()
                 return FOREVER_MS, None
@@ -261,11 +258,11 @@ class RecordBuffer:
         for buffer in buffers:
             if not buffer.is_idle():
                 self._drain_for_flush(buffer, deadline, timeout_s)
-        results = self._accumulator.flush_all({buffer.scope for buffer in buffers})
+        scopes = {buffer.scope.tally: buffer.scope for buffer in buffers}
+        results = self._accumulator.flush_all(scopes.keys())
         self._wakeup()
-        for scope, unfinished in results.items():
-            assert isinstance(scope, RecordScope)
-            scope.wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
+        for tally, unfinished in results.items():
+            scopes[tally].wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
 
     def _drain_for_flush(self, buffer: TopicBuffer, deadline: float, timeout_s: float | None) -> None:
         """Append what was buffered, however long memory takes; at the deadline it is left to the sender's thread."""
@@ -328,10 +325,6 @@ class RecordBuffer:
             self._closed_by = self._closed_by or error
             for buffer in self._buffers.values():
                 buffer.close(self._closed_by)
-
-
-def _no_matter(error: KafkaSinkError) -> None:
-    """Its future tells."""
 
 
 def _left(deadline: float) -> float:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
-from spark_kafka_sink.producer.callbacks import callbacks
+from spark_kafka_sink.producer.lifecycle import callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
-from spark_kafka_sink.producer.producer_record import RecordMetadata, not_stored
+from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata, not_stored
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-    from spark_kafka_sink.producer.single_records.record_scope import RecordScope
+    from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 
 logger = logging.getLogger(__name__)
-
-OnDelivery = Callable[[RecordMetadata, KafkaSinkError | None], object]
 
 
 class RecordFuture:

@@ -20,7 +20,7 @@ from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster
-    from spark_kafka_sink.producer.single_records.record_scope import RecordScope
+    from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 
 # Rows that make an append worth its fixed cost of some 0.5 ms.
 MAX_ROWS = 2_000

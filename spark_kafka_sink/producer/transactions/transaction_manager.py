@@ -15,18 +15,17 @@ from spark_kafka_sink.errors import (
     TransactionTimeoutError,
     UsageError,
 )
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
+from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions import requests
-from spark_kafka_sink.producer.transactions.contents import Contents
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.reactions import Reaction
-from spark_kafka_sink.producer.transactions.requests import TransactionRequest
+from spark_kafka_sink.producer.transactions.requests import Contents, TransactionRequest
 from spark_kafka_sink.producer.transactions.states import ALLOWED_IN, NEXT, UNDER_WAY, Call, State, check_call, check_move
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FEATURE = "transaction.version"
 MAX_WAIT_S = 1.0  # so that a sender's thread that died is noticed
@@ -60,7 +59,7 @@ class TransactionManager:
         self.producer = NO_PRODUCER
         self.version = 1  # of transactions: 2 is KIP-890
         self.first_sent: float | None = None  # when the first records of the transaction went out, on time.monotonic's clock
-        self.why = "the sender's thread has not come to it yet"  # that a call takes so long
+        self.blocked_reason = "the sender's thread has not come to it yet"  # that a call takes so long
         self._contents = Contents(transactional_id)
         # The sender's thread's
         self._new_epoch = False  # needed before the next transaction
@@ -159,7 +158,7 @@ class TransactionManager:
     def _late(self, call: Call, timeout_s: float) -> TransactionTimeoutError:
         return TransactionTimeoutError(
             f"transactional id {self.transactional_id}: {call.value}() has not ended within {timeout_s * 1000:,.0f} ms:"
-            f" {self.why}; call it again to wait for its end",
+            f" {self.blocked_reason}; call it again to wait for its end",
             transactional_id=self.transactional_id,
         )
 
@@ -192,14 +191,14 @@ class TransactionManager:
         """Who batches are from; None when none may be sent."""
         return self.producer if self._state in _SENDING else None
 
-    def admits(self, queue: PartitionQueue) -> bool:
+    def may_drain(self, queue: PartitionQueue) -> bool:
         """Whether the queue's partition is part of the transaction; otherwise it will be asked for.
 
         The numbers of another epoch end here: nothing of it is on its way any more.
         """
         if queue.sequences is not None and queue.sequences.identity != self.producer:
             queue.sequences = None
-        return self._contents.admits(queue, self.version)
+        return self._contents.may_drain(queue, self.version)
 
     def sending(self) -> None:
         """Records go out: with version 2 the leaders add their partitions to the transaction."""
@@ -207,7 +206,7 @@ class TransactionManager:
         if self.first_sent is None:
             self.first_sent = time.monotonic()
 
-    def refuses(self) -> KafkaSinkError | None:
+    def unsent_error(self) -> KafkaSinkError | None:
         """Why what was not sent never will be."""
         with self._changed:
             if self._state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
@@ -231,18 +230,18 @@ class TransactionManager:
             if ends and not self._is_at_coordinator():
                 self._complete()
                 ends = False
-            return self._wanted(ends=ends)
+            return self._request(ends=ends)
 
     def _is_at_coordinator(self) -> bool:
         """Whether there is something to be ended there."""
         return not self._without_end and (self._contents.begun or self._contents.has_offsets())
 
-    def _wanted(self, *, ends: bool) -> TransactionRequest | None:
+    def _request(self, *, ends: bool) -> TransactionRequest | None:
         identity = self.transactional_id
         if self._state is State.INITIALIZING:
             return requests.init_producer_id(identity, self._timeout_ms, self.producer)
-        if self._state in _SENDING and (wanted := self._contents.wanted(self.producer, self.version)) is not None:
-            return wanted
+        if self._state in _SENDING and (request := self._contents.next_request(self.producer, self.version)) is not None:
+            return request
         if ends:
             committed = self._commit_is_asked = self._state is State.COMMITTING_TRANSACTION
             return requests.end_txn(identity, self.producer, committed=committed, version=self.version)
@@ -258,9 +257,9 @@ class TransactionManager:
                     self._initialized(body)
                 case ApiKey.END_TXN:
                     self._ended(body)
-            admitted = self._contents.done(request, body)
+            may_drain = self._contents.done(request, body)
             self._changed.notify_all()
-            return admitted
+            return may_drain
 
     def partly_done(self, request: TransactionRequest, body: Any) -> None:
         """Some of the offsets are in; the others are to be asked for again."""
@@ -332,7 +331,7 @@ class TransactionManager:
         """The producer is closing: begin to abort an open transaction, once. True when nothing is left to be done."""
         with self._changed:
             if self._state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR):
-                log.info(
+                logger.info(
                     "transactional id %s: the open transaction is aborted, as its producer is closing", self.transactional_id
                 )
                 self._move(State.ABORTING_TRANSACTION)
@@ -354,7 +353,7 @@ class TransactionManager:
 
     def _move(self, state: State, error: KafkaSinkError | None = None) -> None:
         check_move(self._state, state)
-        log.debug("transactional id %s: %s, then %s", self.transactional_id, self._state.name, state.name)
+        logger.debug("transactional id %s: %s, then %s", self.transactional_id, self._state.name, state.name)
         self._state = state
         self._error = error
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.commit_log import Claim, CommitLog
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, State
 from spark_kafka_sink.exactly_once.execution import Execution
 from spark_kafka_sink.exactly_once.rules import Write, key
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import Slots, TransactionalIds
-from spark_kafka_sink.producer.transactions.transaction_scope import TransactionScope
+from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
 
 VARIABLE = "SPARK_KAFKA_SINK_BROKEN"
 """Holds the name of the file with the name of the rule; the empty name breaks nothing."""
@@ -88,9 +89,7 @@ def nothing_is_flushed(original: Method) -> Method:
     """The commit message leaves without what is not sent yet, which nobody misses."""
 
     def flush(self: TransactionScope, timeout_s: float | None = None) -> None:
-        producer: Any = self._owner
-        for batch in producer._accumulator.discard(self, lambda: None):
-            batch.memory.give_back(producer._pool)
+        self._accumulator.discard(self.tally, UsageError("dropped"), lambda: None)
 
     return flush
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from spark_kafka_sink.producer.accumulator.batch_splitting import split
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
+from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.producer.clusters import led_by
@@ -32,10 +31,10 @@ class ModelSender:
         self.accumulator, self.pool = parts.accumulator, parts.pool
         self.linger_ms, self.delivery_timeout_ms = parts.config.linger_ms, parts.config.delivery_timeout_ms
         self.muting, self.known, self.codec = order == "muted", order == "known", codec
-        self.scope_of: dict[int, SendScope] = {}
+        self.scope_of: dict[int, Tally] = {}
         self.fate: dict[int, str] = {}
         self.values: dict[Batch, list[int]] = {}
-        self.first_sent: dict[tuple[int, SendScope], int] = defaultdict(int)
+        self.first_sent: dict[tuple[int, Tally], int] = defaultdict(int)
         self.wire: list[SealedBatch] = []
         self.not_before_ms: dict[Batch, int] = {}  # while the leader is the one that refused it
         self.slack_ms = 0  # that passed while an append was under way: its batches are so much older than they were added
@@ -92,7 +91,7 @@ class ModelSender:
         self.values[sealed] = numbers = read(sealed)
         for number in numbers:
             scope = self.scope_of[number]
-            assert scope is batch.scope, "records of two scopes in a batch"
+            assert scope is batch.tally, "records of two scopes in a batch"
             assert number > self.first_sent[queue.partition, scope], "out of order"
             self.first_sent[queue.partition, scope] = number
         return sealed

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.appender import parts as parts_of
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
@@ -53,7 +54,7 @@ def test_each_row_stands_once_and_in_order_in_its_partition(
     appends: list[list[tuple[int, bytes | None]]], batch_size: int
 ) -> None:
     parts = make_parts(batch_size=batch_size, buffer_memory=1 << 20)
-    scope = parts.scope()
+    scope = parts.tally()
     expected: dict[int, list[bytes | None]] = defaultdict(list)
     for rows in appends:
         parts.append(scope, [value for _, value in rows], [partition for partition, _ in rows])
@@ -70,7 +71,7 @@ def test_each_row_stands_once_and_in_order_in_its_partition(
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2**45)), min_size=1, max_size=40))
 def test_each_record_keeps_its_own_timestamp(rows: list[tuple[int, int]]) -> None:
     parts = make_parts(batch_size=400)
-    scope = parts.scope()
+    scope = parts.tally()
     timestamps = np.array([timestamp for _, timestamp in rows], dtype=np.int64)
     columns = RecordColumns(len(rows), value=pa.array([b"v"] * len(rows), pa.binary()), timestamp=timestamps)
     parts.append_columns(scope, columns, [partition for partition, _ in rows])
@@ -89,7 +90,7 @@ def test_records_without_a_timestamp_get_the_time_of_append() -> None:
     parts = make_parts()
     timestamps = np.array([5, NO_TIMESTAMP], dtype=np.int64)
     columns = RecordColumns(2, value=pa.array([b"a", b"b"]), timestamp=timestamps)
-    parts.append_columns(parts.scope(), columns, [0, 0])
+    parts.append_columns(parts.tally(), columns, [0, 0])
     given, now = [record.timestamp for record in decoded(parts.drain_all()[0])]
     assert given == 5
     assert now > 1_700_000_000_000
@@ -111,7 +112,7 @@ def test_more_rows_than_half_of_the_memory_go_in_rounds() -> None:
     got: list[bytes | None] = []
     sender = threading.Thread(target=send)
     sender.start()
-    parts.append(parts.scope(), values, [0] * len(values))
+    parts.append(parts.tally(), values, [0] * len(values))
     stop.set()
     sender.join(10)
     for batch in parts.drain_all():
@@ -124,7 +125,7 @@ def test_memory_that_stays_out_ends_at_max_block_ms_and_leaves_what_was_buffered
     parts = make_parts(chunk_size=256, buffer_memory=8 * 256, batch_size=256, max_block_ms=50)
     values: list[bytes | None] = [b"x" * 200] * 20
     with pytest.raises(BufferExhaustedError):
-        parts.append(parts.scope(), values, [0] * len(values))
+        parts.append(parts.tally(), values, [0] * len(values))
     assert parts.accumulator.memory_waiters == 0
     buffered = sum(batch.record_count for batch in parts.drain_all())
     assert 0 < buffered < 20
@@ -132,7 +133,7 @@ def test_memory_that_stays_out_ends_at_max_block_ms_and_leaves_what_was_buffered
 
 def test_memory_that_cannot_be_made_is_not_lost_and_leaves_no_half_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = make_parts(chunk_size=256, buffer_memory=8 * 256)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"first" * 20], [0])
 
     def out_of_memory(size: int) -> bytearray:
@@ -150,7 +151,7 @@ def test_memory_that_cannot_be_made_is_not_lost_and_leaves_no_half_of_a_record(m
 
 def test_long_runs_of_rows_are_sent_from_where_they_were_encoded_and_count_in_the_pool_until_the_last_is_done() -> None:
     parts = make_parts(chunk_size=256, buffer_memory=1024 * 256, batch_size=4096)
-    parts.append(parts.scope(), [b"x" * 2000, b"y" * 3000], [0, 1])
+    parts.append(parts.tally(), [b"x" * 2000, b"y" * 3000], [0, 1])
     first, second = parts.drain_all()
     (piece,), (other,) = first.memory.pieces(), second.memory.pieces()
     assert piece.obj is other.obj
@@ -164,7 +165,7 @@ def test_long_runs_of_rows_are_sent_from_where_they_were_encoded_and_count_in_th
 
 def test_large_rows_are_copied() -> None:
     parts = make_parts()
-    parts.append(parts.scope(), [b"x" * 100_000, b"y" * 100_000], [0, 1])
+    parts.append(parts.tally(), [b"x" * 100_000, b"y" * 100_000], [0, 1])
     first, second = parts.drain_all()
     blocks = [{id(piece.obj) for piece in batch.memory.pieces()} for batch in (first, second)]
     assert not blocks[0] & blocks[1]
@@ -173,7 +174,7 @@ def test_large_rows_are_copied() -> None:
 
 def rounds_until_memory_is_out(parts: Parts, values: list[bytes | None], partitions: list[int], stuck: int) -> int:
     """Appends the rows again and again, at most 100 times; everything goes out at once but what is for the `stuck` partition."""
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, values, partitions)
     parts.accumulator.mute(parts.accumulator.queues("t")[stuck])
     for number in range(100):
@@ -207,7 +208,7 @@ def test_small_batches_that_linger_beside_a_large_partition_do_not_fill_the_memo
 def test_an_append_that_is_interrupted_leaves_no_bytes_without_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
     for chunk_size in (256, 4096):  # shared and copied
         parts = make_parts(chunk_size=chunk_size, buffer_memory=64 * 4096, batch_size=4096)
-        scope = parts.scope()
+        scope = parts.tally()
         parts.append(scope, [b"a" * 600, b"b" * 600], [0, 1])
         added = OpenBatch.added
 
@@ -229,18 +230,18 @@ def test_an_append_that_is_interrupted_leaves_no_bytes_without_their_records(mon
 def test_a_record_over_max_request_size_is_rejected_with_its_row_before_anything_is_buffered() -> None:
     parts = make_parts(max_request_size=1000)
     with pytest.raises(RecordTooLargeError, match=r"topic t: row 1 of 3 takes 20\d\d bytes"):
-        parts.append(parts.scope(), [b"a", b"x" * 2000, b"b"], [0, 0, 0])
+        parts.append(parts.tally(), [b"a", b"x" * 2000, b"b"], [0, 0, 0])
     assert parts.drain_all() == []
 
 
 def test_another_scopes_records_never_share_a_batch() -> None:
     parts = make_parts()
-    first, second = parts.scope(), parts.scope()
+    first, second = parts.tally(), parts.tally()
     parts.append(first, [b"1"], [0])
     parts.append(second, [b"2"], [0])
     parts.append(first, [b"3"], [0])
     batches = parts.drain_all()
-    assert [(batch.scope, [r.value for r in decoded(batch)]) for batch in batches] == [
+    assert [(batch.tally, [r.value for r in decoded(batch)]) for batch in batches] == [
         (first, [b"1"]),
         (second, [b"2"]),
         (first, [b"3"]),
@@ -266,13 +267,13 @@ def test_large_arrow_batches_are_cut_by_rows_and_by_bytes(rows: int, size: int, 
 def test_a_large_arrow_batch_arrives_whole() -> None:
     parts = make_parts()
     values: list[bytes | None] = [b"%d" % n for n in range(25_000)]
-    parts.append(parts.scope(), values, [n % 3 for n in range(25_000)])
+    parts.append(parts.tally(), values, [n % 3 for n in range(25_000)])
     assert by_partition(parts.drain_all()) == {p: values[p::3] for p in range(3)}
 
 
 def test_a_failed_encoding_leaves_the_open_batch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = make_parts()
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"kept"], [0])
 
     def broken(*_: object) -> None:
@@ -288,7 +289,7 @@ def test_a_failed_encoding_leaves_the_open_batch_as_it_was(monkeypatch: pytest.M
 
 def test_rows_without_a_timestamp_may_follow_rows_of_long_ago() -> None:
     parts = make_parts()
-    scope = parts.scope()
+    scope = parts.tally()
     old = RecordColumns(1, value=pa.array([b"old"]), timestamp=np.array([0], dtype=np.int64))
     parts.append_columns(scope, old, [0])
     values: list[bytes | None] = [b"x" * 40] * 300
@@ -298,5 +299,5 @@ def test_rows_without_a_timestamp_may_follow_rows_of_long_ago() -> None:
 
 def test_a_batch_is_no_larger_than_a_request_may_be() -> None:
     parts = make_parts(max_request_size=1000, batch_size=100_000)
-    parts.append(parts.scope(), [b"x" * 100] * 50, [0] * 50)
+    parts.append(parts.tally(), [b"x" * 100] * 50, [0] * 50)
     assert all(batch.size + 61 <= 1000 for batch in parts.drain_all())

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, runs, split
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
@@ -39,7 +40,7 @@ def sealed(parts: Parts, records: list[Record], codec: Codec = Codec.NONE) -> Se
         columns.headers,
         timestamp=np.array([record.timestamp for record in records], np.int64),
     )
-    parts.append_columns(parts.scope(), stamped, [0] * len(records))
+    parts.append_columns(parts.tally(), stamped, [0] * len(records))
     (opened,) = parts.drain_all()
     batch = SealedBatch(opened, codec, 1)
     batch.free_raw(parts.pool)
@@ -142,7 +143,7 @@ def test_a_part_is_as_old_as_its_batch_and_was_never_sent() -> None:
     batch.created_ms, batch.attempts, batch.first_sent_ms, batch.sent_to = 17, 3, 21, 0
     for part in split(batch, 200, parts.pool):
         assert (part.created_ms, part.attempts, part.first_sent_ms, part.sent_to) == (17, 0, 21, None)
-        assert (part.scope, part.queue, part.on_wire, part.refused) == (batch.scope, batch.queue, False, True)
+        assert (part.tally, part.queue, part.on_wire, part.refused) == (batch.tally, batch.queue, False, True)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 100))

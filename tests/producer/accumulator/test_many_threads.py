@@ -14,7 +14,7 @@ from spark_kafka_sink.errors import BufferExhaustedError, UsageError
 from spark_kafka_sink.producer.accumulator import appender
 from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.encoder import encode_records
 from tests.producer.accumulator.model_sender import read, unnumbered
 from tests.producer.accumulator.test_buffer_pool import CHUNK, FOREVER, Appenders, soon, until
@@ -90,13 +90,13 @@ def test_appends_encode_at_the_same_time(threads: ThreadPoolExecutor, monkeypatc
         return encode_records(*columns)
 
     monkeypatch.setattr(appender, "encode_records", encode)
-    results([threads.submit(parts.append, parts.scope(), [b"%d" % number], [0]) for number in range(THREADS)])
+    results([threads.submit(parts.append, parts.tally(), [b"%d" % number], [0]) for number in range(THREADS)])
     assert sorted(number for batch in parts.drain_all() for number in numbers(batch)) == list(range(THREADS))
 
 
 def test_while_an_append_waits_for_memory_others_append_and_the_sender_takes_what_is_there(threads: ThreadPoolExecutor) -> None:
     parts = small_parts(16)
-    first, second = parts.scope(), parts.scope()
+    first, second = parts.tally(), parts.tally()
     parts.append(first, [b"%0900d" % 1], [0])
     parts.append(second, [b"2"], [1])
     held = parts.pool.try_allocate(parts.pool.free_chunks) or []
@@ -116,7 +116,7 @@ def test_memory_that_was_waited_for_and_is_not_needed_goes_back(threads: ThreadP
     """Memory is asked for by upper bounds of the records' sizes."""
     parts = small_parts(16)
     held = parts.pool.try_allocate(16) or []
-    waiting = threads.submit(parts.append, parts.scope(), [b"x" * 245], [0])
+    waiting = threads.submit(parts.append, parts.tally(), [b"x" * 245], [0])
     until(lambda: parts.pool.queued() == 1)
     parts.pool.deallocate(held[:1])
     assert parts.pool.queued() == 1, "it asks for more than a chunk"
@@ -132,7 +132,7 @@ def test_each_threads_rows_keep_their_order_in_each_partition_and_all_memory_com
     parts = small_parts(64, linger_ms=0)
     partitions, appends, rows = 5, 40, 30
     woken, done = threading.Event(), threading.Event()
-    parts.appender._wakeup = woken.set
+    parts.wakeups.on_wakeup = woken.set
     log: dict[int, list[int]] = defaultdict(list)
 
     def send() -> None:
@@ -141,7 +141,7 @@ def test_each_threads_rows_keep_their_order_in_each_partition_and_all_memory_com
             woken.clear()
             take(parts, log)
 
-    def task(thread: int, scope: SendScope) -> None:
+    def task(thread: int, scope: Tally) -> None:
         for turn in range(appends):
             start = thread * 1_000_000 + turn * rows
             values: list[bytes | None] = [b"%0*d" % (10 + 17 * (n % 9), n) for n in range(start, start + rows)]
@@ -149,7 +149,7 @@ def test_each_threads_rows_keep_their_order_in_each_partition_and_all_memory_com
 
     sender = threads.submit(send)
     try:
-        results([threads.submit(task, thread, parts.scope()) for thread in range(THREADS)])
+        results([threads.submit(task, thread, parts.tally()) for thread in range(THREADS)])
     finally:
         done.set()
         woken.set()
@@ -181,7 +181,7 @@ def test_close_wakes_every_append_that_waits_for_memory(
     monkeypatch.setattr(appender, "PATIENCE_S", FOREVER)  # else an append looks again by itself before long
     parts = small_parts(8)
     assert parts.pool.try_allocate(8)
-    waiting = [threads.submit(parts.append, parts.scope(), [b"%d" % n], [n]) for n in range(waiting_before)]
+    waiting = [threads.submit(parts.append, parts.tally(), [b"%d" % n], [n]) for n in range(waiting_before)]
     until(lambda: parts.pool.queued() == waiting_before)
     parts.pool.close()
     for append in waiting:
@@ -204,7 +204,7 @@ def test_abort_in_the_middle_of_appends_leaves_nothing_in_the_accumulator(
         return encode_records(*columns)
 
     monkeypatch.setattr(appender, "encode_records", encode)
-    appends = [threads.submit(parts.append, parts.scope(), [b"%d" % n], [n % 2]) for n in range(THREADS)]
+    appends = [threads.submit(parts.append, parts.tally(), [b"%d" % n], [n % 2]) for n in range(THREADS)]
     encoding.wait()
     parts.accumulator.abort_all()
     aborted.set()

@@ -10,7 +10,7 @@ from tests.producer.parts import Parts, make_parts
 
 
 def open_batch(parts: Parts) -> OpenBatch:
-    parts.append(parts.scope(), [b"x" * 4000], [0])
+    parts.append(parts.tally(), [b"x" * 4000], [0])
     (batch,) = parts.drain_all()
     return batch
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.producer.accumulator import appender
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, ProducerIdAndEpoch, SealedBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch
-from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
+from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoder import encode_records
 from tests.producer.clusters import cluster_of
@@ -38,7 +38,7 @@ def partitions(batches: list[Batch]) -> list[int]:
 
 def test_an_open_batch_waits_for_linger_ms() -> None:
     parts = make_parts(linger_ms=1000)
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     assert parts.ready_nodes() == []
     parts.passed_ms = 1001
     assert parts.ready_nodes() == [0]
@@ -46,14 +46,14 @@ def test_an_open_batch_waits_for_linger_ms() -> None:
 
 def test_the_next_check_is_when_the_oldest_batch_has_lingered() -> None:
     parts = make_parts(linger_ms=1000)
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     check = parts.accumulator.ready(parts.cluster, parts.clock())
     assert 900 <= check.next_check_ms <= 1000
 
 
 def test_a_full_batch_is_ready_at_once() -> None:
     parts = lingering(batch_size=1000)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x" * 100] * 6, [0] * 6)
     assert parts.ready_nodes() == []
     parts.append(scope, [b"y" * 100] * 4, [0] * 4)
@@ -65,20 +65,20 @@ def test_a_full_batch_is_ready_at_once() -> None:
 
 def test_a_batch_without_room_for_another_row_is_full() -> None:
     parts = lingering(batch_size=300)
-    parts.append(parts.scope(), [b"x" * 200], [0])
+    parts.append(parts.tally(), [b"x" * 200], [0])
     assert len(parts.drain()) == 1
 
 
 def test_another_scopes_append_makes_the_first_ones_batch_ready() -> None:
     parts = lingering()
-    parts.append(parts.scope(), [b"x"], [0])
-    parts.append(parts.scope(), [b"y"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
+    parts.append(parts.tally(), [b"y"], [0])
     assert len(parts.drain()) == 1
 
 
 def test_a_batch_that_another_scope_began_during_an_append_is_closed_by_it_and_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = lingering()
-    others = [parts.scope()]
+    others = [parts.tally()]
 
     def encode(*columns: Any) -> Any:
         while others:
@@ -86,23 +86,23 @@ def test_a_batch_that_another_scope_began_during_an_append_is_closed_by_it_and_r
         return encode_records(*columns)
 
     monkeypatch.setattr(appender, "encode_records", encode)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     (closed,) = parts.drain()
-    assert closed.scope is not scope
+    assert closed.tally is not scope
     assert parts.drain() == []  # the other one lingers
 
 
 def test_when_an_append_waits_for_memory_every_partition_is_ready() -> None:
     parts = lingering()
-    parts.append(parts.scope(), [b"x", b"y"], [0, 1])
+    parts.append(parts.tally(), [b"x", b"y"], [0, 1])
     parts.accumulator.memory_waiters = 1
     assert partitions(parts.drain()) == [0, 1]
 
 
 def test_a_flush_makes_its_own_scopes_batches_ready_and_no_others() -> None:
     parts = lingering()
-    mine, other = parts.scope(), parts.scope()
+    mine, other = parts.tally(), parts.tally()
     parts.append(mine, [b"x"], [0])
     parts.append(other, [b"y"], [1])
     parts.accumulator.flush(mine)
@@ -111,7 +111,7 @@ def test_a_flush_makes_its_own_scopes_batches_ready_and_no_others() -> None:
 
 def test_a_closing_accumulator_has_everything_ready() -> None:
     parts = lingering()
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     parts.accumulator.closed = True
     assert partitions(parts.drain()) == [0]
 
@@ -119,7 +119,7 @@ def test_a_closing_accumulator_has_everything_ready() -> None:
 def test_a_partition_without_a_leader_is_reported_and_goes_out_when_it_has_one() -> None:
     parts = make_parts(linger_ms=0)
     parts.cluster = cluster_of({"t": 1}, leaderless={("t", 0)})
-    parts.append(parts.scope(), [b"x"], [0], count=1)
+    parts.append(parts.tally(), [b"x"], [0], count=1)
     check = parts.accumulator.ready(parts.cluster, parts.clock())
     assert check.nodes == []
     assert check.unknown_leader_topics == {"t"}
@@ -129,7 +129,7 @@ def test_a_partition_without_a_leader_is_reported_and_goes_out_when_it_has_one()
 
 def test_a_drain_takes_one_batch_per_partition_up_to_the_request_size_and_goes_on_with_the_others() -> None:
     parts = make_parts(linger_ms=0, batch_size=300)
-    parts.append(parts.scope(), [b"x" * 200] * 6, [0, 0, 1, 1, 2, 2])
+    parts.append(parts.tally(), [b"x" * 200] * 6, [0, 0, 1, 1, 2, 2])
     first = parts.drain(max_size=500)
     assert partitions(first) == [0, 1]
     assert partitions(parts.drain(max_size=500)) == [2, 0]
@@ -138,21 +138,21 @@ def test_a_drain_takes_one_batch_per_partition_up_to_the_request_size_and_goes_o
 
 def test_batches_that_are_still_to_be_compressed_count_as_much_as_the_last_ones_had_when_they_were() -> None:
     parts = make_parts(linger_ms=0, batch_size=300)
-    parts.append(parts.scope(), [b"x" * 200] * 4, [0, 1, 2, 3])
+    parts.append(parts.tally(), [b"x" * 200] * 4, [0, 1, 2, 3])
     parts.ready_nodes()
     assert partitions(parts.accumulator.drain(0, 500, lambda batch: 0.7 * batch.size)) == [0, 1, 2]
 
 
 def test_a_batch_over_the_request_size_goes_alone() -> None:
     parts = make_parts(linger_ms=0)
-    parts.append(parts.scope(), [b"x" * 5000, b"y"], [0, 1])
+    parts.append(parts.tally(), [b"x" * 5000, b"y"], [0, 1])
     assert partitions(parts.drain(max_size=100)) == [0]
 
 
 def test_what_is_put_back_is_the_next_of_its_queue_again() -> None:
     parts = make_parts(batch_size=1)
-    parts.append(parts.scope(), [b"0", b"1"], [0, 1])
-    parts.append(parts.scope(), [b"behind 0", b"behind 1"], [0, 1])
+    parts.append(parts.tally(), [b"0", b"1"], [0, 1])
+    parts.append(parts.tally(), [b"behind 0", b"behind 1"], [0, 1])
     parts.accumulator.flush(None)
     first, other = parts.drain()
     retry = sealed(parts, other)
@@ -166,20 +166,20 @@ def test_what_is_put_back_is_the_next_of_its_queue_again() -> None:
 
 def test_a_batch_that_is_being_written_to_is_not_taken_until_the_append_ends() -> None:
     parts = make_parts(linger_ms=0)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     batch = parts.accumulator.queues("t")[0].open
     assert batch is not None
     batch.writing = True
     assert parts.drain() == []
     batch.writing = False
-    parts.accumulator.undefer(scope.deferred)
+    assert parts.accumulator.undefer(scope)
     assert parts.drain() == [batch]
 
 
 def test_a_retry_waits_for_its_back_off_and_then_goes_first() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
-    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    parts.append(parts.tally(), [b"x" * 80, b"y" * 80], [0, 0])
     retry = sealed(parts, parts.drain()[0])
     parts.accumulator.reenqueue(retry, parts.clock() + 500)
     assert parts.drain() == []
@@ -189,7 +189,7 @@ def test_a_retry_waits_for_its_back_off_and_then_goes_first() -> None:
 
 def test_of_two_retries_the_longer_back_off_counts() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
-    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    parts.append(parts.tally(), [b"x" * 80, b"y" * 80], [0, 0])
     first, second = (sealed(parts, parts.drain()[0]) for _ in range(2))
     parts.accumulator.reenqueue(first, parts.clock() + 500)
     parts.accumulator.reenqueue(second, parts.clock() + 100)
@@ -201,7 +201,7 @@ def test_of_two_retries_the_longer_back_off_counts() -> None:
 
 def test_a_new_leader_ends_a_back_off() -> None:
     parts = make_parts(linger_ms=0)
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     retry = sealed(parts, parts.drain()[0])
     parts.accumulator.reenqueue(retry, parts.clock() + HOUR_MS)
     parts.cluster = cluster_of({"t": 300}, leader=1)
@@ -210,7 +210,7 @@ def test_a_new_leader_ends_a_back_off() -> None:
 
 def test_a_batch_refused_by_a_leader_of_the_past_goes_to_the_new_one_at_once() -> None:
     parts = make_parts(linger_ms=0)
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     retry = sealed(parts, parts.drain()[0])
     parts.cluster = cluster_of({"t": 300}, leader=1)
     assert parts.ready_nodes() == []
@@ -220,7 +220,7 @@ def test_a_batch_refused_by_a_leader_of_the_past_goes_to_the_new_one_at_once() -
 
 def test_a_back_off_that_ended_early_does_not_end_the_next_one() -> None:
     parts = make_parts(linger_ms=0)
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     retry = sealed(parts, parts.drain()[0])
     parts.accumulator.reenqueue(retry, parts.clock() + 100)
     parts.cluster = cluster_of({"t": 300}, leader=1)
@@ -234,7 +234,7 @@ def test_a_back_off_that_ended_early_does_not_end_the_next_one() -> None:
 
 def test_queues_that_wait_for_answers_do_not_hide_one_that_can_go() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
-    scope = parts.scope()
+    scope = parts.tally()
     for partition in range(20):
         parts.append(scope, [b"x" * 80], [partition])
     for partition in range(19):
@@ -246,7 +246,7 @@ def test_queues_that_wait_for_answers_do_not_hide_one_that_can_go() -> None:
 
 def test_a_muted_partition_is_not_ready_until_it_is_unmuted() -> None:
     parts = make_parts(linger_ms=0)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     queue = parts.accumulator.queues("t")[0]
     parts.accumulator.mute(queue)
@@ -257,7 +257,7 @@ def test_a_muted_partition_is_not_ready_until_it_is_unmuted() -> None:
 
 def test_a_lingered_batch_that_sequences_hold_back_goes_out_after_the_answer() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
-    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    parts.append(parts.tally(), [b"x" * 80, b"y" * 80], [0, 0])
     queue = parts.accumulator.queues("t")[0]
     queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
     first = sealed(parts, parts.drain()[0])
@@ -271,7 +271,7 @@ def test_a_lingered_batch_that_sequences_hold_back_goes_out_after_the_answer() -
 
 def test_nothing_new_goes_to_a_new_leader_before_the_old_one_has_answered() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
-    parts.append(parts.scope(), [b"x" * 80, b"y" * 80], [0, 0])
+    parts.append(parts.tally(), [b"x" * 80, b"y" * 80], [0, 0])
     queue = parts.accumulator.queues("t")[0]
     queue.sequences = PartitionSequences(ProducerIdAndEpoch(1, 0))
     queue.sequences.known = True
@@ -288,7 +288,7 @@ def test_nothing_new_goes_to_a_new_leader_before_the_old_one_has_answered() -> N
 
 def test_retries_go_in_the_order_of_their_numbers_whatever_order_they_come_back_in() -> None:
     parts = make_parts(linger_ms=0, batch_size=100)
-    parts.append(parts.scope(), [b"x" * 80] * 3, [0] * 3)
+    parts.append(parts.tally(), [b"x" * 80] * 3, [0] * 3)
     batches = [sealed(parts, parts.drain()[0]) for _ in range(3)]
     for number, batch in enumerate(batches):
         batch.first_record = number
@@ -299,7 +299,7 @@ def test_retries_go_in_the_order_of_their_numbers_whatever_order_they_come_back_
 
 def test_what_is_older_than_the_delivery_timeout_expires_oldest_first_sent_or_not() -> None:
     parts = make_parts(linger_ms=0, request_timeout_ms=500, delivery_timeout_ms=1000)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     sent = sealed(parts, parts.drain()[0])
     parts.append(scope, [b"y"], [1])
@@ -313,14 +313,14 @@ def test_what_is_older_than_the_delivery_timeout_expires_oldest_first_sent_or_no
 
 def test_a_discarded_scope_leaves_nothing_to_send_and_detaches_what_is_in_flight() -> None:
     parts = lingering()
-    scope, other = parts.scope(), parts.scope()
+    scope, other = parts.tally(), parts.tally()
     parts.append(scope, [b"x"], [0])
     parts.accumulator.flush(scope)
     in_flight = sealed(parts, parts.drain()[0])
     parts.append(scope, [b"y"], [1])
     parts.append(other, [b"z"], [2])
-    scope.discard()
-    assert in_flight.scope is None
+    parts.discard(scope)
+    assert in_flight.tally is None
     parts.accumulator.flush(None)
     assert partitions(parts.drain()) == [2]
 
@@ -328,27 +328,27 @@ def test_a_discarded_scope_leaves_nothing_to_send_and_detaches_what_is_in_flight
 def test_a_loss_is_told_while_it_still_counts_as_not_finished() -> None:
     """Who ends a transaction once all is finished has heard of it by then."""
     parts = lingering()
-    scope, other = parts.scope(), parts.scope()
+    scope, other = parts.tally(), parts.tally()
     parts.append(scope, [b"x", b"y"], [0, 1])
-    scope.discard()
-    other.discard()
+    parts.discard(scope)
+    parts.discard(other)
     assert parts.losses == [2]
     assert not parts.accumulator.has_incomplete()
 
 
 def test_a_batch_that_is_sealed_while_its_scope_is_discarded_is_detached_too() -> None:
     parts = make_parts(linger_ms=0)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x"], [0])
     batch = parts.drain()[0]
-    scope.discard()
-    assert sealed(parts, batch).scope is None
+    parts.discard(scope)
+    assert sealed(parts, batch).tally is None
 
 
 @pytest.mark.parametrize("drained", [False, True])
 def test_abort_all_hands_out_whatever_is_not_finished(drained: bool) -> None:
     parts = make_parts(linger_ms=0)
-    parts.append(parts.scope(), [b"x"], [0])
+    parts.append(parts.tally(), [b"x"], [0])
     if drained:
         sealed(parts, parts.drain()[0])
     assert len(parts.accumulator.abort_all()) == 1
@@ -358,7 +358,7 @@ def test_abort_all_hands_out_whatever_is_not_finished(drained: bool) -> None:
 
 def test_what_waited_for_the_old_leaders_answer_may_go_once_that_is_the_leader_again() -> None:
     parts = make_parts(linger_ms=0, batch_size=1)
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"1"], [0])
     (first,) = parts.drain()
     batch = sealed(parts, first)

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from spark_kafka_sink.client.cluster import NO_LEADER
 from spark_kafka_sink.errors import BufferExhaustedError, UsageError
 from spark_kafka_sink.producer.accumulator import appender
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
+from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.encoder import encode_records
 from tests.producer.accumulator.model_sender import NODES, ModelSender, is_being_written
@@ -66,14 +66,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             max_block_ms=0,
         )
-        self.parts.appender._wakeup = self.others
+        self.parts.wakeups.on_wakeup = self.others
         self.encoding = patch.object(appender, "encode_records", self.encode)
         self.encoding.start()
         self.accumulator, self.pool = self.parts.accumulator, self.parts.pool
         self.sender = ModelSender(self.parts, self.clock, [0, 1], order=order, codec=codec)
         self.meanwhile: list[tuple[str, int]] = []
         self.numbers = itertools.count(1)
-        self.scopes = [self.parts.scope() for _ in range(SCOPES)]
+        self.scopes = [self.parts.tally() for _ in range(SCOPES)]
         self.unsure: set[int] = set()  # records of appends that ended for want of memory
         self.ending, self.ended = ending, False
 
@@ -141,13 +141,13 @@ class AccumulatorMachine(RuleBasedStateMachine):
         scope = None if who is None else self.scopes[who]
         self.accumulator.flush(scope)
         lingering = self.accumulator._ready.lingering()
-        assert not [batch for batch in lingering if scope is None or batch.scope is scope]
+        assert not [batch for batch in lingering if scope is None or batch.tally is scope]
 
     @rule(who=st.integers(0, SCOPES - 1))
     def discard(self, who: int) -> None:
-        scope, self.scopes[who] = self.scopes[who], self.parts.scope()
-        scope.discard()
-        assert all(batch.scope is not scope for batch in self.sender.incomplete())
+        scope, self.scopes[who] = self.scopes[who], self.parts.tally()
+        self.parts.discard(scope)
+        assert all(batch.tally is not scope for batch in self.sender.incomplete())
         for number, owner in self.sender.scope_of.items():
             if owner is scope:
                 self.sender.fate.setdefault(number, "discarded")

@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
-from spark_kafka_sink.producer.accumulator.sequences import FORGOTTEN_MS, MAX_EPOCH, MAX_IN_FLIGHT, PartitionSequences
+from spark_kafka_sink.producer.accumulator.sequences import (
+    FORGOTTEN_MS,
+    MAX_EPOCH,
+    MAX_IN_FLIGHT,
+    PartitionSequences,
+    ProducerIdAndEpoch,
+)
 
 
 @dataclass(eq=False)

@@ -43,7 +43,7 @@ def batches(topic: str, *values: list[bytes], codec: Codec = Codec.NONE) -> list
     """A batch of each list, each of another partition."""
     parts = make_parts()
     rows = [(value, partition) for partition, own in enumerate(values) for value in own]
-    parts.append(parts.scope(), [value for value, _ in rows], [partition for _, partition in rows], topic)
+    parts.append(parts.tally(), [value for value, _ in rows], [partition for _, partition in rows], topic)
     return [SealedBatch(batch, codec, 1) for batch in parts.drain_all()]
 
 
@@ -88,7 +88,7 @@ def test_a_records_size_is_what_it_takes_as_a_batch_of_its_own(metrics: SenderMe
 
 def test_a_batch_that_grew_knows_the_largest_record_of_all_its_appends() -> None:
     parts = make_parts()
-    scope = parts.scope()
+    scope = parts.tally()
     for value in (b"1", b"2" * 100, b"3" * 10):
         parts.append(scope, [value], [0])
     (batch,) = parts.drain_all()

@@ -25,7 +25,7 @@ def waiting(parts: Parts) -> dict[int, int] | None:
 def batches(parts: Parts, *partitions: int) -> None:
     """A batch of its own in each of them: every append is another scope's."""
     for partition in partitions:
-        parts.append(parts.scope(), [b"x"], [partition])
+        parts.append(parts.tally(), [b"x"], [partition])
 
 
 def test_nothing_is_told_before_each_partition_has_had_a_batch() -> None:
@@ -89,7 +89,7 @@ def test_open_batches_are_told_with_their_bytes() -> None:
     parts = lingering()
     assert (parts.accumulator.open_sizes("t"), parts.accumulator.open_size("t", 1)) == ({}, None)
     batches(parts, 0, 1)
-    parts.append(parts.scope(), [b"x" * 100], [1])
+    parts.append(parts.tally(), [b"x" * 100], [1])
     sizes = parts.accumulator.open_sizes("t")
     assert sorted(sizes) == [0, 1]
     assert 100 < sizes[1] < 120

@@ -11,7 +11,7 @@ from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
-from spark_kafka_sink.producer.sender.sender import MAX_PRODUCE_VERSION
+from spark_kafka_sink.producer.identity.identity import MAX_PRODUCE_VERSION
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message

@@ -6,17 +6,22 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.producer import lifecycle as lifecycle_module
 from spark_kafka_sink.producer import producer as producer_module
-from spark_kafka_sink.producer.accumulator.compression_ratios import CompressionRatios
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.request_size import CompressionRatios
+from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer import Producer
-from spark_kafka_sink.producer.sender import sender as sender_module
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.sender.sender import Sender
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from tests.producer.sender.simulated_client import SimulatedClient
 from tests.producer.sender.simulated_cluster import SimulatedCluster
 from tests.producer.virtual_time import VirtualClock
@@ -62,26 +67,36 @@ class SteppedProducer:
         """optimistic: each batch is expected to be a byte large, so most of what is drained finds no room in its request."""
         self._patches = ExitStack()
         self._patches.enter_context(patch.object(producer_module, "CHUNK_SIZE", CHUNK))
-        self._patches.enter_context(patch.object(producer_module, "NetworkClient", partial(SimulatedClient, cluster, clock)))
+        self._patches.enter_context(patch.object(producer_module, "NetworkClient", self._made_client))
+        self._patches.enter_context(patch.object(producer_module, "Sender", self._made_sender))
         if optimistic:
             self._patches.enter_context(patch.object(CompressionRatios, "size", lambda ratios, batch: 1.0))
-        threads = SimpleNamespace(Thread=SteppedThread, get_ident=threading.get_ident)
-        self._patches.enter_context(patch.object(sender_module, "threading", threads))
+        threads = SimpleNamespace(Thread=self._made_thread, get_ident=threading.get_ident, Lock=threading.Lock)
+        self._patches.enter_context(patch.object(lifecycle_module, "threading", threads))
+        self._cluster = cluster
         self.clock = clock
         self.producer = Producer(config)
-        client: object = self.producer._client
-        thread: object = self.producer._sender._thread
-        assert isinstance(client, SimulatedClient)
-        assert isinstance(thread, SteppedThread)
-        self.client, self._thread = client, thread
+
+    def _made_client(self, config: ProducerConfig, metadata: ProducerMetadata) -> SimulatedClient:
+        self.client = SimulatedClient(self._cluster, self.clock, config, metadata)
+        return self.client
+
+    def _made_sender(self, lifecycle: Lifecycle, accumulator: RecordAccumulator, records: RecordBuffer, *others: Any) -> Sender:
+        self._accumulator, self._records = accumulator, records
+        self._sender = Sender(lifecycle, accumulator, records, *others)
+        return self._sender
+
+    def _made_thread(self, target: Callable[[], None], name: str, daemon: bool) -> SteppedThread:
+        self._thread = SteppedThread(target, name, daemon)
+        return self._thread
 
     def step(self) -> None:
-        if self._thread.ident is None and self._thread.is_alive() and not self.producer._sender._ended():
+        if self._thread.ident is None and self._thread.is_alive() and not self._sender.has_ended():
             with self._thread.turn():
-                self.producer._sender._run_once(self.clock.ms)
+                self._sender.run_once(self.clock.ms)
 
     def unfinished(self) -> bool:
-        return self.producer._accumulator.has_incomplete() or self.producer._gathered.has_rows()
+        return self._accumulator.has_incomplete() or self._records.has_rows()
 
     def end(self) -> None:
         self._patches.close()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, UsageError
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, ProducerIdAndEpoch, SealedBatch
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences
-from spark_kafka_sink.producer.sender.delivery import Delivery
-from spark_kafka_sink.producer.sender.produce_answers import BatchAnswer
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.producer.accumulator.sequences import PartitionSequences, ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
+from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.parts import Parts, make_parts
@@ -28,8 +32,17 @@ def parts() -> Parts:
     return make_parts(batch_size=1, retry_backoff_ms=0, retry_backoff_max_ms=0)
 
 
-def delivery_of(parts: Parts) -> Delivery:
-    return Delivery(parts.config, parts.accumulator, parts.pool, lambda node: "", parts.metrics)
+def identity_of(parts: Parts) -> IdempotentIdentity:
+    """Has its producer id from the start."""
+    client: Any = None  # nothing is asked
+    identity = IdempotentIdentity(parts.config, client, parts.accumulator)
+    body = InitProducerIdResponse(producer_id=IDENTITY.producer_id, producer_epoch=IDENTITY.epoch)
+    identity.answered(ClientResponse(0, INIT_PRODUCER_ID, 4, identity, body, None, 0, 0), 0)
+    return identity
+
+
+def delivery_of(parts: Parts, identity: Identity | None = None) -> Delivery:
+    return Delivery(parts.config, parts.accumulator, identity or identity_of(parts), parts.metrics, lambda queue: "")
 
 
 def sent(parts: Parts) -> list[SealedBatch]:
@@ -56,7 +69,7 @@ def said(batch: SealedBatch, code: ErrorCode) -> BatchAnswer:
 
 
 def test_a_failure_is_told_after_the_acks_of_its_answer_are_counted(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"0", b"1", b"2", b"3"], [0, 1, 2, 3])
     refused, *others = sent(parts)
     assert len(others) == 3
@@ -79,17 +92,18 @@ def test_a_failure_is_told_after_the_acks_of_its_answer_are_counted(parts: Parts
 def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_is_answered(
     parts: Parts, codes: tuple[ErrorCode, ErrorCode]
 ) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    identity, scope = identity_of(parts), parts.tally()
+    delivery = delivery_of(parts, identity)
     parts.append(scope, [b"0", b"1", b"2", b"3", b"4"], [0] * 5)
     (first,) = sent(parts)
     delivery.answered([said(first, STORED)], parts.clock())
     (failing,), (second,), (third,) = sent(parts), sent(parts), sent(parts)
     delivery.answered([said(failing, ErrorCode.INVALID_RECORD)], parts.clock())
     for batch, code in zip((second, third), codes, strict=True):
-        delivery.resolve_gaps(IDENTITY)
+        identity.resolve_gaps()
         assert not sent(parts), "what comes next has to wait for what is in flight"
         delivery.answered([said(batch, code)], parts.clock())
-    delivery.resolve_gaps(IDENTITY)
+    identity.resolve_gaps()
     while batches := sent(parts):
         delivery.answered([said(batch, STORED) for batch in batches], parts.clock())
     assert scope.report().records == 4
@@ -100,7 +114,7 @@ def test_a_partition_goes_on_once_all_that_was_in_flight_behind_a_failed_batch_i
 def test_a_batch_is_sent_again_while_there_is_time_and_then_fails_with_the_answer_and_why(
     parts: Parts, age_ms: int, again: bool, end: str
 ) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"0"], [0])
     (batch,) = sent(parts)
     delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], batch.created_ms + age_ms)
@@ -110,9 +124,27 @@ def test_a_batch_is_sent_again_while_there_is_time_and_then_fails_with_the_answe
             scope.raise_error()
 
 
+def test_no_retry_waits_longer_than_the_longest_back_off() -> None:
+    parts = make_parts(batch_size=1, retry_backoff_ms=1, retry_backoff_max_ms=1000)
+    delivery, now_ms = delivery_of(parts), 0
+    parts.append(parts.tally(), [b"0"], [0])
+    (batch,) = sent(parts)
+    waits: list[int] = []
+    for _ in range(60):
+        batch.attempts += 1
+        now_ms = parts.clock()
+        delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], now_ms)
+        waits.append(batch.queue.back_off_until_ms - now_ms)
+        parts.passed_ms += 2000
+        batch.created_ms = parts.clock()  # it has all the time it needs
+        parts.ready_nodes()
+    assert waits[:3] == sorted(waits[:3])
+    assert all(800 <= wait <= 1000 for wait in waits[12:])
+
+
 def test_records_that_are_rejected_leave_their_batch_unfinished_until_the_others_are_acked() -> None:
     parts = make_parts(retry_backoff_ms=0, retry_backoff_max_ms=0)
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"0", b"1", b"2"], [0] * 3)
     (batch,) = sent(parts)
     answer = PartitionProduceResponse(
@@ -123,31 +155,32 @@ def test_records_that_are_rejected_leave_their_batch_unfinished_until_the_others
         DeliveryError, match=r"1 records failed, 0 were acked: .*1 of 3 records refused: INVALID_RECORD; record 1: bad"
     ):
         scope.raise_error()
-    assert scope._unfinished() == 1
+    assert scope.unfinished == 1
     (rest,) = sent(parts)
     assert (rest.record_count, rest.attempts, rest.created_ms) == (2, 1, batch.created_ms)
     delivery.answered([said(rest, STORED)], parts.clock())
-    assert scope._unfinished() == 0
+    assert scope.unfinished == 0
     assert scope.report().records == 2
     assert parts.pool.available == parts.pool.total
 
 
-def lingering(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+def lingering(parts: Parts, delivery: Delivery, scope: Tally) -> None:
     parts.append(scope, [b"0"], [0])
 
 
-def waiting_for_its_retry(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+def waiting_for_its_retry(parts: Parts, delivery: Delivery, scope: Tally) -> None:
     on_the_wire(parts, delivery, scope)
     (batch,) = parts.accumulator.queues("t")[0].sequences.in_flight  # type: ignore[union-attr]  # it was numbered
+    assert isinstance(batch, SealedBatch)
     delivery.answered([said(batch, ErrorCode.NOT_ENOUGH_REPLICAS)], parts.clock())
 
 
-def on_the_wire(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+def on_the_wire(parts: Parts, delivery: Delivery, scope: Tally) -> None:
     parts.append(scope, [b"0"], [0])
     sent(parts)
 
 
-def behind_one_on_the_wire(parts: Parts, delivery: Delivery, scope: SendScope) -> None:
+def behind_one_on_the_wire(parts: Parts, delivery: Delivery, scope: Tally) -> None:
     on_the_wire(parts, delivery, scope)
     parts.append(scope, [b"1"], [0])
 
@@ -157,9 +190,9 @@ STATES = [lingering, waiting_for_its_retry, on_the_wire, behind_one_on_the_wire]
 
 @pytest.mark.parametrize("bring_about", STATES)
 def test_whatever_state_they_are_in_batches_expire_once_and_give_their_memory_back(
-    parts: Parts, bring_about: Callable[[Parts, Delivery, SendScope], None]
+    parts: Parts, bring_about: Callable[[Parts, Delivery, Tally], None]
 ) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     bring_about(parts, delivery, scope)
     on_wire = [b for b in parts.accumulator._incomplete.values() if isinstance(b, SealedBatch) and b.on_wire]
     records = parts.accumulator.incomplete_records()
@@ -167,36 +200,36 @@ def test_whatever_state_they_are_in_batches_expire_once_and_give_their_memory_ba
     for _ in range(2):
         delivery.expire(parts.clock())
     with pytest.raises(DeliveryError, match=rf"{records} records failed, 0 were acked: .*delivery.timeout.ms"):
-        scope.flush(1)
-    assert scope._unfinished() == 0
+        scope.wait_for_acks(1, lambda: None)
+    assert scope.unfinished == 0
     assert (parts.pool.available == parts.pool.total) == (not on_wire), "what is on the wire keeps its memory"
     delivery.answered([said(batch, STORED) for batch in on_wire], parts.clock())
-    assert (scope.report().records, scope._unfinished()) == (0, 0)
+    assert (scope.report().records, scope.unfinished) == (0, 0)
     assert parts.pool.available == parts.pool.total
 
 
 @pytest.mark.parametrize("bring_about", STATES)
 def test_whatever_state_they_are_in_a_close_by_force_ends_all_batches(
-    parts: Parts, bring_about: Callable[[Parts, Delivery, SendScope], None]
+    parts: Parts, bring_about: Callable[[Parts, Delivery, Tally], None]
 ) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     bring_about(parts, delivery, scope)
     records = parts.accumulator.incomplete_records()
     for _ in range(2):
         delivery.fail_all(UsageError("closed"))
     with pytest.raises(DeliveryError, match=rf"{records} records failed, 0 were acked: .*closed"):
-        scope.flush(1)
-    assert scope._unfinished() == 0
+        scope.wait_for_acks(1, lambda: None)
+    assert scope.unfinished == 0
     assert parts.pool.available == parts.pool.total
     assert not parts.accumulator.has_incomplete()
 
 
 def test_a_close_by_force_fails_what_expired_on_the_wire_no_second_time(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     on_the_wire(parts, delivery, scope)
     parts.passed_ms = parts.config.delivery_timeout_ms + 1000
     delivery.expire(parts.clock())
     delivery.fail_all(UsageError("closed"))
     with pytest.raises(DeliveryError, match=r"1 records failed, 0 were acked: .*delivery.timeout.ms"):
         scope.raise_error()
-    assert scope._unfinished() == 0
+    assert scope.unfinished == 0

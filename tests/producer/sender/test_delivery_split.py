@@ -7,11 +7,11 @@ import pytest
 from spark_kafka_sink.errors import DeliveryError, UsageError
 from spark_kafka_sink.producer.accumulator.batch_splitting import split
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.producer.parts import Parts, make_parts
-from tests.producer.sender.test_delivery import IDENTITY, STORED, delivery_of, said, sent
+from tests.producer.sender.test_delivery import STORED, delivery_of, identity_of, said, sent
 
 TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 TIMEOUT_MS = 120_000  # delivery.timeout.ms
@@ -22,7 +22,7 @@ def parts() -> Parts:
     return make_parts(retry_backoff_ms=0, retry_backoff_max_ms=0)
 
 
-def split_in_two(parts: Parts, delivery: Delivery, scope: SendScope, partition: int = 0) -> None:
+def split_in_two(parts: Parts, delivery: Delivery, scope: Tally, partition: int = 0) -> None:
     """Four records in one batch, refused and split."""
     parts.append(scope, [b"x" * 1000] * 4, [partition] * 4)
     batch = next_one(parts)
@@ -40,30 +40,31 @@ def assert_all_is_over(parts: Parts) -> None:
 
 
 def test_a_flush_waits_for_every_part(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     split_in_two(parts, delivery, scope)
     for left in (2, 1):
-        assert scope._unfinished() == left
+        assert scope.unfinished == left
         delivery.answered([said(next_one(parts), STORED)], parts.clock())
-    scope.flush(1)
+    scope.wait_for_acks(1, lambda: None)
     assert (scope.report().records, scope.report().batches) == (4, 2)
     assert_all_is_over(parts)
 
 
 def test_a_part_that_fails_for_good_leaves_the_other_to_be_delivered(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    identity, scope = identity_of(parts), parts.tally()
+    delivery = delivery_of(parts, identity)
     split_in_two(parts, delivery, scope)
     delivery.answered([said(next_one(parts), ErrorCode.INVALID_RECORD)], parts.clock())
-    delivery.resolve_gaps(IDENTITY)
+    identity.resolve_gaps()
     delivery.answered([said(next_one(parts), STORED)], parts.clock())
     with pytest.raises(DeliveryError, match=r"2 records failed, 2 were acked"):
         scope.raise_error()
-    assert scope._unfinished() == 0
+    assert scope.unfinished == 0
     assert_all_is_over(parts)
 
 
 def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(parts: Parts) -> None:
-    delivery, scope, later = delivery_of(parts), parts.scope(), parts.scope()
+    delivery, scope, later = delivery_of(parts), parts.tally(), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     first = next_one(parts)
     parts.passed_ms = 1000
@@ -77,7 +78,7 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
         match=r"4 records failed, .*2 records not acked.*split after MESSAGE_TOO_LARGE and not sent since",
     ):
         scope.raise_error()
-    assert later._unfinished() == 1
+    assert later.unfinished == 1
     later.raise_error()
     parts.passed_ms = TIMEOUT_MS + 1500
     delivery.expire(parts.clock())
@@ -87,12 +88,12 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
 
 
 def test_a_part_that_expires_on_the_wire_keeps_its_memory_until_it_is_answered(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     split_in_two(parts, delivery, scope)
     on_wire = next_one(parts)
     parts.passed_ms = TIMEOUT_MS + 500
     delivery.expire(parts.clock())
-    assert scope._unfinished() == 0
+    assert scope.unfinished == 0
     assert parts.pool.available < parts.pool.total
     delivery.answered([said(on_wire, TOO_LARGE)], parts.clock())
     assert_all_is_over(parts)
@@ -101,7 +102,7 @@ def test_a_part_that_expires_on_the_wire_keeps_its_memory_until_it_is_answered(p
 
 
 def test_a_batch_that_expired_on_the_wire_is_not_split_any_more(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     batch = next_one(parts)
     parts.passed_ms = TIMEOUT_MS + 500
@@ -112,21 +113,21 @@ def test_a_batch_that_expired_on_the_wire_is_not_split_any_more(parts: Parts) ->
 
 
 def test_a_close_by_force_ends_parts_on_the_wire_and_in_the_queue(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     split_in_two(parts, delivery, scope)
     next_one(parts)
     delivery.fail_all(UsageError("closed"))
     with pytest.raises(DeliveryError, match=r"4 records failed, 0 were acked: .*closed"):
-        scope.flush(1)
-    assert scope._unfinished() == 0
+        scope.wait_for_acks(1, lambda: None)
+    assert scope.unfinished == 0
     assert_all_is_over(parts)
 
 
 def test_of_a_discarded_scope_the_parts_go_on_and_tell_nobody(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     batch = next_one(parts)
-    scope.discard()
+    parts.discard(scope)
     delivery.answered([said(batch, TOO_LARGE)], parts.clock())
     for _ in range(2):
         delivery.answered([said(next_one(parts), STORED)], parts.clock())
@@ -135,17 +136,17 @@ def test_of_a_discarded_scope_the_parts_go_on_and_tell_nobody(parts: Parts) -> N
 
 
 def test_a_scope_that_is_discarded_while_a_batch_is_split_hears_of_no_part(parts: Parts) -> None:
-    scope = parts.scope()
+    scope = parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     batch = next_one(parts)
     found = split(batch, 2100, parts.pool)
-    scope.discard()
+    parts.discard(scope)
     parts.accumulator.replace(batch, found)
-    assert [part.scope for part in found] == [None, None]
+    assert [part.tally for part in found] == [None, None]
 
 
 def test_what_was_waiting_goes_behind_the_parts(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     first = next_one(parts)
     parts.append(scope, [b"later"], [0])
@@ -159,7 +160,7 @@ def test_what_was_waiting_goes_behind_the_parts(parts: Parts) -> None:
 
 
 def test_records_that_come_later_make_batches_of_half_the_refused_size_at_most(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     refused = next_one(parts)
     delivery.answered([said(refused, TOO_LARGE)], parts.clock())
@@ -175,7 +176,7 @@ def test_records_that_come_later_make_batches_of_half_the_refused_size_at_most(p
 
 
 def test_an_open_batch_that_is_over_the_new_limit_already_takes_no_more(parts: Parts) -> None:
-    delivery, scope = delivery_of(parts), parts.scope()
+    delivery, scope = delivery_of(parts), parts.tally()
     parts.append(scope, [b"x" * 1000] * 4, [0] * 4)
     first = next_one(parts)
     parts.append(scope, [b"y" * 100] * 30, [1] * 30)  # lingers

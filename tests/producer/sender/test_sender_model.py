@@ -22,13 +22,13 @@ from spark_kafka_sink.client.cluster import NO_LEADER
 from spark_kafka_sink.config import producer_config
 from spark_kafka_sink.errors import DeadlineError, DeliveryError, KafkaSinkError, PeerError
 from spark_kafka_sink.producer.accumulator.producer_batch import SealedBatch
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
-from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH
-from spark_kafka_sink.producer.producer_record import RecordMetadata
-from spark_kafka_sink.producer.single_records.record_future import OnDelivery
+from spark_kafka_sink.producer.accumulator.sequences import MAX_EPOCH, NumberedBatch
+from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.producer.histories import HISTORIES
+from tests.producer.inside import accumulator_of, begin_flush, columns_of, metadata_of, pool_of
 from tests.producer.sender.simulated_cluster import FATES, NODES, TOPIC, SimulatedCluster, SimulatedLog
 from tests.producer.sender.stepped_producer import CHUNK, NumbersThunk, SteppedProducer, Told
 from tests.producer.virtual_time import VirtualClock
@@ -119,7 +119,7 @@ class SenderMachine(RuleBasedStateMachine):
         self.told = Told()
         self.made_anew: set[int] = set()  # partitions of which nothing was acked since
         self.disordered: set[int] = set()
-        self.producer._metadata.add(TOPIC, self.clock.ms)
+        metadata_of(self.producer).add(TOPIC, self.clock.ms)
         self.step()
         if known:
             self.client.healthy = True
@@ -149,12 +149,12 @@ class SenderMachine(RuleBasedStateMachine):
         columns = RecordColumns(len(rows), value=pa.array(values, pa.binary()), partition=partitions)
         self.turns = turns
 
-        def thunk_of(places: Sequence[int]) -> NumbersThunk:
+        def completion_for(places: Sequence[int]) -> NumbersThunk:
             return NumbersThunk(self.told, [numbers[place] for place in places])
 
         try:
-            scope.raise_error()
-            self.producer._columns.append_gathered(scope, TOPIC, columns, 0.0, thunk_of, lambda chosen: None)
+            scope.tally.raise_error()
+            columns_of(self.producer).append_serialized(scope.tally, TOPIC, columns, deadline=0.0, completion_for=completion_for)
         except DeliveryError:  # something that it sent has failed
             self.scopes[who] = self.producer.scope()
         except (DeadlineError, PeerError):  # memory or metadata
@@ -163,7 +163,7 @@ class SenderMachine(RuleBasedStateMachine):
         self.run(rounds, 0)
 
     def meanwhile(self) -> None:
-        if self.producer._accumulator.memory_waiters:
+        if accumulator_of(self.producer).memory_waiters:
             for _ in range(50 if self.client.healthy else self.turns):
                 self.client.serve_all()
                 self.step()
@@ -190,7 +190,7 @@ class SenderMachine(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, SCOPES - 1))
     def flush(self, who: int) -> None:
-        self.producer.flush_scope(self.scopes[who])
+        begin_flush(self.producer, self.scopes[who])
 
     # The sender, the brokers, and the network between them
 
@@ -199,7 +199,7 @@ class SenderMachine(RuleBasedStateMachine):
         comes: the broker knows no producer, and takes any number. Until the first ack the producer cannot know of it."""
         self.stepped.step()
         for partition in list(self.made_anew):
-            queue = self.producer._accumulator.queues(TOPIC).get(partition)
+            queue = accumulator_of(self.producer).queues(TOPIC).get(partition)
             if queue is not None and queue.sequences is not None:
                 self.disordered.update(number for batch in queue.sequences.in_flight for number in numbers_in(batch))
             if self.told.acked.keys() & set(self.cluster.logs[partition].numbers()):
@@ -294,7 +294,7 @@ class SenderMachine(RuleBasedStateMachine):
     def no_sixth_batch_is_on_the_wire(self) -> None:
         if not self.idempotent:
             return
-        for queue in self.producer._accumulator.queues(TOPIC).values():
+        for queue in accumulator_of(self.producer).queues(TOPIC).values():
             on_wire = [batch for requests in self.client.in_flight.values() for r in requests for batch in batches_of(r.tag)]
             own = [batch for batch in on_wire if batch.queue is queue]
             assert len(own) == len(set(own))
@@ -326,7 +326,7 @@ class SenderMachine(RuleBasedStateMachine):
         assert {number for number in new if not self.cluster.rejects(number)} <= self.told.acked.keys()
         self.producer.close()
         assert self.producer.failed is None
-        assert self.producer._pool.available == self.producer._pool.total
+        assert pool_of(self.producer).available == pool_of(self.producer).total
         self.check_logs()
 
     def run_until_settled(self, within_ms: int) -> None:
@@ -357,7 +357,8 @@ class SenderMachine(RuleBasedStateMachine):
             assert own == sorted(own), "out of order"
 
 
-def numbers_in(batch: SealedBatch) -> list[int]:
+def numbers_in(batch: NumberedBatch) -> list[int]:
+    assert isinstance(batch, SealedBatch)
     (decoded,) = decode_batches(b"".join(batch.buffers()))
     return [int(record.value or b"") for record in decoded.records()]
 

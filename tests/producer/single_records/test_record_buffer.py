@@ -26,11 +26,11 @@ from spark_kafka_sink.producer.accumulator.appender import Appender
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.partitioners.partitioner import Partitions, Sizes
 from spark_kafka_sink.producer.producer import CHUNK_SIZE, Producer
-from spark_kafka_sink.producer.producer_record import RecordMetadata
+from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
 from spark_kafka_sink.producer.single_records import topic_buffer
+from spark_kafka_sink.producer.single_records.record_appender import RecordAppender
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
-from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
-from spark_kafka_sink.producer.single_records.record_sender import RecordSender
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS, BufferedRows, TopicBuffer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
@@ -637,8 +637,8 @@ def test_a_close_beside_threads_that_send_loses_nothing_of_what_they_were_told_i
 @pytest.mark.parametrize(
     ("call", "within"),
     [
-        ("send", [RecordSender, TopicBuffer, RecordBuffer, BufferedRows]),
-        ("flush", [RecordSender, TopicBuffer, RecordBuffer, BufferedRows]),
+        ("send", [RecordAppender, TopicBuffer, RecordBuffer, BufferedRows]),
+        ("flush", [RecordAppender, TopicBuffer, RecordBuffer, BufferedRows]),
         ("send", [Appender, Planner, RecordAccumulator]),
         ("append", [Appender, Planner, RecordAccumulator]),
     ],

@@ -31,6 +31,7 @@ from tests.faults.recording_broker import RecordingBroker
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.witness import Witnessed, read_topic
+from tests.producer.inside import lifecycle_of
 from tests.producer.told import Told, wait_until
 
 
@@ -322,7 +323,7 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(kafka: Kafka, new_to
         producer.flush()
         waiting = producer.send(topic, b"1")
         told = context.SimpleQueue()
-        with waiting._scope._changed, producer._lock:  # as some thread of the parent may hold them
+        with waiting._scope.tally._changed, lifecycle_of(producer)._lock:  # as some thread of the parent may hold them
             child = context.Process(target=_use_in_child, args=(producer, acked, waiting, told))
             child.start()
             said = [told.get() for _ in range(7)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.requests import TransactionRequest
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode

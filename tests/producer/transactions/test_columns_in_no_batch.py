@@ -17,8 +17,8 @@ from spark_kafka_sink.errors import (
     SchemaError,
     TransactionAbortableError,
 )
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, numbers
@@ -85,14 +85,14 @@ def test_a_row_that_is_too_large_is_missed_by_the_commit(broker: EmbeddedBroker,
 def test_an_append_that_is_interrupted_is_missed_by_the_commit(
     broker: EmbeddedBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with under_id(broker.bootstrap_servers, topic) as producer:
         producer.begin()
         with failing_scope(producer) as scope:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-                patched.setattr(producer._columns, "_append", interrupted)
+                patched.setattr(producer._columns, "append_serialized", interrupted)
                 scope.append(topic, numbers([1]))
             with pytest.raises(TransactionAbortableError, match="ended with KeyboardInterrupt"):
                 producer.commit()

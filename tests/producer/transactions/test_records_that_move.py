@@ -18,8 +18,8 @@ from spark_kafka_sink.errors import RecordTooLargeError, TransactionAbortedError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS
 from spark_kafka_sink.producer.transactions.states import State
-from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from spark_kafka_sink.protocol.api import ApiKey
+from tests.producer.inside import accumulator_of, lifecycle_of, manager_of, wake_sender
 from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
 
 ENDING = (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
@@ -55,13 +55,6 @@ def gated_partitioner(gate: Gate) -> type:
     return Gated
 
 
-def manager_of(producer: Producer) -> TransactionManager:
-    transactions = producer._transactions
-    assert transactions is not None
-    assert transactions._manager is not None
-    return transactions._manager
-
-
 def until(reached: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE_S
     while not reached():
@@ -90,13 +83,13 @@ def between_looks(monkeypatch: pytest.MonkeyPatch, producer: Producer, happens: 
     def watched(look: Callable[[], bool]) -> Callable[[], bool]:
         def looked() -> bool:
             seen = look()
-            if left and producer._sender.is_current_thread() and manager.state in ENDING:
+            if left and lifecycle_of(producer).is_sender_thread and manager.state in ENDING:
                 left.pop()()
             return seen
 
         return looked
 
-    for owner, name in ((producer._gathered, "has_rows"), (producer._accumulator, "has_incomplete")):
+    for owner, name in ((producer._record_buffer, "has_rows"), (accumulator_of(producer), "has_incomplete")):
         monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
 
 
@@ -109,7 +102,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
 
     def moves() -> None:
         gate.opened.set()
-        until(producer._gathered.topic_buffer(topic).is_idle)
+        until(producer._record_buffer.topic_buffer(topic).is_idle)
 
     with (
         under_id(broker.bootstrap_servers, topic, partitioner_class=gated_partitioner(gate), **LINGERING) as producer,
@@ -125,7 +118,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
         between_looks(monkeypatch, producer, moves)
         ending = threads.submit(producer.commit if committed else producer.abort)
         until(lambda: manager_of(producer).state in ENDING or ending.done())
-        producer.wake_sender()
+        wake_sender(producer)
         ending.result(DEADLINE_S)
         assert isinstance(sent.exception(0), type(None) if committed else TransactionAbortedError)
         moving.result(DEADLINE_S)
@@ -144,14 +137,14 @@ def test_an_abort_waits_for_the_end_of_an_append_and_not_longer(
         producer.begin()
         producer.send(topic, b"0")
         producer.flush(DEADLINE_S)
-        buffer = producer._gathered.topic_buffer(topic)
+        buffer = producer._record_buffer.topic_buffer(topic)
         held_at(monkeypatch, buffer, "settled", gate, before=True)
         sending = threads.submit(lambda: [producer.send(topic, b"1") for _ in range(MAX_ROWS)])
         assert gate.reached.wait(DEADLINE_S)
         polls = producer._client.poll
 
         def polled(timeout_ms: int, now_ms: int) -> Any:
-            if manager_of(producer).state is State.ABORTING_TRANSACTION and not producer._accumulator.has_incomplete():
+            if manager_of(producer).state is State.ABORTING_TRANSACTION and not accumulator_of(producer).has_incomplete():
                 looked.set()  # it has looked, and found the buffer at work
             return polls(timeout_ms, now_ms)
 
@@ -186,7 +179,7 @@ def test_what_is_sent_and_committed_behind_the_back_of_the_senders_thread_is_in_
         producer.partitions_for(topic)
         before_the_next_request(monkeypatch, producer, gate)
         producer.begin()
-        producer.wake_sender()
+        wake_sender(producer)
         assert gate.reached.wait(DEADLINE_S)
         sent = producer.send(topic, b"1")
         committing = threads.submit(producer.commit)
@@ -205,7 +198,7 @@ def test_what_fails_when_the_commit_is_on_its_way_already_makes_nothing_of_it(
     with under_id(broker.bootstrap_servers, topic) as producer, ThreadPoolExecutor() as threads:
         producer.begin()
         producer.send(topic, b"0").result(DEADLINE_S)
-        held_at(monkeypatch, producer._records, "_check_may_send", sending, before=False)
+        held_at(monkeypatch, manager_of(producer), "check_may_send", sending, before=False)
         failed = threads.submit(producer.send, topic, b"x" * 2_000_000)
         assert sending.reached.wait(DEADLINE_S)
         with broker.faults.hold(ApiKey.END_TXN) as held:
@@ -227,13 +220,13 @@ def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(
     sending, flushing = Gate(), Gate()
     with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
         producer.begin()
-        held_at(monkeypatch, producer._records, "_check_may_send", sending, before=False)
-        held_at(monkeypatch, producer, "flush_gathered", flushing, before=True)
+        held_at(monkeypatch, manager_of(producer), "check_may_send", sending, before=False)
+        held_at(monkeypatch, producer._record_buffer, "flush", flushing, before=True)
         sent = threads.submit(producer.send, topic, b"1")
         assert sending.reached.wait(DEADLINE_S)
         committed = threads.submit(producer.commit, 0.3)
         assert flushing.reached.wait(DEADLINE_S)
-        producer.wake_sender()
+        wake_sender(producer)
         until(lambda: manager_of(producer).state is State.READY)
         sending.opened.set()
         sent.result(DEADLINE_S)

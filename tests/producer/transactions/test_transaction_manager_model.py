@@ -19,8 +19,8 @@ from spark_kafka_sink.errors import (
     TransactionTimeoutError,
     UsageError,
 )
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
+from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from spark_kafka_sink.producer.transactions.reactions import Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.states import Call, State
@@ -154,7 +154,7 @@ class TransactionManagerModel(RuleBasedStateMachine):
 
     @rule()
     def drain(self) -> None:
-        refused = self.manager.refuses()
+        refused = self.manager.unsent_error()
         if refused is not None:
             self.refused |= {self.sent[record] for record, _ in self.waiting}
             self.waiting.clear()
@@ -162,7 +162,7 @@ class TransactionManagerModel(RuleBasedStateMachine):
         if identity is None:
             return
         for record, partition in list(self.waiting):
-            if self.manager.admits(self.queues[partition]):
+            if self.manager.may_drain(self.queues[partition]):
                 self.waiting.remove((record, partition))
                 self.manager.sending()
                 self.on_wire.append((record, partition, identity))

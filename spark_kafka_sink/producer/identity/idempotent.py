@@ -3,49 +3,72 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.producer.sender.error_policy import ADVICE, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
+from spark_kafka_sink.producer.error_policy import ADVICE, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.identity.identity import NumberedIdentity
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WARN_EVERY_MS = 5000  # a broker that has just started refuses for a moment: COORDINATOR_LOAD_IN_PROGRESS
 
 
-class ProducerIdentity:
-    """Who this producer is to the brokers. Used by the sender's thread only.
+class IdempotentIdentity(NumberedIdentity):
+    """enable.idempotence without transactions: a producer id of any broker's, and an epoch for each partition.
 
-    Without idempotence it is NO_PRODUCER from the start. Passing errors are asked again after retry.backoff.ms, for as long
-    as there are records that need it: they end with delivery.timeout.ms. Those that last are warned of. A broker that does not
-    have the API ends the producer at once.
+    Passing errors are asked again after retry.backoff.ms, for as long as there are records that need it: they end with
+    delivery.timeout.ms. Those that last are warned of. A broker that does not have the API ends the producer at once.
     """
 
-    def __init__(self, config: ProducerConfig, client: NetworkClient) -> None:
+    def __init__(self, config: ProducerConfig, client: NetworkClient, accumulator: RecordAccumulator) -> None:
         self._client = client
+        self._accumulator = accumulator
         self._back_off_ms = config.retry_backoff_ms
-        self._current: ProducerIdAndEpoch | None = None if config.enable_idempotence else NO_PRODUCER
+        self._current: ProducerIdAndEpoch | None = None
+        self._gaps: set[PartitionQueue] = set()
         self._asked = False
         self._not_before_ms = 0
         self._quiet_until_ms: int | None = None  # None: the last answer was none that refused
-        self.last_error = "no broker could be asked"
+        self._last_error = "no broker could be asked"
 
     @property
     def current(self) -> ProducerIdAndEpoch | None:
         return self._current
 
-    def renew(self) -> None:
-        """The epochs of this producer id are used up: ask for another id."""
-        self._current = None
+    @property
+    def blocked_reason(self) -> str:
+        return f"no producer id yet; {self._last_error}"
 
-    def ask(self, now_ms: int) -> int:
-        """Ask for an identity if there is none. How long until asking again makes sense, in ms."""
-        if self._current is not None or self._asked:
-            return 2**62
+    def settled(self, queue: PartitionQueue) -> None:
+        if queue.sequences is not None and queue.sequences.gap:
+            self._gaps.add(queue)
+
+    def resolve_gaps(self) -> None:
+        """Starts new epochs where nothing is in flight any more; asks for another producer id where the epochs are used up."""
+        producer = self._current
+        if producer is None:
+            return
+        for queue in list(self._gaps):
+            assert queue.sequences is not None
+            if queue.sequences.resolve(producer):
+                self._gaps.discard(queue)
+                self._accumulator.answered(queue)
+            elif queue.sequences.needs_producer_id(producer):
+                self._current = None
+
+    def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
+        """Asks for an identity if there is none and records need it."""
+        if self._current is not None or self._asked or not self._accumulator.has_incomplete():
+            return FOREVER_MS
         if now_ms < self._not_before_ms:
             return self._not_before_ms - now_ms
         node = self._client.least_loaded_node(now_ms)
@@ -55,10 +78,9 @@ class ProducerIdentity:
             return self._client.poll_delay_ms(node, now_ms)
         self._client.send(node, INIT_PRODUCER_ID, InitProducerIdRequest(), now_ms, tag=self)
         self._asked = True
-        return 2**62
+        return FOREVER_MS
 
     def answered(self, response: ClientResponse, now_ms: int) -> KafkaSinkError | None:
-        """Take the answer; an error is returned when the producer cannot go on."""
         self._asked = False
         self._not_before_ms = now_ms + self._back_off_ms
         if isinstance(response.error, UnsupportedVersionError):
@@ -82,8 +104,8 @@ class ProducerIdentity:
         return BrokerError(f"InitProducerId refused: {name}; {advice}", error_code=body.error_code, error=name)
 
     def _ask_again(self, response: ClientResponse, error: str, now_ms: int) -> None:
-        self.last_error = f"InitProducerId at broker {response.node_id}: {error}"
+        self._last_error = f"InitProducerId at broker {response.node_id}: {error}"
         lasts = self._quiet_until_ms is not None and now_ms >= self._quiet_until_ms
         if lasts or self._quiet_until_ms is None:
             self._quiet_until_ms = now_ms + WARN_EVERY_MS
-        log.log(logging.WARNING if lasts else logging.INFO, "%s", self.last_error)
+        logger.log(logging.WARNING if lasts else logging.INFO, "%s", self._last_error)

@@ -5,23 +5,24 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import KafkaSinkError, RecordError, RecordTooLargeError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.option import INT64_MAX
-from spark_kafka_sink.producer.callbacks import NO_WAIT, in_callback
 from spark_kafka_sink.producer.column_checks import is_text
+from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors, as_ours
+from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
-from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, not_stored
+from spark_kafka_sink.producer.producer_record import Headers, OnDelivery, ProducerRecord, not_stored
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
-from spark_kafka_sink.producer.single_records.record_future import OnDelivery, RecordFuture
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.producer.single_records.topic_buffer import TopicBuffer
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.columns import NO_PARTITION
@@ -33,58 +34,39 @@ _MORE_THAN_OVERHEAD = 128
 AnyHeaders = Headers | Mapping[str, bytes | None] | None
 
 
-class AnyRecordSender(Protocol):
-    """What Producer.send hands its arguments to."""
+Record = tuple[str, Any, Any, int | None, int | None, AnyHeaders]
+"""The arguments of Producer.send: topic, value, key, partition, timestamp, headers."""
 
-    def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp: int | None,
-        headers: AnyHeaders,
-        on_delivery: OnDelivery | None,
-    ) -> RecordFuture: ...
+Send = Callable[[Record, OnDelivery | None], RecordFuture]
+"""What Producer.send hands a record to, with the callback."""
 
 
-class RecordSender:
+class RecordAppender:
     """Any thread may send; it has no state of its own."""
 
     def __init__(
         self,
         config: ProducerConfig,
+        lifecycle: Lifecycle,
         serializers: tuple[Serializer, Serializer],
         record_buffer: RecordBuffer,
         metadata: ProducerMetadata,
         metrics: SenderMetrics,
-        wakeup: Callable[[], None],
-        check_usable: Callable[[], None],
     ) -> None:
-        """serializers: of key and value. wakeup: makes the sender's thread look at what is to be asked. check_usable: raises why
-        the producer takes no records."""
+        """serializers: of key and value."""
         self._key, self._value = serializers
         self._key_is_made, self._value_is_made = (not is_default(serializer) for serializer in serializers)
         self._record_buffer = record_buffer
         self._metadata = metadata
         self._metrics = metrics
-        self._wakeup = wakeup
-        self.check_usable = check_usable
+        self._lifecycle = lifecycle
         self._max_block_s = config.max_block_ms / 1000
         self._max_record_size = min(config.max_request_size, config.buffer_memory)
         self._surely_small = self._max_record_size - _MORE_THAN_OVERHEAD
 
-    def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp: int | None,
-        headers: AnyHeaders,
-        on_delivery: OnDelivery | None,
-    ) -> RecordFuture:
+    def send(self, record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
         """As Producer.send says. Takes 1.5 us, so its lines stand here and not in calls."""
+        topic, value, key, partition, timestamp, headers = record
         pairs = header_pairs(topic, headers) if headers else ()
         if self._key_is_made or (type(key) is not bytes and key is not None):
             key = serialized_value(self._key, "key", topic, key, pairs)
@@ -108,7 +90,7 @@ class RecordSender:
             if pairs or size > self._surely_small:
                 size = self._checked_size(topic, key_size, value_size, pairs)
         except KafkaSinkError as error:
-            self.check_usable()  # where the producer has ended, that is why
+            self._lifecycle.check_usable()  # where the producer has ended, that is why
             self._metrics.append_refused(topic, 1, error)
             future = RecordFuture(buffer.scope, timestamp, key_size, value_size, on_delivery)
             future.fail(error)
@@ -137,7 +119,7 @@ class RecordSender:
             if self._metadata.fetch().partition_count(topic) is None:
                 return None
         deadline = NO_WAIT if in_callback() else time.monotonic() + self._max_block_s
-        cluster = self._metadata.wait_on(topic, partition, deadline, self._wakeup)
+        cluster = self._metadata.wait_on(topic, partition, deadline, self._lifecycle.wake_sender)
         count = cluster.partition_count(topic) or 0
         if partition < count:
             return cluster
@@ -161,35 +143,35 @@ class RecordSender:
         return size
 
 
-class InterceptedSender:
+def intercepted(send: Send, interceptors: ProducerInterceptors, lifecycle: Lifecycle) -> Send:
     """The same behind interceptors: they see each record first, and hear of its end before its callback."""
 
-    def __init__(self, interceptors: ProducerInterceptors, sender: RecordSender) -> None:
-        self._interceptors = interceptors
-        self._sender = sender
-
-    def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp: int | None,
-        headers: AnyHeaders,
-        on_delivery: OnDelivery | None,
-    ) -> RecordFuture:
-        """As Producer.send says."""
-        record = ProducerRecord(topic, value, key, partition, timestamp, header_pairs(topic, headers) if headers else ())
-        record = self._interceptors.on_send(record)
-        told = self._interceptors.ahead_of(on_delivery)
+    def intercepted_send(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+        topic, value, key, partition, timestamp, headers = record
+        seen = ProducerRecord(topic, value, key, partition, timestamp, header_pairs(topic, headers) if headers else ())
+        seen = interceptors.on_send(seen)
+        told = interceptors.ahead_of(on_delivery)
         try:
-            self._sender.check_usable()
-            return self._sender.send(
-                record.topic, record.value, record.key, record.partition, record.timestamp, record.headers, told
-            )
+            lifecycle.check_usable()
+            return send((seen.topic, seen.value, seen.key, seen.partition, seen.timestamp, seen.headers), told)
         except Exception as error:
-            self._interceptors.on_acknowledgement(not_stored(record.topic), as_ours(error, record.topic))
+            interceptors.on_acknowledgement(not_stored(seen.topic), as_ours(error, seen.topic))
             raise
+
+    return intercepted_send
+
+
+def in_transaction(send: Send, identity: Identity) -> Send:
+    """The same for records that may be sent inside of a transaction only."""
+
+    def send_in_transaction(record: Record, on_delivery: OnDelivery | None) -> RecordFuture:
+        identity.check_may_send()
+        future = send(record, on_delivery)
+        if future.done() and (error := future.exception(0)) is not None:
+            identity.missed(error)
+        return future
+
+    return send_in_transaction
 
 
 def _checked_partition(topic: str, partition: Any) -> int:

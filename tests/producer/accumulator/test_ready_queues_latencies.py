@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.producer.accumulator.node_latencies import NodeLatencies
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue
+from spark_kafka_sink.producer.accumulator.ready_queues import NodeLatencies
 from tests.producer.parts import make_parts
 
 TIMEOUT, LINGER = 100, 50
@@ -13,7 +12,7 @@ TIMEOUT, LINGER = 100, 50
 def queue(leader: int | None, *created_ms: int) -> PartitionQueue:
     """With batches of these ages."""
     made = PartitionQueue("t", 0, leader)
-    scope = make_parts().scope()
+    scope = make_parts().tally()
     made.batches.extend(OpenBatch(made, scope, at, 0) for at in created_ms)
     return made
 

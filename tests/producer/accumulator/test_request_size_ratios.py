@@ -6,9 +6,8 @@ import hashlib
 
 import pytest
 
-from spark_kafka_sink.producer.accumulator.compression_ratios import CompressionRatios
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
-from spark_kafka_sink.producer.accumulator.request_size import batch_overhead
+from spark_kafka_sink.producer.accumulator.request_size import CompressionRatios, batch_overhead
 from spark_kafka_sink.records.batch_header import HEADER_SIZE
 from spark_kafka_sink.records.compression import Codec
 from tests.producer.parts import Parts, make_parts
@@ -24,7 +23,7 @@ def in_request(batch: SealedBatch) -> int:
 
 
 def opened(parts: Parts, value: bytes, topic: str = "t") -> OpenBatch:
-    parts.append(parts.scope(), [value], [0], topic)
+    parts.append(parts.tally(), [value], [0], topic)
     (batch,) = parts.drain_all()
     return batch
 
@@ -77,7 +76,7 @@ def test_a_request_takes_as_many_batches_as_it_will_hold_compressed() -> None:
     parts, ratios = make_parts(), CompressionRatios()
     for _ in range(40):
         ratios.sealed(SealedBatch(opened(parts, EASY), Codec.ZSTD, 1))
-    scope = parts.scope()
+    scope = parts.tally()
     for topic in ("t", "u"):
         for partition in range(10):
             parts.append(scope, [EASY], [partition], topic)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.producer.accumulator.send_scope import ScopeOwner, SendScope
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.column_appender import ColumnAppender
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
-from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
+from spark_kafka_sink.producer.transactions.transactions import Transactions
 
 
 class TransactionScope(SendScope):
@@ -18,13 +22,21 @@ class TransactionScope(SendScope):
     Threads as in SendScope.
     """
 
+    is_transaction = True
+
     def __init__(
-        self, owner: ScopeOwner, on_close: Callable[[SendScope], None], manager: TransactionManager, abort: Callable[[], None]
+        self,
+        lifecycle: Lifecycle,
+        columns: ColumnAppender,
+        accumulator: RecordAccumulator,
+        identity: TransactionalIdentity,
+        metrics: SenderMetrics,
+        transactions: Transactions,
     ) -> None:
-        """abort: ends the open transaction at the broker; it does not raise."""
-        super().__init__(owner, on_close)
-        self._manager = manager
-        self._abort = abort
+        """transactions: has just opened this one."""
+        super().__init__(lifecycle, columns, accumulator, identity, metrics)
+        self._transactions = transactions
+        self._manager = identity.latest
         self._prepared = False
 
     def prepare(self, timeout_s: float | None = None) -> TransactionHandle | None:
@@ -35,7 +47,7 @@ class TransactionScope(SendScope):
         """
         if self.discarded or self._closed:
             raise UsageError("prepare() of a transaction that has ended")
-        self._owner.check_alive()  # in a forked child the transaction is the parent's to prepare
+        self._lifecycle.check_alive()  # in a forked child the transaction is the parent's to prepare
         self.flush(timeout_s)
         report = self.report()
         manager = self._manager
@@ -68,9 +80,9 @@ class TransactionScope(SendScope):
         try:
             if not self._prepared:
                 self.discard()
-                self._abort()
+                self._transactions.abort_quietly()
         finally:
-            self._on_close(self)
+            self._lifecycle.scope_closed()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()

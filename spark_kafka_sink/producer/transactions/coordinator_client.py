@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError, ProducerFencedError, TransactionError, UnsupportedVersionError
-from spark_kafka_sink.producer.accumulator.partition_queue import PartitionQueue
-from spark_kafka_sink.producer.accumulator.producer_batch import ProducerIdAndEpoch
-from spark_kafka_sink.producer.accumulator.ready_queues import FOREVER_MS
+from spark_kafka_sink.errors import ProducerFencedError, TransactionError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.transactions.reactions import ADVICE, Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.requests import (
@@ -22,24 +20,18 @@ from spark_kafka_sink.producer.transactions.requests import (
     find_coordinator,
     found_coordinator,
 )
-from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 from spark_kafka_sink.producer.transactions.verification import too_old
 from spark_kafka_sink.protocol.api import ApiKey
-from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.error_codes import error_facts
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # After CONCURRENT_TRANSACTIONS: the markers of the transaction before are written within 6 to 18 ms (Java's
 # ADD_PARTITIONS_RETRY_BACKOFF_MS).
 SOON_MS = 20
-# The last version of Produce with which the transaction's partitions are added by the producer (KIP-890).
-LAST_PRODUCE_VERSION_1 = 11
-LAST_PRODUCE_VERSION = 12
-
-
 # The ids of a query come back with each micro-batch, those of batch jobs never.
-MOST_COORDINATORS = 1000
+MAX_COORDINATORS = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,8 +43,8 @@ class InFlight:
     finds: CoordinatorKey | None = None
 
 
-class TransactionSender:
-    """Owned by the sender's thread, but for `use`. One request is in flight at a time, as in Java: their order matters."""
+class TransactionCoordinatorClient:
+    """Owned by the sender's thread. One request is in flight at a time, as in Java: their order matters."""
 
     def __init__(
         self, config: ProducerConfig, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator
@@ -62,120 +54,41 @@ class TransactionSender:
         self._accumulator = accumulator
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._soon_ms = min(SOON_MS, config.retry_backoff_ms)
-        self._close_timeout_ms = config.max_block_ms
-        self._manager: TransactionManager | None = None
-        self._next: TransactionManager | None = None
         self._in_flight: InFlight | None = None
         self._coordinators: dict[CoordinatorKey, int] = {}
         self._attempts = 0
         self._not_before_ms = 0
-        self._is_asking = False
         self._done_requests = 0
-
-    def use(self, manager: TransactionManager) -> None:
-        """Go on with this one, once nothing of the one before is left. From any thread."""
-        self._next = manager
+        self._is_asking = False
 
     @property
-    def waits_for(self) -> tuple[str, int] | None:
-        """The request that the transaction cannot go on without, by transactional id and number; None without one."""
-        return (self._manager.transactional_id, self._done_requests) if self._manager is not None and self._is_asking else None
+    def waits_for(self) -> int | None:
+        """The number of the request that the transaction cannot go on without; None without one."""
+        return self._done_requests if self._is_asking else None
 
-    # For the records
-
-    @property
-    def identity(self) -> ProducerIdAndEpoch | None:
-        """Who batches are from; None: none may be sent now."""
-        return None if self._manager is None else self._manager.sends_as
-
-    @property
-    def transactional_id(self) -> str | None:
-        return None if self._manager is None else self._manager.transactional_id
-
-    @property
-    def max_produce_version(self) -> int:
-        return LAST_PRODUCE_VERSION_1 if self._manager is not None and self._manager.version < 2 else LAST_PRODUCE_VERSION
-
-    @property
-    def is_committing(self) -> bool:
-        return self._manager is not None and self._manager.state is State.COMMITTING_TRANSACTION
-
-    @property
-    def why(self) -> str:
-        """What keeps records from being sent, for error texts."""
-        return "no transaction is open" if self._manager is None else f"the transaction is not ready: {self._manager.why}"
-
-    def admits(self, queue: PartitionQueue) -> bool:
-        """Whether the queue may be sent: with version 1 its partition has to be added to the transaction first."""
-        return self._manager is None or self._manager.admits(queue)
-
-    def sending(self) -> None:
-        if self._manager is not None:
-            self._manager.sending()
-
-    def failed(self, error: KafkaSinkError) -> None:
-        if self._manager is not None:
-            self._manager.failed(error)
-
-    def dropped(self) -> None:
-        if self._manager is not None:
-            self._manager.dropped()
-
-    def refuses(self) -> KafkaSinkError | None:
-        """Why what was not sent never will be."""
-        return None if self._manager is None else self._manager.refuses()
-
-    def refused_for_good(self, error: BrokerError) -> None:
-        """What a leader says of the producer, not of a batch."""
-        if self._manager is not None:
-            fenced = error.facts.get("error_code") == ErrorCode.PRODUCER_FENCED
-            kind = ProducerFencedError if fenced else TransactionError
-            identity = self._manager.transactional_id
-            text = f"transactional id {identity}: {error.message}"
-            self._manager.fatal(kind(text, **error.facts | {"transactional_id": identity}))
-
-    def fail(self, error: KafkaSinkError) -> None:
-        """The sender's thread is at its end."""
-        for manager in (self._manager, self._next):
-            if manager is not None:
-                manager.fatal(error)
-
-    def close(self, now_ms: int) -> bool:
-        """The producer is closing: abort what is open. True when that is done."""
-        return self._manager is None or self._manager.close(now_ms, self._close_timeout_ms)
-
-    def refuses_leader(self, node: int) -> bool:
-        """Whether no record of the transaction may go to a broker, which is `ready`: the transaction can only be aborted then."""
-        error = self._too_old(node)
-        if error is not None:
-            self.failed(error)
-        return error is not None
-
-    def _too_old(self, node: int) -> UnsupportedVersionError | None:
-        manager = self._manager
-        return too_old(self._client.versions(node)) if manager is not None and manager.is_for_others else None
+    def too_old(self, manager: TransactionManager, node: int) -> UnsupportedVersionError | None:
+        """Why a broker, which is ready, cannot have a part in the transaction."""
+        return too_old(self._client.versions(node)) if manager.is_for_others else None
 
     # Requests
 
-    def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
-        """Send what is to be asked now. In how many ms there will be more, if nothing happens before.
+    def start_over(self) -> None:
+        """Another manager's requests come next; the answer to the last one's is not waited for."""
+        self._in_flight = None
+        if len(self._coordinators) >= MAX_COORDINATORS:
+            self._coordinators.clear()
+        self._attempts = self._not_before_ms = 0
+        self._is_asking = False
 
-        is_flushed: tells whether no record waits or is on its way.
-        """
-        if self._next is not None and is_flushed():
-            self._manager, self._next = self._next, None
-            self._in_flight = None
-            if len(self._coordinators) >= MOST_COORDINATORS:
-                self._coordinators.clear()
-            self._attempts = self._not_before_ms = 0
-            self._is_asking = False
-        if self._manager is None or self._in_flight is not None:
+    def step(self, manager: TransactionManager, now_ms: int, is_flushed: Callable[[], bool]) -> int:
+        """As Identity.step says."""
+        if self._in_flight is not None:
             return FOREVER_MS
         if now_ms < self._not_before_ms:
             return self._not_before_ms - now_ms
-        request = self._manager.next_request(now_ms, is_flushed)
+        request = manager.next_request(now_ms, is_flushed)
         self._is_asking = request is not None
-        return FOREVER_MS if request is None else self._ask(self._manager, request, now_ms)
+        return FOREVER_MS if request is None else self._ask(manager, request, now_ms)
 
     def _ask(self, manager: TransactionManager, request: TransactionRequest, now_ms: int) -> int:
         key = request.coordinator
@@ -185,20 +98,20 @@ class TransactionSender:
             request = find_coordinator(finds)
             node = self._client.least_loaded_node(now_ms)
         if node is None:
-            manager.why = "no broker can be reached"
+            manager.blocked_reason = "no broker can be reached"
             return self._wait(now_ms)
         if not self._client.ready(node, now_ms):
             return self._until_ready(manager, node, key, now_ms)
-        if request.api.key is ApiKey.INIT_PRODUCER_ID and (error := self._too_old(node)) is not None:
+        if request.api.key is ApiKey.INIT_PRODUCER_ID and (error := self.too_old(manager, node)) is not None:
             manager.fatal(error)
             return FOREVER_MS
         self._in_flight = InFlight(manager, request, finds)
-        manager.why = f"{_name(request)} at broker {node} is not answered yet"
+        manager.blocked_reason = f"{_name(request)} at broker {node} is not answered yet"
         self._client.send(node, request.api, request.body, now_ms, tag=self._in_flight, max_version=request.max_version)
         return FOREVER_MS
 
     def _until_ready(self, manager: TransactionManager, node: int, key: CoordinatorKey | None, now_ms: int) -> int:
-        manager.why = self._client.why_not_ready(node) or f"broker {node} is being connected to"
+        manager.blocked_reason = self._client.why_not_ready(node) or f"broker {node} is being connected to"
         is_known = node in self._metadata.fetch().nodes
         if key in self._coordinators and (not is_known or self._client.is_unavailable(node)):
             if not is_known:  # it is newer than the metadata, or it is gone
@@ -243,7 +156,7 @@ class TransactionSender:
             return
         error = _error(manager, request, what, code, decided)
         if decided > Reaction.FIND_COORDINATOR:
-            log.warning("%s", error)
+            logger.warning("%s", error)
             before = manager.state
             manager.refused(request, decided, error)
             if manager.state is before:  # the same is asked again
@@ -259,12 +172,14 @@ class TransactionSender:
                 self._accumulator.answered(queue)
         else:
             node = found_coordinator(response.body).node_id  # type: ignore[arg-type]  # of the API that was asked
-            log.debug("transactional id %s: broker %d coordinates %s", in_flight.manager.transactional_id, node, in_flight.finds)
+            logger.debug(
+                "transactional id %s: broker %d coordinates %s", in_flight.manager.transactional_id, node, in_flight.finds
+            )
             self._coordinators[in_flight.finds] = node
 
-    def _again(self, in_flight: InFlight, why: str, now_ms: int, *, find: bool, soon: bool = False) -> None:
-        log.info("transactional id %s: %s; it is asked again", in_flight.manager.transactional_id, why)
-        in_flight.manager.why = why
+    def _again(self, in_flight: InFlight, reason: str, now_ms: int, *, find: bool, soon: bool = False) -> None:
+        logger.info("transactional id %s: %s; it is asked again", in_flight.manager.transactional_id, reason)
+        in_flight.manager.blocked_reason = reason
         if find and in_flight.request.coordinator is not None:
             self._coordinators.pop(in_flight.request.coordinator, None)
         self._wait(now_ms, self._soon_ms if soon else None)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.producer.accumulator.batch_memory import BatchMemory
-from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool, SharedChunks
+from spark_kafka_sink.producer.accumulator.buffer_pool import BatchMemory, BufferPool, SharedChunks
 
 CHUNK = 16
 PIECES = st.lists(st.tuples(st.booleans(), st.binary(max_size=50)), max_size=20)

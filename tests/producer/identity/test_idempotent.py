@@ -9,18 +9,21 @@ import pytest
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import producer_config
-from spark_kafka_sink.producer.sender.producer_identity import ProducerIdentity
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.identity.idempotent import IdempotentIdentity
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdResponse
 
 COORDINATOR_LOAD_IN_PROGRESS = 14
 
 
 @pytest.fixture
-def identity() -> ProducerIdentity:
-    return ProducerIdentity(producer_config({"bootstrap.servers": "a:1"}), Mock(spec=NetworkClient))
+def identity() -> IdempotentIdentity:
+    return IdempotentIdentity(
+        producer_config({"bootstrap.servers": "a:1"}), Mock(spec=NetworkClient), Mock(spec=RecordAccumulator)
+    )
 
 
-def levels(identity: ProducerIdentity, caplog: pytest.LogCaptureFixture, answers: dict[int, int]) -> list[str]:
+def levels(identity: IdempotentIdentity, caplog: pytest.LogCaptureFixture, answers: dict[int, int]) -> list[str]:
     """The levels of what is logged for `answers`: times in ms, and error codes."""
     caplog.set_level(logging.INFO)
     for now_ms, code in answers.items():
@@ -31,14 +34,16 @@ def levels(identity: ProducerIdentity, caplog: pytest.LogCaptureFixture, answers
 
 
 def test_a_refusal_that_passes_is_no_warning_and_one_that_lasts_is_one_every_five_seconds(
-    identity: ProducerIdentity, caplog: pytest.LogCaptureFixture
+    identity: IdempotentIdentity, caplog: pytest.LogCaptureFixture
 ) -> None:
     refused = dict.fromkeys([100, 200, 5099, 5100, 5200, 10_100], COORDINATOR_LOAD_IN_PROGRESS)
 
     assert levels(identity, caplog, refused) == ["INFO", "INFO", "INFO", "WARNING", "INFO", "WARNING"]
 
 
-def test_an_answer_in_between_begins_the_five_seconds_anew(identity: ProducerIdentity, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_in_between_begins_the_five_seconds_again(
+    identity: IdempotentIdentity, caplog: pytest.LogCaptureFixture
+) -> None:
     answers = {100: COORDINATOR_LOAD_IN_PROGRESS, 200: 0, 9000: COORDINATOR_LOAD_IN_PROGRESS}
 
     assert levels(identity, caplog, answers) == ["INFO", "INFO"]

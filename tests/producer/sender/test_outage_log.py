@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.producer.sender.silence_watch import WARN_AFTER_MS, WARN_EVERY_MS, News, SilenceWatch, Subject
+from spark_kafka_sink.producer.sender.outage_log import WARN_AFTER_MS, WARN_EVERY_MS, News, SilenceWatch, Subject
 
 WAITING, OVER, LEFT = News.WAITING, News.OVER, News.LEFT
 

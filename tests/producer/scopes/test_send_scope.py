@@ -7,10 +7,12 @@ import threading
 import pytest
 
 from spark_kafka_sink.errors import BrokerError, DeliveryError, FlushTimeoutError, UsageError
-from spark_kafka_sink.producer.accumulator.producer_batch import NO_PRODUCER, OpenBatch, SealedBatch
-from spark_kafka_sink.producer.accumulator.send_scope import SendScope
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, SealedBatch
+from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER
+from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.partition_reports import PartitionReport
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.sender.delivery import Delivery
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
@@ -19,8 +21,8 @@ from tests.producer.parts import Parts, make_parts
 
 
 def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> SealedBatch:
-    parts.append(scope, [b"x"] * rows, [partition] * rows)
-    parts.accumulator.flush(scope)
+    parts.append(scope.tally, [b"x"] * rows, [partition] * rows)
+    parts.accumulator.flush(scope.tally)
     (batch,) = parts.drain()
     assert isinstance(batch, OpenBatch)
     sealed = SealedBatch(batch, Codec.NONE, 0)
@@ -30,10 +32,13 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
     return sealed
 
 
+def delivery_of(parts: Parts) -> Delivery:
+    return Delivery(parts.config, parts.accumulator, Identity(), parts.metrics, lambda queue: "its broker took no request")
+
+
 def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
     answer = PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=base_offset)
-    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request", parts.metrics)
-    delivery.answered([(batch, answer)], parts.clock())
+    delivery_of(parts).answered([(batch, answer)], parts.clock())
 
 
 def test_a_report_counts_what_was_acked_by_partition_with_its_offsets() -> None:
@@ -53,7 +58,7 @@ def test_a_flush_returns_when_the_scopes_own_batches_are_acked() -> None:
     parts = make_parts(enable_idempotence="false")
     scope, other = parts.scope(), parts.scope()
     mine = sent(parts, scope)
-    parts.append(other, [b"y"], [1])
+    parts.append(other.tally, [b"y"], [1])
     flushed = threading.Thread(target=scope.flush)
     flushed.start()
     answer(parts, mine, base_offset=0)
@@ -119,7 +124,7 @@ def test_memory_of_a_batch_that_expired_in_flight_stays_out_of_the_pool_until_th
     parts = make_parts(enable_idempotence="false", buffer_memory=1 << 16, **timeouts)
     scope = parts.scope()
     batch = sent(parts, scope)
-    delivery = Delivery(parts.config, parts.accumulator, parts.pool, lambda node: f"broker {node} took no request", parts.metrics)
+    delivery = delivery_of(parts)
     delivery.expire(parts.clock() + 11)
     assert parts.pool.available < 1 << 16
     with pytest.raises(DeliveryError, match=r"delivery\.timeout\.ms .*it may have been stored"):
@@ -159,7 +164,7 @@ def test_leaving_raises_what_was_not_delivered() -> None:
 def test_leaving_with_an_exception_discards() -> None:
     parts = make_parts()
     scope = parts.scope()
-    parts.append(scope, [b"x"], [0])
+    parts.append(scope.tally, [b"x"], [0])
     with pytest.raises(KeyError), scope:
         raise KeyError
     with pytest.raises(UsageError, match="discarded"):
@@ -169,11 +174,12 @@ def test_leaving_with_an_exception_discards() -> None:
 
 def test_closing_twice_ends_the_scope_once() -> None:
     parts = make_parts()
-    ended: list[SendScope] = []
-    scope = SendScope(parts.owner(), ended.append)
+    ended: list[None] = []
+    parts.lifecycle.scope_closed = lambda: ended.append(None)  # type: ignore[method-assign]
+    scope = parts.scope()
     with scope:
         scope.close()
-    assert ended == [scope]
+    assert ended == [None]
 
 
 def test_a_flush_with_nothing_open_asks_nothing_of_the_producer() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.producer.sender.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 RETRIED = {5, 6, 9, 13, 56, 74, 2, 7, 14, 15, 16, 19, 20, 51, 89}

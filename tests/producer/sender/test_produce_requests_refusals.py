@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from spark_kafka_sink.producer.sender.refusal_log import RefusalLog
+from spark_kafka_sink.producer.sender.produce_requests import RefusalLog
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

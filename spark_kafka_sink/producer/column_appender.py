@@ -1,0 +1,123 @@
+"""Records by columns (KafkaProducer.doSend, for many at once): intercepted, serialized, checked, given partitions, appended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.producer.accumulator.appender import ROWS_PER_PARTITION, Appender, CompletionFactory
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.column_checks import check_columns, check_shapes, check_topic
+from spark_kafka_sink.producer.interceptors import ColumnsInterception, ProducerInterceptors
+from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartitioner, Partitions
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.serializers.serialization import Serialization
+from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
+
+OnPartitioned = Callable[[Partitions], None]
+"""Is told the partitions of an append's rows before anything of them is appended."""
+
+
+class UserClasses(NamedTuple):
+    """What a program's own classes do with records: all that the options of the producer can name."""
+
+    interceptors: ProducerInterceptors
+    serialization: Serialization
+    partitioner: ClosablePartitioner
+
+    def close(self) -> None:
+        self.interceptors.close()
+        self.serialization.close()
+        self.partitioner.close()
+
+
+class ColumnAppender:
+    """The way of columns from a scope to the accumulator, for tasks and for records sent one by one. Any thread may append."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        lifecycle: Lifecycle,
+        user_classes: UserClasses,
+        metadata: ProducerMetadata,
+        appender: Appender,
+        metrics: SenderMetrics,
+    ) -> None:
+        self._max_block_s = config.max_block_ms / 1000
+        self._lifecycle = lifecycle
+        self._interceptors, self._serialization, self._partitioner = user_classes
+        self._metadata = metadata
+        self._appender = appender
+        self._metrics = metrics
+        self._rows_per_append: dict[str, int] = {}  # of the topics that were appended to
+
+    def append(self, tally: Tally, topic: str, columns: RecordColumns) -> None:
+        """As SendScope.append says."""
+        check_topic(topic)
+        check_shapes(topic, columns)
+        interception: ColumnsInterception | None = None
+        completion_for: CompletionFactory | None = None
+        if self._interceptors:
+            columns = self._interceptors.on_send_columns(topic, columns)
+            interception = ColumnsInterception(self._interceptors, topic, columns.num_records)
+            completion_for = interception.completion_for
+        try:
+            if interception is not None:
+                check_shapes(topic, columns)
+            self._lifecycle.check_usable()
+            try:
+                columns = self._serialization.columns(topic, columns)
+                self.append_serialized(tally, topic, columns, completion_for=completion_for)
+            except KafkaSinkError as error:
+                self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
+                raise
+        except BaseException as error:
+            if interception is not None:
+                interception.failed(error)
+            raise
+
+    def append_serialized(
+        self,
+        tally: Tally,
+        topic: str,
+        columns: RecordColumns,
+        *,
+        deadline: float | None = None,
+        completion_for: CompletionFactory | None = None,
+        on_partitioned: OnPartitioned | None = None,
+    ) -> None:
+        """Appends what is intercepted and serialized already, and counted by the caller where it fails.
+
+        deadline: when every wait ends; None: each after max.block.ms, and that for metadata in all.
+        """
+        if columns.num_records == 0:
+            return
+        if deadline is None and in_callback():
+            deadline = NO_WAIT
+        check_columns(topic, columns)
+        try:
+            sizes = self._appender.sizes(tally, topic, columns)
+            metadata_deadline = time.monotonic() + self._max_block_s if deadline is None else deadline
+            largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
+            cluster = self._metadata.wait_on(topic, largest, metadata_deadline, self._lifecycle.wake_sender)
+            count = cluster.partition_count(topic)
+            assert count is not None
+            self._rows_per_append[topic] = ROWS_PER_PARTITION * count
+            partitions = self._partitioner.partition(topic, columns, sizes, cluster)
+            if on_partitioned is not None:
+                on_partitioned(partitions)
+            self._appender.append(
+                tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for
+            )
+        except UsageError as error:
+            self._lifecycle.raise_true_cause(error)
+
+    def rows_per_append(self, topic: str) -> int:
+        """Returns the number of rows above which the per-row cost of an append is low: 40 a partition. 0 for an unknown topic."""
+        rows = self._rows_per_append.get(topic)  # asked for with each Arrow batch
+        return ROWS_PER_PARTITION * (self._metadata.fetch().partition_count(topic) or 0) if rows is None else rows

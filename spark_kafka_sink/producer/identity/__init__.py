@@ -1,0 +1,1 @@
+"""Who the brokers think the producer is: nobody, an idempotent producer, or a transactional one (transactions/)."""

@@ -1,0 +1,278 @@
+"""Produce requests: which batches go into one, and what its answer says of each, whatever came back."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError
+from spark_kafka_sink.network.selector import monotonic_ms
+from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
+from spark_kafka_sink.producer.accumulator.request_size import CompressionRatios, batch_overhead, request_overhead
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
+from spark_kafka_sink.producer.error_policy import Action
+from spark_kafka_sink.producer.identity.identity import Identity
+from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.sender.delivery import BatchAnswer, Delivery
+from spark_kafka_sink.producer.sender.outage_log import OutageLog
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.produce import (
+    PRODUCE,
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from spark_kafka_sink.records.batch_header import HEADER_SIZE
+from spark_kafka_sink.records.compression import codec_of
+
+logger = logging.getLogger(__name__)
+
+REFUSALS_EVERY_MS = 1000
+
+
+class ProduceRequests:
+    """Takes what is ready from the accumulator, one request for each broker, and hands each answer on.
+
+    Used by the sender's thread only.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: NetworkClient,
+        metadata: ProducerMetadata,
+        accumulator: RecordAccumulator,
+        identity: Identity,
+        metrics: SenderMetrics,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._metadata = metadata
+        self._accumulator = accumulator
+        self._identity = identity
+        self._metrics = metrics
+        self.delivery = Delivery(config, accumulator, identity, metrics, self._unsent_reason)
+        self.outages = OutageLog(client, metadata, accumulator, identity, self._blocked_reason)
+        self._refusals = RefusalLog()
+        self._codec = codec_of(config.compression_type)
+        self._level = _level(config)
+        self._ratios = CompressionRatios()
+        self.in_flight = 0
+
+    def send_ready(self, now_ms: int) -> int:
+        """One request to each node that can take one. Returns how long a poll may wait afterwards, in ms."""
+        check = self._accumulator.ready(self._metadata.fetch(), now_ms)
+        timeout = check.next_check_ms
+        if check.unknown_leader_topics:
+            for topic in check.unknown_leader_topics:
+                self._metadata.add(topic, now_ms)
+                if partitions := self._metadata.made_again_with(topic):
+                    self.delivery.fail_beyond(topic, partitions)
+            self._metadata.request_update()
+        producer = self._identity.current
+        if producer is None:
+            return timeout
+        for node in check.nodes:
+            if self._client.ready(node, now_ms):
+                if not self._identity.may_send_to(node):
+                    return 0
+                if self._send(node, producer, now_ms):
+                    timeout = 0
+            else:
+                timeout = min(timeout, self._client.poll_delay_ms(node, now_ms))
+        return timeout
+
+    def _unsent_reason(self, queue: PartitionQueue) -> str:
+        """What keeps a partition's batches from being sent, for error texts."""
+        return self._metadata.why_no_leader(queue.topic) if queue.leader is None else self._blocked_reason(queue.leader)
+
+    def _blocked_reason(self, node: int) -> str:
+        """What keeps a broker from taking requests."""
+        if self._identity.current is None:
+            return self._identity.blocked_reason
+        return self._client.why_not_ready(node) or f"broker {node} took no request"
+
+    def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> bool:
+        """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
+        config, identity = self._config, self._identity
+        room = config.max_request_size - request_overhead(config.client_id, identity.transactional_id)
+        batches = self._fitting(self._accumulator.drain(node, room, self._ratios.size, identity.may_drain), producer, room)
+        if not batches:
+            return False
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            data = PartitionProduceData(index=batch.queue.partition, records=batch.buffers())
+            by_topic.setdefault(batch.queue.topic, []).append(data)
+            batch.attempts += 1
+            batch.sent_to = node
+            batch.first_sent_ms = batch.first_sent_ms or now_ms
+            batch.on_wire = True
+            batch.refused = False
+            if config.max_in_flight == 1:
+                self._accumulator.mute(batch.queue)
+        self._metrics.sending(batches, now_ms)
+        request = ProduceRequest(
+            transactional_id=identity.transactional_id,
+            acks=config.acks,
+            timeout_ms=config.request_timeout_ms,
+            topic_data=[TopicProduceData(name=topic, partition_data=data) for topic, data in by_topic.items()],
+        )
+        for tally in {batch.tally for batch in batches}:
+            if tally is not None:
+                tally.request_sent()
+        identity.sending()
+        self.in_flight += 1
+        version = identity.max_produce_version
+        self._client.send(node, PRODUCE, request, now_ms, expects_answer=config.acks != 0, tag=batches, max_version=version)
+        return True
+
+    def _fitting(self, drained: Sequence[Batch], producer: ProducerIdAndEpoch, room: int) -> list[SealedBatch]:
+        """Batches ready for the wire, of `room` bytes in all, or one that is larger.
+
+        How large they are is known only once they are compressed. What does not fit is put back, and goes with the next request.
+        """
+        batches: list[SealedBatch] = []
+        for place, batch in enumerate(drained):
+            sealed = batch if isinstance(batch, SealedBatch) else self._compressed(batch)
+            room -= sealed.size - HEADER_SIZE + batch_overhead(batch.queue.topic)
+            if room < 0 and batches:
+                self._accumulator.put_back(drained[place:])
+                break
+            if isinstance(batch, OpenBatch):  # it goes, for the first time
+                batch.sealed = None
+                self._identity.stamp(sealed, producer)
+                self._accumulator.sealed(batch, sealed)
+                sealed.free_raw(self._accumulator.pool)
+            batches.append(sealed)
+        return batches
+
+    def _compressed(self, batch: OpenBatch) -> SealedBatch:
+        if batch.sealed is None:
+            batch.sealed = SealedBatch(batch, self._codec, self._level)
+            self._ratios.sealed(batch.sealed)
+        return batch.sealed
+
+    def poll(self, timeout_ms: int, now_ms: int) -> list[ClientResponse]:
+        """Waits for what happens on the network. Returns the answers that have come, to requests of any kind."""
+        responses = self._client.poll(timeout_ms, now_ms)
+        self._count_network()  # before anybody is told that records are acked
+        for response in responses:
+            if response.error is None:
+                self.outages.heard(response.node_id)
+        return responses
+
+    def _count_network(self) -> None:
+        self._metrics.polled(self._client.take_counts(), monotonic_ms())
+
+    def close(self) -> None:
+        """The sender's thread is at its end: connections end, and nobody waits for metadata or memory any more."""
+        with ExitStack() as ends:  # each of them, whatever the others say; the last one named is the first to run
+            ends.callback(self._accumulator.pool.close)
+            ends.callback(self._metadata.close)
+            ends.callback(self._count_network)
+            ends.callback(self._client.close)
+
+    def answered(self, response: ClientResponse, now_ms: int) -> KafkaSinkError | None:
+        """Acts on an answer. Returns why the producer cannot go on, if it says that."""
+        self.in_flight -= 1
+        batches: list[SealedBatch] = response.tag  # type: ignore[assignment]  # a tag is whatever send() was given
+        if response.body is not None:
+            self._metrics.answered(response.node_id, response.latency_ms, now_ms)
+        refused: Counter[str] = Counter()
+        failure: KafkaSinkError | None = None
+        for batch, answer, action in self.delivery.answered(answers(response, batches), now_ms):
+            if answer.error_code and error_facts(answer.error_code).refreshes_metadata:
+                self._metadata.request_update()
+            if action is Action.FATAL and self._identity.ends_with_fatal_errors:
+                failure = _fatal(answer)
+            if action is not Action.DELIVERED:
+                refused[batch.last_error] += 1
+        self._refusals.add(response.node_id, refused, now_ms)
+        if isinstance(response.body, ProduceResponse) and (hints := leader_hints(response.body)):
+            self._metadata.update_leaders(hints, response.body.node_endpoints)
+        if self._config.max_in_flight == 1:
+            for batch in batches:
+                self._accumulator.unmute(batch.queue)
+        return failure
+
+
+def _level(config: ProducerConfig) -> int:
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    return levels.get(config.compression_type, 0)
+
+
+def _fatal(answer: PartitionProduceResponse) -> BrokerError:
+    name = error_facts(answer.error_code).name
+    text = f"the producer cannot go on: {name}: {answer.error_message or 'the broker gave no reason'}"
+    return BrokerError(text, error_code=answer.error_code, error=name)
+
+
+def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
+    """Each batch of the request with its answer, in the words of one: a lost connection is a NETWORK_EXCEPTION (as in Java's
+    Sender.handleProduceResponse), and so is a partition that the broker says nothing of. What was not asked is passed over."""
+    if isinstance(response.body, ProduceResponse):
+        yield from _answered(response.body, batches)
+    elif response.error is None:  # acks=0: sent is all there is to know
+        yield from _same(batches, ErrorCode.NONE, None)
+    elif isinstance(response.error, UnsupportedVersionError):
+        yield from _same(batches, ErrorCode.UNSUPPORTED_VERSION, response.error.message)
+    else:
+        yield from _same(batches, ErrorCode.NETWORK_EXCEPTION, str(response.error))
+
+
+def leader_hints(body: ProduceResponse) -> Mapping[tuple[str, int], LeaderIdAndEpoch]:
+    """KIP-951: an answer that refuses may name the new leader, which saves asking for metadata."""
+    return {
+        (topic.name, partition.index): partition.current_leader
+        for topic in body.responses
+        for partition in topic.partition_responses
+        if partition.error_code and partition.current_leader is not None and partition.current_leader.leader_id >= 0
+    }
+
+
+def _answered(body: ProduceResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:
+    said: dict[tuple[str, int], PartitionProduceResponse] = {}
+    for topic in body.responses:
+        for partition in topic.partition_responses:
+            said.setdefault((topic.name, partition.index), partition)
+    for batch in batches:
+        answer = said.get((batch.queue.topic, batch.queue.partition))
+        yield batch, answer or _answer(batch, ErrorCode.NETWORK_EXCEPTION, "the broker's answer says nothing of this partition")
+
+
+def _same(batches: Sequence[SealedBatch], code: ErrorCode, message: str | None) -> Iterator[BatchAnswer]:
+    return ((batch, _answer(batch, code, message)) for batch in batches)
+
+
+def _answer(batch: SealedBatch, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=batch.queue.partition, error_code=code, base_offset=-1, error_message=message)
+
+
+@dataclass(slots=True)
+class RefusalLog:
+    """Warns of what brokers refuse, at once and then once a second for each broker and error. Used by the sender's thread only.
+
+    What comes in between is in the next line; all of it is in the delivery reports.
+    """
+
+    _counts: Counter[tuple[int, str]] = field(default_factory=Counter)
+    _logged_ms: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def add(self, node: int, errors: Counter[str], now_ms: int) -> None:
+        """`errors`: how many batches of one answer were refused, by error, which is a name and may have the broker's words."""
+        for error, count in errors.items():
+            key = (node, error.partition(":")[0])
+            self._counts[key] += count
+            if now_ms - self._logged_ms.get(key, -REFUSALS_EVERY_MS) >= REFUSALS_EVERY_MS:
+                self._logged_ms[key] = now_ms
+                logger.warning("broker %d refused %d batches: %s", node, self._counts.pop(key), error)

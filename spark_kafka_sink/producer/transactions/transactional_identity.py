@@ -1,0 +1,179 @@
+"""A transactional producer as the brokers see it: what may be sent now, and what the outcome of a batch is to its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import (
+    BrokerError,
+    KafkaSinkError,
+    ProducerFencedError,
+    SchemaError,
+    SerializationError,
+    TransactionError,
+    UsageError,
+)
+from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue, SealedBatch
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
+from spark_kafka_sink.producer.error_policy import Action
+from spark_kafka_sink.producer.identity.identity import MAX_PRODUCE_VERSION, NumberedIdentity
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.transactions.coordinator_client import TransactionCoordinatorClient
+from spark_kafka_sink.producer.transactions.states import State
+from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+
+# The last version of Produce with which the transaction's partitions are added by the producer (KIP-890).
+MAX_PRODUCE_VERSION_1 = 11
+# Of an append that has not taken anything.
+_WRONG_CALL = (SchemaError, SerializationError, UsageError)
+
+
+class TransactionalIdentity(NumberedIdentity):
+    """Batches are from the transaction's producer id, and a failed one lets its transaction only be aborted.
+
+    Threads: as Identity says. A program's calls use `latest`, which any thread may replace; the sender's thread goes on with
+    `_manager` until nothing of that is left.
+    """
+
+    ends_with_fatal_errors = False
+    awaits_appends = True
+
+    def __init__(
+        self, config: ProducerConfig, client: NetworkClient, metadata: ProducerMetadata, accumulator: RecordAccumulator
+    ) -> None:
+        self._id = config.transactional_id
+        self._timeout_ms = config.transaction_timeout_ms
+        self._close_timeout_ms = config.max_block_ms
+        self._finalized_feature = client.finalized_feature
+        self._coordinators = TransactionCoordinatorClient(config, client, metadata, accumulator)
+        # Without a transactional.id one that is never initialised, until the first transaction is opened.
+        self.latest = self._manager = self._made(self._id or "", single=False)
+
+    def open(self, transactional_id: str) -> TransactionManager:
+        """Goes on under this id with a single transaction, once nothing of the one before is left. From any thread."""
+        self.latest = self._made(transactional_id, single=True)
+        return self.latest
+
+    def _made(self, transactional_id: str, *, single: bool) -> TransactionManager:
+        return TransactionManager(transactional_id, self._timeout_ms, self._finalized_feature, single=single)
+
+    # What may be sent
+
+    @property
+    def current(self) -> ProducerIdAndEpoch | None:
+        return self._manager.sends_as
+
+    @property
+    def blocked_reason(self) -> str:
+        if not self._manager.transactional_id:
+            return "no transaction is open"
+        return f"the transaction is not ready: {self._manager.blocked_reason}"
+
+    @property
+    def transactional_id(self) -> str:
+        return self._manager.transactional_id
+
+    @property
+    def max_produce_version(self) -> int:
+        return MAX_PRODUCE_VERSION_1 if self._manager.version < 2 else MAX_PRODUCE_VERSION
+
+    def may_drain(self, queue: PartitionQueue) -> bool:
+        """With version 1 a partition has to be added to the transaction first."""
+        return self._manager.may_drain(queue)
+
+    def may_send_to(self, node: int) -> bool:
+        """To a broker that is too old nothing may go, and the transaction can only be aborted."""
+        error = self._coordinators.too_old(self._manager, node)
+        if error is not None:
+            self._manager.failed(error)
+        return error is None
+
+    def sending(self) -> None:
+        self._manager.sending()
+
+    # What became of batches
+
+    def decide(self, action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
+        """A transaction has one epoch: what another one would mend fails the batch, and so aborts the transaction."""
+        sequences = batch.queue.sequences
+        if action is Action.PRODUCER_LOST and answer.log_start_offset >= 0:
+            return Action.FAIL
+        if action is Action.OUT_OF_ORDER and sequences is not None and sequences.is_first(batch):
+            return Action.FAIL
+        return action
+
+    def given_up(self, batch: SealedBatch) -> None:
+        self._manager.dropped()
+        self.dropped(batch)
+
+    def failed(self, error: KafkaSinkError) -> None:
+        self._manager.failed(error)
+
+    def fatal(self, error: BrokerError) -> None:
+        fenced = error.facts.get("error_code") == ErrorCode.PRODUCER_FENCED
+        kind = ProducerFencedError if fenced else TransactionError
+        identity = self._manager.transactional_id
+        text = f"transactional id {identity}: {error.message}"
+        self._manager.fatal(kind(text, **error.facts | {"transactional_id": identity}))
+
+    # Requests of its own
+
+    def unsent_error(self) -> KafkaSinkError | None:
+        return self._manager.unsent_error()
+
+    @property
+    def is_committing(self) -> bool:
+        return self._manager.state is State.COMMITTING_TRANSACTION
+
+    @property
+    def waits_for(self) -> tuple[str, int] | None:
+        number = self._coordinators.waits_for
+        return None if number is None else (self._manager.transactional_id, number)
+
+    def step(self, now_ms: int, is_flushed: Callable[[], bool]) -> int:
+        if self._manager is not self.latest and is_flushed():
+            self._manager = self.latest
+            self._coordinators.start_over()
+        return self._coordinators.step(self._manager, now_ms, is_flushed)
+
+    def answered(self, response: ClientResponse, now_ms: int) -> None:
+        self._coordinators.answered(response, now_ms)
+
+    # A program's calls
+
+    def check_may_send(self, *, in_own_scope: bool = False) -> None:
+        """Where each transaction has an id of its own only its scope counts what belongs to it: `prepare` would not wait for what
+        is sent beside that, nor would it be in its handle."""
+        if self._id is None and not in_own_scope:
+            raise UsageError(
+                "nothing can be sent outside of a transaction: open one with producer.transaction(transactional_id), and append"
+                " to that"
+            )
+        self.latest.check_may_send()
+
+    def append_failed(self, error: BaseException) -> None:
+        """Nothing may be committed any more, as after a single record that failed; unless the call was wrong, and no rows were
+        taken before that was seen."""
+        if not isinstance(error, KafkaSinkError):  # an interrupt: rows may be in batches, and nobody knows how many
+            self.missed(KafkaSinkError(f"an append of columns ended with {type(error).__name__}: {error}"))
+        elif error.facts.get("buffered") or not isinstance(error, _WRONG_CALL):
+            self.missed(error)
+
+    def missed(self, error: KafkaSinkError) -> None:
+        """Without the record nothing may be committed (KafkaProducer.doSend)."""
+        self.latest.missed(error)
+
+    # The end
+
+    def close(self, now_ms: int) -> bool:
+        """Aborts what is open."""
+        return self._manager.close(now_ms, self._close_timeout_ms)
+
+    def fail(self, error: KafkaSinkError) -> None:
+        for manager in {self._manager, self.latest}:
+            manager.fatal(error)

@@ -1,0 +1,48 @@
+"""What tests look at inside of a producer, in one place."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.producer.accumulator.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.column_appender import ColumnAppender
+from spark_kafka_sink.producer.lifecycle import Lifecycle
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
+from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
+
+
+def accumulator_of(producer: Producer) -> RecordAccumulator:
+    return producer._accumulator
+
+
+def pool_of(producer: Producer) -> BufferPool:
+    return producer._accumulator.pool
+
+
+def metadata_of(producer: Producer) -> ProducerMetadata:
+    return producer._metadata
+
+
+def columns_of(producer: Producer) -> ColumnAppender:
+    return producer._columns
+
+
+def lifecycle_of(producer: Producer) -> Lifecycle:
+    return producer._lifecycle
+
+
+def manager_of(producer: Producer) -> TransactionManager:
+    """Of the latest transaction."""
+    assert producer._transactions is not None
+    return producer._transactions.identity.latest
+
+
+def wake_sender(producer: Producer) -> None:
+    lifecycle_of(producer).wake_sender()
+
+
+def begin_flush(producer: Producer, scope: SendScope) -> None:
+    """Lets the scope's batches go, and does not wait for their acks."""
+    accumulator_of(producer).flush(scope.tally)
+    wake_sender(producer)
