@@ -16,7 +16,7 @@ class Action(Enum):
 
     DELIVERED = auto()
     RETRY = auto()  # the same bytes with the same numbers
-    TOPIC_UNKNOWN = auto()  # the same, but the topic may be made anew before that
+    TOPIC_UNKNOWN = auto()  # the same, but the topic may be created again before that
     OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
     SPLIT = auto()  # not stored: in smaller batches, without a retry used; one record alone fails
