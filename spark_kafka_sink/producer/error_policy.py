@@ -10,6 +10,10 @@ from enum import Enum, auto
 
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
+# After CONCURRENT_TRANSACTIONS: the markers of the transaction before are written within 6 to 18 ms (Java's
+# ADD_PARTITIONS_RETRY_BACKOFF_MS).
+SOON_MS = 20
+
 
 class Action(Enum):
     """What becomes of the batch."""
