@@ -16,6 +16,7 @@ UNCHECKED = struct.Struct(">qiibI")
 CHECKED = struct.Struct(">hiqqqhii")
 SIZE_BEFORE_LENGTH = 12  # what the length field does not count: base offset and itself
 MAGIC = 2
+NO_TIMESTAMP = -1  # Kafka's RecordBatch.NO_TIMESTAMP: the time of append is used, or was not told
 _TRANSACTIONAL = 1 << 4
 _CONTROL = 1 << 5
 

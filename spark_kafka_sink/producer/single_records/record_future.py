@@ -10,7 +10,7 @@ from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
 from spark_kafka_sink.producer.lifecycle import callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata, nowhere
-from spark_kafka_sink.records.columns import NO_TIMESTAMP
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
