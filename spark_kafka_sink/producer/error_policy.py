@@ -10,13 +10,17 @@ from enum import Enum, auto
 
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
+# After CONCURRENT_TRANSACTIONS: the markers of the transaction before are written within 6 to 18 ms (Java's
+# ADD_PARTITIONS_RETRY_BACKOFF_MS).
+SOON_MS = 20
+
 
 class Action(Enum):
     """What becomes of the batch."""
 
     DELIVERED = auto()
     RETRY = auto()  # the same bytes with the same numbers
-    TOPIC_UNKNOWN = auto()  # the same, but the topic may be made anew before that
+    TOPIC_UNKNOWN = auto()  # the same, but the topic may be created again before that
     OUT_OF_ORDER = auto()  # not stored: retry in order, renumber when the broker lost count
     PRODUCER_LOST = auto()  # not stored, the broker forgot this producer: renumber
     SPLIT = auto()  # not stored: in smaller batches, without a retry used; one record alone fails

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -13,6 +14,7 @@ from spark_kafka_sink.network.selector import monotonic_ms
 # The deadline of who must not wait: the sender's thread, which everybody else waits for, and callbacks.
 NO_WAIT = 0.0
 FOREVER_MS = 2**62
+MAX_WAIT_S = 1.0  # so that a sender's thread that died is noticed
 
 
 class _Process:
@@ -48,6 +50,26 @@ callbacks = _Callbacks()
 def in_callback() -> bool:
     """Returns whether this thread is inside a delivery callback or an interceptor's on_acknowledgement."""
     return callbacks.depth > 0
+
+
+def wait_until(
+    changed: threading.Condition,
+    done: Callable[[], bool],
+    deadline: float,
+    late: Callable[[], KafkaSinkError],
+    check_alive: Callable[[], None],
+) -> None:
+    """Returns once `done()`, which is asked with the lock of `changed`.
+
+    Raises `late()` at the deadline on time.monotonic's clock, or what `check_alive` raises when the sender's thread has died.
+    """
+    with changed:
+        while not done():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise late()
+            if not changed.wait(min(left, MAX_WAIT_S)) and not done():
+                check_alive()
 
 
 class Lifecycle:

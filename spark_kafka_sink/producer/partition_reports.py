@@ -92,14 +92,14 @@ class PartitionReports(Mapping[Key, PartitionReport]):
         self._table = _added(self._packed(), other._packed())
         self._counted, self._view = {}, None
 
-    def summed(self, most: int) -> PartitionReports:
-        """The same in at most `most` entries, as far as there are no more topics than that: the topics with the most partitions
-        become one sum each. A topic of a single entry stays as it is."""
+    def summed(self, maximum: int) -> PartitionReports:
+        """The same in at most `maximum` entries, as far as there are no more topics than that: the topics with the most
+        partitions become one sum each. A topic of a single entry stays as it is."""
         table = self._packed()
         counts = np.bincount(table.numbers[_TOPIC], minlength=len(table.topics))
         entries, chosen = table.entries, np.zeros(len(counts), np.bool_)
         for topic in np.argsort(-counts, kind="stable").tolist():
-            if entries <= most or counts[topic] == 1:
+            if entries <= maximum or counts[topic] == 1:
                 break
             entries -= int(counts[topic]) - 1
             chosen[topic] = True
@@ -137,7 +137,7 @@ class PartitionReports(Mapping[Key, PartitionReport]):
         small, average = _small(numbers)
         least = small.min(axis=1)
         spans = (small - least[:, None]).view(np.uint64)  # may wrap around; so does the way back
-        widths = [(int(most).bit_length() + 7) // 8 for most in spans.max(axis=1)]
+        widths = [(int(largest).bit_length() + 7) // 8 for largest in spans.max(axis=1)]
         planes = [_planes(span, width) for span, width in zip(spans, widths, strict=True)]
         header = json.dumps([topics, numbers.shape[1], average, least.tolist(), widths], separators=(",", ":")).encode()
         return zlib.compress(b"".join([_HEADER.pack(len(header)), header, *planes]))

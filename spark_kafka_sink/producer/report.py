@@ -81,10 +81,10 @@ class DeliveryReport:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return _unpacked, (latencies_to_bytes(values.pop("ack_latency")), *values.values())
 
-    def summed(self, most: int) -> DeliveryReport:
-        """The same with at most `most` entries of `partitions`, as far as there are no more topics: those with the most
+    def summed(self, maximum: int) -> DeliveryReport:
+        """The same with at most `maximum` entries of `partitions`, as far as there are no more topics: those with the most
         partitions become one sum each."""
-        return replace(self, partitions=self.partitions.summed(most))
+        return replace(self, partitions=self.partitions.summed(maximum))
 
     def add(self, other: DeliveryReport) -> None:
         """Merge the report `other` into this one; adding is commutative and associative."""

@@ -9,6 +9,7 @@ from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
+from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
 
 
@@ -26,6 +27,11 @@ def metadata_of(producer: Producer) -> ProducerMetadata:
 
 def columns_of(producer: Producer) -> ColumnAppender:
     return producer._columns
+
+
+def records_of(producer: Producer) -> RecordBuffer:
+    """Those sent one by one that are in no batch yet."""
+    return producer._record_buffer
 
 
 def lifecycle_of(producer: Producer) -> Lifecycle:

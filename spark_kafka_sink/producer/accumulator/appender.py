@@ -181,8 +181,8 @@ class Appender:
         memory: list[Chunk],
         claimed: list[OpenBatch],
     ) -> Plan:
-        """Deal the rows to batches, and claim those that are open already for writing. They and the memory it takes are put into
-        the two lists as they are had: an interrupt at any point must not leave them to nobody."""
+        """Deals the rows to batches, and claims those that are open already for writing. Each claim and chunk is put into the two
+        lists as soon as it is acquired, so an interrupt cannot leak it."""
         patient, begun = True, time.monotonic()
         while True:
             with self._accumulator.lock:

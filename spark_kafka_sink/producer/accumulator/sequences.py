@@ -127,7 +127,7 @@ class PartitionSequences:
             self.lost_count = self.lost_count or batch.first_record == self.acked_through
 
     def topic_unknown(self) -> None:
-        """UNKNOWN_TOPIC_OR_PARTITION and its like: the topic may come back made anew, and know nobody."""
+        """UNKNOWN_TOPIC_OR_PARTITION and its like: the topic may come back as a new one that knows nobody."""
         self.known = False
 
     def lost(self, batch: NumberedBatch) -> None:
@@ -142,7 +142,7 @@ class PartitionSequences:
 
     def replaced(self, batch: NumberedBatch, parts: Sequence[NumberedBatch]) -> None:
         """Other batches take the place and the numbers of one that was not stored. Where they have fewer records than it had,
-        what was numbered behind it has to be numbered anew, or the next batch goes on where they end."""
+        what was numbered behind it has to be numbered again, or the next batch goes on where they end."""
         place = self.in_flight.index(batch)
         self.in_flight[place : place + 1] = parts
         first_record, end = batch.first_record, batch.first_record + batch.record_count

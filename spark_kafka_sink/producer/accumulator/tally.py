@@ -8,9 +8,8 @@ from copy import deepcopy
 from threading import TIMEOUT_MAX, Condition, Lock
 
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, KafkaSinkError
+from spark_kafka_sink.producer.lifecycle import wait_until
 from spark_kafka_sink.producer.report import DeliveryReport
-
-MAX_WAIT_S = 1.0  # so that a sender's thread that died is noticed
 
 
 class Tally:
@@ -75,13 +74,7 @@ class Tally:
         """Returns once `done()`. Raises `late(seconds)` after `timeout_s`, or what `check_alive` raises if that never comes."""
         begun = time.monotonic()
         deadline = begun + (TIMEOUT_MAX if timeout_s is None else timeout_s)
-        with self._changed:
-            while not done():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise late(time.monotonic() - begun)
-                if not self._changed.wait(min(left, MAX_WAIT_S)) and not done():
-                    check_alive()
+        wait_until(self._changed, done, deadline, lambda: late(time.monotonic() - begun), check_alive)
 
     def told(self) -> None:
         """The outcome of some record is known: whoever waits looks again."""

@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.error_policy import ADVICE, Action, action_for
+from spark_kafka_sink.producer.error_policy import ADVICE, SOON_MS, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET, PartitionReport
@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 
 BatchAnswer = tuple[SealedBatch, PartitionProduceResponse]
 
-# Before the partition's next transaction can begin, the markers of the one before are written within 6 to 18 ms.
-SOON_MS = 20
 _AGAIN = (Action.RETRY, Action.TOPIC_UNKNOWN, Action.OUT_OF_ORDER, Action.PRODUCER_LOST)
 
 

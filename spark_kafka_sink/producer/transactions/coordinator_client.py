@@ -11,6 +11,7 @@ from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import ProducerFencedError, TransactionError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.error_policy import SOON_MS
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.transactions.reactions import ADVICE, Reaction, gravest, reaction
@@ -27,9 +28,6 @@ from spark_kafka_sink.protocol.error_codes import error_facts
 
 logger = logging.getLogger(__name__)
 
-# After CONCURRENT_TRANSACTIONS: the markers of the transaction before are written within 6 to 18 ms (Java's
-# ADD_PARTITIONS_RETRY_BACKOFF_MS).
-SOON_MS = 20
 # The ids of a query come back with each micro-batch, those of batch jobs never.
 MAX_COORDINATORS = 1000
 

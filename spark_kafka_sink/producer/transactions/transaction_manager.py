@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import (
 )
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.producer.lifecycle import wait_until
 from spark_kafka_sink.producer.transactions import requests
 from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_kafka_sink.producer.transactions.reactions import Reaction
@@ -28,7 +29,6 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 FEATURE = "transaction.version"
-MAX_WAIT_S = 1.0  # so that a sender's thread that died is noticed
 _SENDING = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
 
 
@@ -123,7 +123,7 @@ class TransactionManager:
     def wait(self, call: Call, timeout_s: float, check_alive: Callable[[], None], *, begun: float | None = None) -> None:
         """Return at the end of a call that was started. Raises the error the transaction has come to; TransactionTimeoutError
         timeout_s after `begun` (monotonic; None: now), and then the same call, made again, goes on."""
-        self._wait(lambda: self._state in UNDER_WAY[call], call, timeout_s, check_alive, begun)
+        self._wait(lambda: self._state not in UNDER_WAY[call], call, timeout_s, check_alive, begun)
         with self._changed:
             self._pending = None
             if self._error is not None and not self._is_committed:  # else the next call says so: this one was done
@@ -132,7 +132,7 @@ class TransactionManager:
     def wait_for_offsets(self, group_id: str, timeout_s: float, check_alive: Callable[[], None]) -> None:
         """Return when the group's offsets are part of the transaction; otherwise as `wait`."""
         self._wait(
-            lambda: self._contents.has_offsets(group_id) and self._error is None, Call.SEND_OFFSETS, timeout_s, check_alive
+            lambda: self._error is not None or not self._contents.has_offsets(group_id), Call.SEND_OFFSETS, timeout_s, check_alive
         )
         with self._changed:
             if self._error is not None:
@@ -140,20 +140,14 @@ class TransactionManager:
 
     def _wait(
         self,
-        under_way: Callable[[], bool],
+        done: Callable[[], bool],
         call: Call,
         timeout_s: float,
         check_alive: Callable[[], None],
         begun: float | None = None,
     ) -> None:
         deadline = (time.monotonic() if begun is None else begun) + timeout_s
-        with self._changed:
-            while under_way():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise self._late(call, timeout_s)
-                if not self._changed.wait(min(left, MAX_WAIT_S)) and under_way():
-                    check_alive()
+        wait_until(self._changed, done, deadline, lambda: self._late(call, timeout_s), check_alive)
 
     def _late(self, call: Call, timeout_s: float) -> TransactionTimeoutError:
         return TransactionTimeoutError(

@@ -22,6 +22,7 @@ from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.records.columns import RecordColumns
 from tests.faults.producing import failing_scope, numbers
+from tests.producer.inside import columns_of
 from tests.producer.transactions.transacting import scoped, under_id, until_read
 
 LITTLE_MEMORY: dict[str, Any] = {"max_block_ms": 1_000, "buffer_memory": 200_000}
@@ -92,7 +93,7 @@ def test_an_append_that_is_interrupted_is_missed_by_the_commit(
         producer.begin()
         with failing_scope(producer) as scope:
             with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-                patched.setattr(producer._columns, "append_serialized", interrupted)
+                patched.setattr(columns_of(producer), "append_serialized", interrupted)
                 scope.append(topic, numbers([1]))
             with pytest.raises(TransactionAbortableError, match="ended with KeyboardInterrupt"):
                 producer.commit()

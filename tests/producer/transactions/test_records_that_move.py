@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.single_records.topic_buffer import MAX_ROWS
 from spark_kafka_sink.producer.transactions.states import State
 from spark_kafka_sink.protocol.api import ApiKey
-from tests.producer.inside import accumulator_of, lifecycle_of, manager_of, wake_sender
+from tests.producer.inside import accumulator_of, lifecycle_of, manager_of, records_of, wake_sender
 from tests.producer.transactions.transacting import DEADLINE_S, under_id, until_read
 
 ENDING = (State.COMMITTING_TRANSACTION, State.ABORTING_TRANSACTION)
@@ -89,7 +89,7 @@ def between_looks(monkeypatch: pytest.MonkeyPatch, producer: Producer, happens: 
 
         return looked
 
-    for owner, name in ((producer._record_buffer, "has_rows"), (accumulator_of(producer), "has_incomplete")):
+    for owner, name in ((records_of(producer), "has_rows"), (accumulator_of(producer), "has_incomplete")):
         monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
 
 
@@ -102,7 +102,7 @@ def test_what_comes_into_a_batch_between_two_looks_is_not_overlooked(
 
     def moves() -> None:
         gate.opened.set()
-        until(producer._record_buffer.topic_buffer(topic).is_idle)
+        until(records_of(producer).topic_buffer(topic).is_idle)
 
     with (
         under_id(broker.bootstrap_servers, topic, partitioner_class=gated_partitioner(gate), **LINGERING) as producer,
@@ -137,7 +137,7 @@ def test_an_abort_waits_for_the_end_of_an_append_and_not_longer(
         producer.begin()
         producer.send(topic, b"0")
         producer.flush(DEADLINE_S)
-        buffer = producer._record_buffer.topic_buffer(topic)
+        buffer = records_of(producer).topic_buffer(topic)
         held_at(monkeypatch, buffer, "settled", gate, before=True)
         sending = threads.submit(lambda: [producer.send(topic, b"1") for _ in range(MAX_ROWS)])
         assert gate.reached.wait(DEADLINE_S)
@@ -221,7 +221,7 @@ def test_a_record_that_comes_too_late_for_a_commit_is_told_by_it(
     with under_id(broker.bootstrap_servers, topic, **LINGERING) as producer, ThreadPoolExecutor() as threads:
         producer.begin()
         held_at(monkeypatch, manager_of(producer), "check_may_send", sending, before=False)
-        held_at(monkeypatch, producer._record_buffer, "flush", flushing, before=True)
+        held_at(monkeypatch, records_of(producer), "flush", flushing, before=True)
         sent = threads.submit(producer.send, topic, b"1")
         assert sending.reached.wait(DEADLINE_S)
         committed = threads.submit(producer.commit, 0.3)
