@@ -17,9 +17,9 @@ from spark_kafka_sink.producer.accumulator.compression_ratios import Compression
 from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.sender import sender as sender_module
-from tests.producer.sender.simulated_client import SimulatedClient
-from tests.producer.sender.simulated_cluster import SimulatedCluster
-from tests.producer.virtual_time import VirtualClock
+from tests.producer.simulation.client import SimulatedClient
+from tests.producer.simulation.clock import VirtualClock
+from tests.producer.simulation.cluster import SimulatedCluster
 
 CHUNK = 64
 
