@@ -13,7 +13,7 @@ from spark_kafka_sink.records.compression import Codec
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.producer.clusters import led_by
 from tests.producer.parts import Parts
-from tests.producer.virtual_time import VirtualClock
+from tests.producer.simulation.clock import VirtualClock
 
 NODES = (0, 1)
 IDENTITY = ProducerIdAndEpoch(7, 0)

@@ -25,7 +25,7 @@ from spark_kafka_sink.records.encoder import encode_records
 from tests.producer.accumulator.model_sender import NODES, ModelSender, is_being_written
 from tests.producer.histories import HISTORIES
 from tests.producer.parts import make_parts
-from tests.producer.virtual_time import VirtualClock
+from tests.producer.simulation.clock import VirtualClock
 
 pytestmark = pytest.mark.slow
 

@@ -29,9 +29,9 @@ from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.decoder import decode_batches
 from tests.producer.histories import HISTORIES
 from tests.producer.inside import accumulator_of, begin_flush, columns_of, metadata_of, pool_of
-from tests.producer.sender.simulated_cluster import FATES, NODES, TOPIC, SimulatedCluster, SimulatedLog
-from tests.producer.sender.stepped_producer import CHUNK, NumbersThunk, SteppedProducer, Told
-from tests.producer.virtual_time import VirtualClock
+from tests.producer.simulation.clock import VirtualClock
+from tests.producer.simulation.cluster import FATES, NODES, TOPIC, SimulatedCluster, SimulatedLog
+from tests.producer.simulation.stepped_producer import CHUNK, NumbersThunk, SteppedProducer, Told
 
 pytestmark = pytest.mark.slow
 

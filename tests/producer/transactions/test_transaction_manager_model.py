@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata
 from spark_kafka_sink.producer.transactions.reactions import Reaction, gravest, reaction
 from spark_kafka_sink.producer.transactions.states import Call, State
 from spark_kafka_sink.producer.transactions.transaction_manager import TransactionManager
-from tests.producer.transactions.simulated_coordinator import SimulatedCoordinator
+from tests.producer.simulation.coordinator import SimulatedCoordinator
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from spark_kafka_sink.protocol.init_producer_id import InitProducerIdRequest, In
 from spark_kafka_sink.protocol.messages import encode_request
 from spark_kafka_sink.protocol.metadata import METADATA
 from spark_kafka_sink.protocol.produce import PRODUCE, ProduceRequest
-from tests.producer.sender.simulated_cluster import NODES, SimulatedCluster
-from tests.producer.virtual_time import VirtualClock
+from tests.producer.simulation.clock import VirtualClock
+from tests.producer.simulation.cluster import NODES, SimulatedCluster
 
 FOREVER_MS = 2**62
 FRAME_PREFIX = 4  # bytes, for the frame's size

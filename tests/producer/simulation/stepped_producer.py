@@ -22,9 +22,9 @@ from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.sender.sender import Sender
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
-from tests.producer.sender.simulated_client import SimulatedClient
-from tests.producer.sender.simulated_cluster import SimulatedCluster
-from tests.producer.virtual_time import VirtualClock
+from tests.producer.simulation.client import SimulatedClient
+from tests.producer.simulation.clock import VirtualClock
+from tests.producer.simulation.cluster import SimulatedCluster
 
 CHUNK = 64
 

@@ -1,0 +1,1 @@
+"""Brokers and a transaction coordinator in memory, with a clock that a test moves: for models of the producer."""
