@@ -61,7 +61,8 @@ format: setup
 	$(VENV)/bin/ruff check --fix .
 
 # tests/tiers.py says what each tier has. Tests that share a Spark, or what is killed, stay on one of the workers.
-WORKERS ?= 2
+# The tests wait more than they compute: with two workers on two cores, half of the processors' time was left over.
+WORKERS ?= 3
 PYTEST := -m pytest -n $(WORKERS) --dist loadgroup
 # Each test of tests/spark runs on real Kafka with the newest pyspark, and on embedded brokers with the oldest.
 NEWEST := -m "not oldest"

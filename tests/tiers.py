@@ -94,12 +94,16 @@ COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 
 
 HISTORIES_PROFILE: Final = "histories"
+_PATIENT_PROFILE: Final = "patient"
 _HISTORIES: Final = {Tier.QUICK: 150, Tier.TEST: 150, Tier.ALL: 1000}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Says how many histories there are, before the first module of tests asks, and names the mark that nobody writes."""
     config.addinivalue_line("markers", f"{OLDEST}: runs with the oldest pyspark instead of the newest; set by tests/tiers.py")
+    # Hypothesis's own deadline of 200 ms is wall time, which a busy machine exceeds. What hangs is ended by pytest-timeout.
+    settings.register_profile(_PATIENT_PROFILE, deadline=None)
+    settings.load_profile(_PATIENT_PROFILE)
     settings.register_profile(HISTORIES_PROFILE, max_examples=_HISTORIES[Tier(config.getoption("tier") or Tier.ALL)])
 
 

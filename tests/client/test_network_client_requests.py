@@ -95,7 +95,7 @@ def test_a_request_without_an_answer_is_done_once_it_is_sent(broker: EmbeddedBro
 def test_a_throttled_node_is_not_ready_until_its_time_is_over_and_its_requests_get_that_time(broker: EmbeddedBroker) -> None:
     with Rig(broker) as rig:
         connection = rig.connected()
-        first = broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
+        first = broker.faults.hold(ApiKey.INIT_PRODUCER_ID, applied=True)
         broker.faults.hold(ApiKey.INIT_PRODUCER_ID)
         rig.send("first")
         rig.send("second")
