@@ -37,10 +37,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "Producer": ("close_when_idle", "transaction"),
     "RecordColumns": ("lengths", "is_like"),
     "RecordFuture": ("complete", "fail", "pending"),
-    "SendScope": (
-        *("appending", "deferred", "discarded", "has_timestamps"),
-        *("batches_added", "batch_failed", "batch_refused", "batches_acked", "records_failed", "request_sent"),
-    ),
+    "SendScope": ("discarded", "is_transaction", "tally"),
 }
 # Programs are given these, and do not make them.
 GIVEN = ("Cluster", "DeliveryMetrics", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
