@@ -103,7 +103,8 @@ class LogManager:
         for log in doomed:
             _delete(log)
         for key, topic in wanted.items():
-            if before.configs != after.configs or _configs(before, topic.name) != topic.configs:
+            known = before.topics.get(topic.name)
+            if known is not None and (before.configs != after.configs or known.configs != topic.configs):
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):
@@ -174,11 +175,6 @@ def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
 def _id(image: MetadataImage, name: str) -> object:
     topic = image.topics.get(name)
     return None if topic is None else topic.topic_id
-
-
-def _configs(image: MetadataImage, name: str) -> object:
-    topic = image.topics.get(name)
-    return None if topic is None else topic.configs
 
 
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
