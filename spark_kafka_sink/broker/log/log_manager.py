@@ -101,7 +101,7 @@ class LogManager:
             _delete(log)
         for key, topic in expected.items():
             known = before.topics.get(topic.name)
-            if before.configs != after.configs or known is None or known.configs != topic.configs:
+            if known is not None and (before.configs != after.configs or known.configs != topic.configs):
                 logs[key].update_config(log_config(self._config, after, topic))
         # Not here: the cluster's lock is held, and who waits reads logs and writes answers.
         for moved in _moved(before, after):
