@@ -28,7 +28,7 @@ def defines(path: str, name: str) -> bool:
 
 
 def test_every_file_that_it_names_exists() -> None:
-    files = {name for name in re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.(?:py|toml))[`:]", TEXT)}
+    files = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.(?:py|toml))[`:]", TEXT))
 
     assert [name for name in files if not (PROJECT / name).exists() and not list(PACKAGE.glob(f"**/{name}"))] == []
 

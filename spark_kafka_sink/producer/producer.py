@@ -109,8 +109,8 @@ class Producer:
         if self._transactions is not None:
             self._send = in_transaction(self._send, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
-        self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests)
-        lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
+        self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes)
+        lifecycle.start(self._sender.run, f"kafka-producer-network-thread | {config.client_id}")
         if not _open_producers:
             atexit.unregister(_close_all)
             atexit.register(_close_all)
@@ -300,12 +300,6 @@ class Producer:
         self._sender.force_close()
         if not self._lifecycle.must_not_wait:
             self._lifecycle.join(ABORT_TIMEOUT_S)
-
-    def _run(self) -> None:
-        try:
-            self._sender.run()
-        finally:
-            self._user_classes.close()
 
     def __enter__(self) -> Producer:
         return self

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from spark_kafka_sink.errors import KafkaSinkError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+from spark_kafka_sink.producer.column_appender import UserClasses
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.sender.produce_requests import ProduceRequests
@@ -31,13 +32,15 @@ class Sender:
         records: RecordBuffer,
         identity: Identity,
         requests: ProduceRequests,
+        user_classes: UserClasses,
     ) -> None:
-        """records: those sent one by one that are in no batch yet."""
+        """records: those sent one by one that are in no batch yet. user_classes: closed at the thread's end."""
         self._lifecycle = lifecycle
         self._accumulator = accumulator
         self._records = records
         self._identity = identity
         self._requests = requests
+        self._user_classes = user_classes
         self._closing = False
         self._force = False
 
@@ -67,6 +70,7 @@ class Sender:
         finally:
             self._accumulator.closed = True
             with ExitStack() as ends:  # each of them, whatever the others say; the last one named is the first to run
+                ends.callback(self._user_classes.close)
                 ends.callback(self._fail_what_is_left)
                 ends.callback(self._requests.close)
 
