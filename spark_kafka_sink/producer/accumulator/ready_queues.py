@@ -22,7 +22,7 @@ class ReadyQueues:
         self.cluster: Cluster | None = None
         self._linger_ms = linger_ms
         self._ready: dict[int | None, dict[PartitionQueue, None]] = {}  # by leader; dicts as sets that keep their order
-        self._lingering: dict[OpenBatch, None] = {}  # in the order of creation
+        self.lingering: dict[OpenBatch, None] = {}  # a set that keeps the order of creation
         self._backing_off: list[tuple[int, int, PartitionQueue]] = []
         self._ticket = itertools.count()
 
@@ -33,7 +33,7 @@ class ReadyQueues:
 
     def mark_if_due(self, queue: PartitionQueue) -> None:
         """Ready again, unless all that waits is an open batch that may still linger."""
-        if queue.retries or (queue.batches and queue.batches[0] not in self._lingering):
+        if queue.retries or (queue.batches and queue.batches[0] not in self.lingering):
             self.mark(queue)
 
     def unmark(self, queue: PartitionQueue) -> None:
@@ -41,18 +41,6 @@ class ReadyQueues:
 
     def of_node(self, node: int) -> dict[PartitionQueue, None]:
         return self._ready.get(node, {})
-
-    def linger(self, batch: OpenBatch) -> None:
-        self._lingering[batch] = None
-
-    def linger_no_more(self, batch: OpenBatch) -> None:
-        self._lingering.pop(batch, None)
-
-    def lingers(self, batch: OpenBatch) -> bool:
-        return batch in self._lingering
-
-    def lingering(self) -> list[OpenBatch]:
-        return list(self._lingering)
 
     def back_off(self, queue: PartitionQueue, until_ms: int) -> None:
         """Of two batches that were refused the one that has to wait longer counts: they go one after the other."""
@@ -64,7 +52,7 @@ class ReadyQueues:
 
     def clear(self) -> None:
         self._ready.clear()
-        self._lingering.clear()
+        self.lingering.clear()
         self._backing_off.clear()
 
     def update(self, cluster: Cluster, queues: Iterable[PartitionQueue], now_ms: int, *, at_once: bool) -> None:
@@ -83,7 +71,7 @@ class ReadyQueues:
     def next_due_ms(self) -> int:
         """When the next batch has lingered or the next back-off ends."""
         due = FOREVER_MS
-        for batch in self._lingering:
+        for batch in self.lingering:
             due = batch.created_ms + self._linger_ms
             break
         return min(due, self._backing_off[0][0]) if self._backing_off else due
@@ -116,9 +104,9 @@ class ReadyQueues:
                 self.mark_if_due(queue)
 
     def _end_linger(self, now_ms: int, at_once: bool) -> None:
-        lingered = itertools.takewhile(lambda b: at_once or now_ms - b.created_ms >= self._linger_ms, self._lingering)
+        lingered = itertools.takewhile(lambda b: at_once or now_ms - b.created_ms >= self._linger_ms, self.lingering)
         for batch in list(lingered):
-            del self._lingering[batch]
+            del self.lingering[batch]
             self.mark(batch.queue)
 
 

@@ -113,7 +113,7 @@ class RecordAccumulator:
         batch = queue.open
         queue.open = None
         if batch is not None:
-            self._ready.linger_no_more(batch)
+            self._ready.lingering.pop(batch, None)
             self._ready.mark(queue)
 
     def add(self, batch: OpenBatch, *, full: bool) -> None:
@@ -130,7 +130,7 @@ class RecordAccumulator:
             self._ready.mark(queue)
         else:
             queue.open = batch
-            self._ready.linger(batch)
+            self._ready.lingering[batch] = None
 
     def undefer(self, tally: Tally) -> bool:
         """An append is over: what the sender wanted to take meanwhile is ready again. Returns whether there is something."""
@@ -143,7 +143,7 @@ class RecordAccumulator:
     def flush(self, tally: Tally | None) -> None:
         """Make what a scope (None: every scope) has waiting ready to be sent, its open batches too."""
         with self.lock:
-            for batch in self._ready.lingering():
+            for batch in list(self._ready.lingering):
                 if tally is None or batch.tally is tally:
                     self._flush_open(batch)
 
@@ -151,7 +151,7 @@ class RecordAccumulator:
         """The same for many. Returned are the results of their batches that are not finished, as far as anybody wants to know."""
         results: dict[Tally, list[ProduceResult]] = {}
         with self.lock:
-            for batch in self._ready.lingering():
+            for batch in list(self._ready.lingering):
                 if batch.tally in tallies:
                     self._flush_open(batch)
             for unfinished in self._incomplete.values():
@@ -161,7 +161,7 @@ class RecordAccumulator:
         return results
 
     def _flush_open(self, batch: OpenBatch) -> None:
-        self._ready.linger_no_more(batch)
+        self._ready.lingering.pop(batch, None)
         self._ready.mark(batch.queue)
 
     def discard(self, tally: Tally, error: KafkaSinkError, on_loss: Callable[[], None]) -> None:
@@ -258,7 +258,7 @@ class RecordAccumulator:
             return None
         if first is queue.open:
             queue.open = None
-            self._ready.linger_no_more(first)
+            self._ready.lingering.pop(first, None)
         return queue.batches.popleft()
 
     def put_back(self, batches: Iterable[Batch]) -> None:
@@ -400,7 +400,7 @@ class RecordAccumulator:
         waiting: dict[int | str, int] = {}
         with self.lock:
             for batch in self._incomplete.values():
-                if isinstance(batch, OpenBatch) and (batch.writing or self._ready.lingers(batch)):
+                if isinstance(batch, OpenBatch) and (batch.writing or batch in self._ready.lingering):
                     continue
                 on_wire = isinstance(batch, SealedBatch) and batch.on_wire
                 leader = batch.sent_to if isinstance(batch, SealedBatch) and on_wire else batch.queue.leader
@@ -420,7 +420,7 @@ class RecordAccumulator:
         queue.batches.remove(batch)
         if queue.open is batch:
             queue.open = None
-        self._ready.linger_no_more(batch)
+        self._ready.lingering.pop(batch, None)
         return True
 
     def _all_queues(self) -> Iterable[PartitionQueue]:

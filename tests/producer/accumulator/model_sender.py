@@ -98,7 +98,7 @@ class ModelSender:
 
     def next_check_is_not_too_late(self, next_check_ms: int) -> None:
         ready = self.accumulator._ready
-        due = [batch.created_ms + self.linger_ms for batch in ready.lingering()]
+        due = [batch.created_ms + self.linger_ms for batch in ready.lingering]
         due += [queue.back_off_until_ms for queue in self.queues() if queue.backing_off]
         due += [batch.created_ms + self.delivery_timeout_ms for batch in self.incomplete()]
         assert next_check_ms <= max(min(due, default=2**62) - self.clock.ms, 0) + self.slack_ms

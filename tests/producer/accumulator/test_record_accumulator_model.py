@@ -140,7 +140,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def flush(self, who: int | None) -> None:
         scope = None if who is None else self.scopes[who]
         self.accumulator.flush(scope)
-        lingering = self.accumulator._ready.lingering()
+        lingering = self.accumulator._ready.lingering
         assert not [batch for batch in lingering if scope is None or batch.tally is scope]
 
     @rule(who=st.integers(0, SCOPES - 1))
@@ -195,7 +195,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 assert (queue.back_off_until_ms, queue) in [(until, backing) for until, _, backing in ready._backing_off]
             elif not self.waits_for_an_answer(queue):
                 assert not queue.retries
-                assert queue.batches[0] in ready.lingering(), f"{queue} is forgotten"
+                assert queue.batches[0] in ready.lingering, f"{queue} is forgotten"
 
     def waits_for_an_answer(self, queue: PartitionQueue) -> bool:
         on_wire = any(batch.queue is queue for batch in self.sender.wire)
@@ -216,7 +216,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for queue in self.sender.queues():
             assert queue.open is None or queue.open is queue.batches[-1]
             assert [batch.first_record for batch in queue.retries] == sorted(batch.first_record for batch in queue.retries)
-        assert set(self.accumulator._ready.lingering()) <= {queue.open for queue in self.sender.queues()}
+        assert set(self.accumulator._ready.lingering) <= {queue.open for queue in self.sender.queues()}
 
     @invariant()
     def the_first_is_the_oldest(self) -> None:
