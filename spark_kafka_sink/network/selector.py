@@ -200,7 +200,11 @@ class Selector:
         """
         result = PollResult()
         begun_ns = time.monotonic_ns()
-        self._write_new(result)
+        # Frames given since the last poll are written without asking first whether they can be: mostly they can, and a request
+        # then costs one system call instead of four.
+        new, self._to_write = self._to_write, []
+        for channel in new:
+            self._guarded(self._write, channel, result)
         buffered = list(self._buffered.values())
         at_once = bool(result.sent or result.disconnected or buffered)
         waiting_ns = time.monotonic_ns()
@@ -222,13 +226,6 @@ class Selector:
         self.counts.waited_ns += waited_ns
         self.counts.busy_ns += time.monotonic_ns() - begun_ns - waited_ns
         return result
-
-    def _write_new(self, result: PollResult) -> None:
-        """Frames given since the last poll are written without asking first whether they can be: mostly they can, and a
-        request then costs one system call instead of four."""
-        new, self._to_write = self._to_write, []
-        for channel in new:
-            self._guarded(self._write, channel, result)
 
     def _serve(self, channel: KafkaChannel, events: int, now_ms: int, result: PollResult) -> None:
         self._touch(channel, now_ms)

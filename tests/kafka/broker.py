@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -76,6 +77,9 @@ class Broker:
     def pause(self) -> None:
         """SIGSTOP: the connections stay, nothing is answered."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        # A thread of a busy process goes on for a moment. waitpid tells of the stop once, and leaves the process to Popen.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
