@@ -26,8 +26,8 @@ from spark_kafka_sink.broker.group.offset_metadata_manager import (
     Offsets,
     TransactionalProducer,
 )
-from spark_kafka_sink.broker.group.offsets import TopicPartition
 from spark_kafka_sink.broker.group.rebalance import heartbeat, sync
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer, TimerTask
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import (

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, KeyValue, ReplayedMarker, ReplayedRecord
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupMember, GroupRules, GroupState
-from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
-from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
+from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.errors import ProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -26,6 +26,7 @@ from spark_kafka_sink.protocol.internal_topics import (
     OffsetCommitValue,
     decode_group_key,
 )
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 logger = logging.getLogger(__name__)
 

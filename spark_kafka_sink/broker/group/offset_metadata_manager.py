@@ -16,13 +16,13 @@ from spark_kafka_sink.broker.group.offsets import (
     NO_EPOCH,
     OffsetAndMetadata,
     OffsetStore,
-    TopicPartition,
     check_commit,
     check_group_delete,
     check_offset_delete,
     expired,
     note_commit,
 )
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupState
 from spark_kafka_sink.broker.group.effects import Effects
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 NO_EPOCH: Final = -1
 NO_EXPIRY: Final = -1
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)

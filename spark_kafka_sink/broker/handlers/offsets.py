@@ -10,10 +10,10 @@ from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.group.group_log import client_code
 from spark_kafka_sink.broker.group.offset_metadata_manager import Codes, Committer, Offsets, TransactionalProducer
-from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata, TopicPartition
+from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata
 from spark_kafka_sink.broker.handlers.common import deferred_response
 from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group, offsets_partition
-from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE
+from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE, TopicPartition
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import (

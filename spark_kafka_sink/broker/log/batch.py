@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.records.batch_header import CHECKED, HEADER_SIZE, MAGIC, SIZE_BEFORE_LENGTH, UNCHECKED
 from spark_kafka_sink.records.compression import Buffer
 
@@ -15,7 +16,6 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 1 << 3
 TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
-INT32_MAX = 2**31 - 1
 
 
 class BatchHeader(NamedTuple):

@@ -15,9 +15,10 @@ from spark_kafka_sink.broker.log.leader_epoch_cache import LeaderEpochCache
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_files import SWAP_SUFFIX
 from spark_kafka_sink.broker.log.log_segment import BatchPosition, LogSegment
-from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP, AbortedTransaction, TimestampAndOffset
+from spark_kafka_sink.broker.log.log_types import AbortedTransaction, TimestampAndOffset
 from spark_kafka_sink.broker.log.segment_indexes import AbortedTxn
 from spark_kafka_sink.broker.log.segment_records import records_at
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
 
 _base_offset = attrgetter("base_offset")

@@ -15,14 +15,13 @@ from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC,
 from spark_kafka_sink.broker.log.log_cleaner import maybe_compact
 from spark_kafka_sink.broker.log.log_config import log_config
 from spark_kafka_sink.broker.log.log_files import finish_deletions
-from spark_kafka_sink.broker.log.log_types import LogHooks, PartitionName
+from spark_kafka_sink.broker.log.log_types import LogHooks, PartitionName, TopicPartition
 from spark_kafka_sink.broker.log.unified_log import UnifiedLog
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-TopicPartition = tuple[str, int]
 _Upkeep = Callable[[UnifiedLog, int], object]
 
 
@@ -71,7 +70,7 @@ class LogManager:
             _close(log)
 
     def get(self, topic: str, index: int) -> UnifiedLog | None:
-        return self._logs.get((topic, index))
+        return self._logs.get(TopicPartition(topic, index))
 
     def logs(self) -> list[UnifiedLog]:
         return list(self._logs.values())
@@ -162,7 +161,7 @@ def _close(log: UnifiedLog) -> None:
 
 
 def _keys(image: MetadataImage) -> list[tuple[TopicState, TopicPartition]]:
-    return [(topic, (topic.name, partition.index)) for topic, partition in image.partitions()]
+    return [(topic, TopicPartition(topic.name, partition.index)) for topic, partition in image.partitions()]
 
 
 def _id(image: MetadataImage, name: str) -> object:
@@ -173,7 +172,7 @@ def _id(image: MetadataImage, name: str) -> object:
 def _moved(before: MetadataImage, after: MetadataImage) -> list[TopicPartition]:
     """Partitions that are gone or have another leader: who waits for them must look for it."""
     return [
-        (topic.name, partition.index)
+        TopicPartition(topic.name, partition.index)
         for topic, partition in before.partitions()
         if (now := after.partition(topic.name, partition.index)) is None or now.leader_epoch != partition.leader_epoch
     ]

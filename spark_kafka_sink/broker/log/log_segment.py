@@ -9,9 +9,9 @@ from typing import NamedTuple
 from spark_kafka_sink.broker.log.batch import BatchHeader
 from spark_kafka_sink.broker.log.log_config import LogConfig
 from spark_kafka_sink.broker.log.log_files import SegmentFiles, write_whole
-from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP
 from spark_kafka_sink.broker.log.segment_indexes import OffsetIndex, TimeIndex, TimestampOffset, TransactionIndex
 from spark_kafka_sink.broker.log.segment_records import FileRecords, MemoryRecords, SegmentRecords
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
 
 

@@ -10,9 +10,13 @@ from typing import NamedTuple
 
 from spark_kafka_sink.records.compression import Buffer
 
-NO_TIMESTAMP = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
 
 
 class PartitionName(NamedTuple):

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spark_kafka_sink.broker.api_exception import ApiException
-from spark_kafka_sink.broker.log.batch import INT32_MAX, BatchHeader, EndTransactionMarker, decrement_sequence
-from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, AppendOrigin
+from spark_kafka_sink.broker.log.batch import BatchHeader, EndTransactionMarker, decrement_sequence
+from spark_kafka_sink.broker.log.log_types import NO_PRODUCER_EPOCH, NO_SEQUENCE, AppendOrigin
+from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 NUM_BATCHES_TO_RETAIN = 5
 

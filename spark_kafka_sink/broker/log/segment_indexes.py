@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spark_kafka_sink.broker.log.log_types import NO_TIMESTAMP, AbortedTransaction
+from spark_kafka_sink.broker.log.log_types import AbortedTransaction
+from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 _OFFSET_ENTRY_SIZE = 8
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _TXN_ENTRY = struct.Struct(">hqqqq")  # version, then AbortedTxn's fields
 _TXN_VERSION = 0
-_INT32_MAX = 2**31 - 1
 
 
 class OffsetPosition(NamedTuple):
@@ -49,7 +50,7 @@ class OffsetIndex:
 
     def can_hold(self, offset: int) -> bool:
         """Whether the offset is near enough to the segment's first."""
-        return 0 <= offset - self.base_offset <= _INT32_MAX
+        return 0 <= offset - self.base_offset <= INT32_MAX
 
     def append(self, offset: int, position: int) -> None:
         self._offsets.append(offset - self.base_offset)
@@ -57,7 +58,7 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> OffsetPosition:
         """The last entry that is not behind `offset`; the segment's beginning where there is none."""
-        slot = bisect_right(self._offsets, min(offset - self.base_offset, _INT32_MAX)) - 1
+        slot = bisect_right(self._offsets, min(offset - self.base_offset, INT32_MAX)) - 1
         if slot < 0:
             return OffsetPosition(self.base_offset, 0)
         return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])

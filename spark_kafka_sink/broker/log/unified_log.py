@@ -16,7 +16,6 @@ from spark_kafka_sink.broker.log.log_files import Checkpoints, delete_folder, st
 from spark_kafka_sink.broker.log.log_loader import load_log
 from spark_kafka_sink.broker.log.log_segment import LogSegment
 from spark_kafka_sink.broker.log.log_types import (
-    NO_TIMESTAMP,
     ActiveProducer,
     AppendOrigin,
     FetchDataInfo,
@@ -30,6 +29,7 @@ from spark_kafka_sink.broker.log.log_validator import ValidBatch, validate
 from spark_kafka_sink.broker.log.producer_state import VerificationGuard
 from spark_kafka_sink.broker.log.producer_state_manager import ProducerStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 from spark_kafka_sink.records.compression import Buffer
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 

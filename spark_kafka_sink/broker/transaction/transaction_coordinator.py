@@ -12,6 +12,7 @@ from typing import Final
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.broker.transaction.state_transitions import ended, initialized
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import (
@@ -23,7 +24,6 @@ from spark_kafka_sink.broker.transaction.transaction_metadata import (
     NO_PRODUCER_ID,
     TRANSACTION_VERSION_2,
     ProducerIdAndEpoch,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
 )

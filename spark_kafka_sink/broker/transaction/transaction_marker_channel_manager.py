@@ -11,8 +11,9 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer
-from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition, TransactionMetadata, TransactionState
+from spark_kafka_sink.broker.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from spark_kafka_sink.broker.transaction.transaction_state_manager import TransactionStateManager
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 

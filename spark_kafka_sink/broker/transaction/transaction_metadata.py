@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from spark_kafka_sink.broker.log.log_types import TopicPartition
+
 
 class TransactionState(IntEnum):
     """The values are those of the transaction log."""
@@ -58,11 +60,6 @@ LAST_EPOCH_GIVEN: Final = MAX_EPOCH - 1
 """No producer gets MAX_EPOCH: the coordinator needs it to fence the one before."""
 TRANSACTION_VERSION_2: Final = 2
 """From this feature level on each end of a transaction bumps the epoch (KIP-890, part 2)."""
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 class ProducerIdAndEpoch(NamedTuple):

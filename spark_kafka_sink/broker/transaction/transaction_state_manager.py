@@ -11,11 +11,11 @@ from typing import Final
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog, ReplayedRecord
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.transaction.transaction_metadata import (
     IDLE,
     PENDING,
     TRANSACTION_VERSION_2,
-    TopicPartition,
     TransactionMetadata,
     TransactionState,
 )

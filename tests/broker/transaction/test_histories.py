@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
-from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
+from spark_kafka_sink.broker.log.log_types import TopicPartition
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.transaction.world import A, B, World
 

@@ -9,7 +9,8 @@ import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
-from spark_kafka_sink.broker.transaction.transaction_metadata import TopicPartition, TransactionMetadata, TransactionState
+from spark_kafka_sink.broker.log.log_types import TopicPartition
+from spark_kafka_sink.broker.transaction.transaction_metadata import TransactionMetadata, TransactionState
 from spark_kafka_sink.broker.transaction.transaction_state_manager import key_of, read_key, read_value, value_of
 from spark_kafka_sink.errors import ProtocolError
 from tests.broker.network.client import Client

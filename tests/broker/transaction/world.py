@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
+from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import MarkerRoute
-from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TopicPartition, TransactionMetadata
+from spark_kafka_sink.broker.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
 from spark_kafka_sink.broker.transaction.transaction_state_manager import key_of, value_of
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.memory_coordinator_log import MemoryCoordinatorLog
