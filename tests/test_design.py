@@ -23,7 +23,8 @@ def test_every_function_that_it_names_is_in_its_file() -> None:
 
 
 def defines(path: str, name: str) -> bool:
-    file = next((folder / path for folder in (PACKAGE, PACKAGE / "producer/accumulator") if (folder / path).exists()), None)
+    folders = (PACKAGE, PACKAGE / "producer", PACKAGE / "producer/accumulator")
+    file = next((folder / path for folder in folders if (folder / path).exists()), None)
     return file is not None and re.search(rf"^ *(?:def|class) {name}\b", file.read_text(encoding="utf-8"), re.M) is not None
 
 
