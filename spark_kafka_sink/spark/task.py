@@ -150,6 +150,7 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
         except (RecordError, SerializationError) as error:
             rows.add_row_of_task(error)
             raise
+        del rows  # else they would be there beside the next ones
 
 
 def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterator[TopicRecords]:
