@@ -72,13 +72,15 @@ class ColumnAppender:
             self._lifecycle.check_usable()
             try:
                 columns = self._serialization.columns(topic, columns)
-                self.append_serialized(tally, topic, columns, completion_for=completion_for)
+                self._append(tally, topic, columns, completion_for=completion_for)
             except KafkaSinkError as error:
                 self._metrics.append_refused(topic, columns.num_records - error.facts.get("buffered", 0), error)
                 raise
         except BaseException as error:
             if interception is not None:
                 interception.failed(error)
+            if isinstance(error, UsageError):  # not before its facts have been looked at
+                self._lifecycle.raise_true_cause(error)
             raise
 
     def append_serialized(
@@ -95,27 +97,37 @@ class ColumnAppender:
 
         deadline: when every wait ends; None: each after max.block.ms, and that for metadata in all.
         """
+        try:
+            self._append(tally, topic, columns, deadline=deadline, completion_for=completion_for, on_partitioned=on_partitioned)
+        except UsageError as error:
+            self._lifecycle.raise_true_cause(error)
+
+    def _append(
+        self,
+        tally: Tally,
+        topic: str,
+        columns: RecordColumns,
+        *,
+        deadline: float | None = None,
+        completion_for: CompletionFactory | None = None,
+        on_partitioned: OnPartitioned | None = None,
+    ) -> None:
         if columns.num_records == 0:
             return
         if deadline is None and in_callback():
             deadline = NO_WAIT
         check_columns(topic, columns)
-        try:
-            sizes = self._appender.sizes(tally, topic, columns)
-            metadata_deadline = time.monotonic() + self._max_block_s if deadline is None else deadline
-            largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
-            cluster = self._metadata.wait_on(topic, largest, metadata_deadline, self._lifecycle.wake_sender)
-            count = cluster.partition_count(topic)
-            assert count is not None
-            self._rows_per_append[topic] = ROWS_PER_PARTITION * count
-            partitions = self._partitioner.partition(topic, columns, sizes, cluster)
-            if on_partitioned is not None:
-                on_partitioned(partitions)
-            self._appender.append(
-                tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for
-            )
-        except UsageError as error:
-            self._lifecycle.raise_true_cause(error)
+        sizes = self._appender.sizes(tally, topic, columns)
+        metadata_deadline = time.monotonic() + self._max_block_s if deadline is None else deadline
+        largest = NO_PARTITION if columns.partition is None else int(columns.partition.max())
+        cluster = self._metadata.wait_on(topic, largest, metadata_deadline, self._lifecycle.wake_sender)
+        count = cluster.partition_count(topic)
+        assert count is not None
+        self._rows_per_append[topic] = ROWS_PER_PARTITION * count
+        partitions = self._partitioner.partition(topic, columns, sizes, cluster)
+        if on_partitioned is not None:
+            on_partitioned(partitions)
+        self._appender.append(tally, topic, columns, sizes, partitions, count, deadline=deadline, completion_for=completion_for)
 
     def rows_per_append(self, topic: str) -> int:
         """Returns the number of rows above which the per-row cost of an append is low: 40 a partition. 0 for an unknown topic."""

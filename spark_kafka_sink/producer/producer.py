@@ -110,7 +110,7 @@ class Producer:
             self._send = in_transaction(self._send, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
         self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes)
-        lifecycle.start(self._sender.run, f"kafka-producer-network-thread | {config.client_id}")
+        lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
         if not _open_producers:
             atexit.unregister(_close_all)
             atexit.register(_close_all)
@@ -311,6 +311,10 @@ class Producer:
             if self._transactions is not None and not self.closed:
                 self._transactions.abort_quietly()
             self._abort()
+
+    def _run(self) -> None:
+        """The sender's thread. It keeps the producer alive: a program may let go of one that has records to send."""
+        self._sender.run()
 
     def _transactional(self) -> Transactions:
         if self._transactions is None:

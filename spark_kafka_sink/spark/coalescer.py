@@ -65,21 +65,27 @@ class ArrowBatchCoalescer:
         self._held: dict[str, CoalescedRecords] = {}  # the longest held first
 
     def coalesced(self, records: Iterable[TopicRecords]) -> Iterator[CoalescedRecords]:
-        """Yields all rows, in groups for one append each. The caller appends a group before it asks for the next."""
+        """Yields all rows, in groups for one append each. The caller appends each and lets it go before it asks for the next."""
         for each in records:
             topic, columns = each.topic, each.columns
             if topic in self._held and not self._held[topic].takes(columns):
                 yield self._held.pop(topic)
-            held = self._held.setdefault(topic, CoalescedRecords(topic, self._clock()))
-            rows = held.num_records + columns.num_records
-            if not self._linger_s or rows >= self._rows_per_append(topic) or columns.nbytes >= MAX_BYTES:
-                held.add(each)
+            if self._add(each):
                 yield self._held.pop(topic)
-            else:
-                held.add(replace(each, columns=copied(columns), rows=None if each.rows is None else each.rows.copy()))
             if self._holds_too_much():
                 yield from self._rest()
         yield from self._rest()
+
+    def _add(self, records: TopicRecords) -> bool:
+        """Returns whether there are enough rows of the topic now."""
+        topic, columns = records.topic, records.columns
+        held = self._held.setdefault(topic, CoalescedRecords(topic, self._clock()))
+        rows = held.num_records + columns.num_records
+        enough = not self._linger_s or rows >= self._rows_per_append(topic) or columns.nbytes >= MAX_BYTES
+        if not enough:
+            records = replace(records, columns=copied(columns), rows=None if records.rows is None else records.rows.copy())
+        held.add(records)
+        return enough
 
     def _rest(self) -> Iterator[CoalescedRecords]:
         for topic in list(self._held):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,7 +19,6 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransactio
 from spark_kafka_sink.exactly_once.row_checksum import RowChecksum
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, slots
 from spark_kafka_sink.producer.report import DeliveryReport
-from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.spark.coalescer import ArrowBatchCoalescer
 from spark_kafka_sink.spark.columns import TopicRecords, records_by_topic
 from spark_kafka_sink.spark.display import errors_text
@@ -27,6 +27,9 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.producer_cache import cache
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.scopes.send_scope import SendScope
 
 SchemaAndBatch = tuple[SinkSchema, pa.RecordBatch]
 
@@ -147,6 +150,7 @@ def _append_all(scope: SendScope, records: Iterable[TopicRecords], options: Sink
         except (RecordError, SerializationError) as error:
             rows.add_row_of_task(error)
             raise
+        del rows  # else they would be there beside the next ones
 
 
 def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterator[TopicRecords]:

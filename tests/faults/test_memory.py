@@ -145,7 +145,9 @@ def test_an_append_that_waits_for_memory_says_why_the_producer_failed(cluster: R
         wait_until(lambda: figure(producer, "waiting-threads") > 0, "a wait for memory")
         held.remove()
         appending.join(10)
+        wait_until(lambda: producer.unfinished() == 0, "the end of all records")
     assert "CLUSTER_AUTHORIZATION_FAILED" in str(errors[0])
+    assert figure(producer, "record-error-total") == 10  # each once, whether it was in a batch or not
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 0.2])

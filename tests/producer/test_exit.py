@@ -28,7 +28,7 @@ def ended(kafka: Kafka, topic: str, end: str, linger: int = 60_000) -> subproces
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize(("end", "code"), [("pass", 0), ("raise SystemExit(3)", 3)])
+@pytest.mark.parametrize(("end", "code"), [("pass", 0), ("del producer", 0), ("raise SystemExit(3)", 3)])
 def test_records_of_a_producer_that_was_not_closed_are_sent_and_told_of(
     kafka: Kafka, new_topic: NewTopic, end: str, code: int
 ) -> None:

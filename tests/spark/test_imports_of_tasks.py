@@ -99,6 +99,12 @@ def test_what_commits_is_not_imported_where_nothing_is_committed() -> None:
     assert not set(COMMITS) & set(loaded)
 
 
+def test_a_producer_is_not_imported_where_nothing_is_sent() -> None:
+    loaded = output_of("import sys, spark_kafka_sink.spark.data_source; print(*sys.modules, sep='\\n')")
+    assert "spark_kafka_sink.spark.task" in loaded
+    assert not {"spark_kafka_sink.client.network_client", "spark_kafka_sink.producer.accumulator.appender"} & set(loaded)
+
+
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_task_imports_no_pandas(kafka: Kafka, new_topic: NewTopic, tmp_path: Path, guarantee: str) -> None:
     """With nulls in every column but the topic's, and records of two topics."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import RecordError, RecordTooLargeError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
-from spark_kafka_sink.records.columns import RecordColumns
-from spark_kafka_sink.spark import partition_writer, task
+from spark_kafka_sink.records.columns import RecordColumns, copied
+from spark_kafka_sink.spark import coalescer, partition_writer, task
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.partition_writer import batches_of_rows
@@ -57,6 +59,32 @@ def test_the_next_task_of_a_worker_counts_only_its_own_rows(kafka: Kafka, new_to
     settings = sink_options(options(kafka, topic=topic))
     counts = [delivered(batches_of_rows(numbered(0, count), topic), settings).records for count in (30, 7)]
     assert counts == [30, 7]
+
+
+def test_rows_that_were_held_back_are_let_go_when_they_are_appended(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would be there a second time, as the next ones are held: up to 8 MB more in each Python worker."""
+    topic = new_topic()
+    copies: list[weakref.ref[pa.Array]] = []
+
+    def noted(columns: RecordColumns) -> RecordColumns:
+        own = copied(columns)
+        copies.append(weakref.ref(own.value))
+        return own
+
+    monkeypatch.setattr(coalescer, "copied", noted)
+    monkeypatch.setattr(SendScope, "rows_per_append", lambda scope, topic: 20)
+
+    def batches() -> Iterator[SchemaAndBatch]:
+        first, second, third = batches_of_rows(numbered(0, 30), topic)
+        yield first
+        assert copies[0]() is not None
+        yield second
+        assert copies[0]() is None
+        yield third
+
+    assert delivered(batches(), sink_options(options(kafka, topic=topic))).records == 30
 
 
 def test_a_failure_says_what_was_acked_and_that_stays(kafka: Kafka, new_topic: NewTopic) -> None:

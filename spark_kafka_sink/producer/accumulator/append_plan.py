@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue
-from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
-from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.records.columns import NO_TIMESTAMP, RecordColumns
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue
+    from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
+    from spark_kafka_sink.producer.accumulator.tally import Tally
 
 Sizes = NDArray[np.int64]
 Partitions = NDArray[np.int32]
