@@ -188,7 +188,7 @@ class SealedBatch(NumberedBatch):
         self.first_sent_ms = 0
         self.last_error = ""
         self.on_wire = False
-        self.refused = False
+        self.known_not_stored = False
         self.done = False  # its tally has been told the outcome
 
     def failed(self, error: KafkaSinkError) -> None:

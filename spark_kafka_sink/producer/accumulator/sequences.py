@@ -36,17 +36,17 @@ class NumberedBatch(ABC):
     """What numbering has to know of a batch, which is a SealedBatch.
 
     first_record: records sent to the partition under its identity before this batch. ordinal: batches numbered before it.
-    refused: the broker said that it did not store the last attempt. sent_to: the node of that.
+    known_not_stored: the broker said that it did not store the last attempt. sent_to: the node of that.
     """
 
-    __slots__ = ("created_ms", "first_record", "on_wire", "ordinal", "record_count", "refused", "sent_to")
+    __slots__ = ("created_ms", "first_record", "known_not_stored", "on_wire", "ordinal", "record_count", "sent_to")
 
     created_ms: int
     first_record: int
     on_wire: bool
     ordinal: int
     record_count: int
-    refused: bool
+    known_not_stored: bool
     sent_to: int | None
 
     @abstractmethod
@@ -99,7 +99,7 @@ class PartitionSequences:
     def may_resend(self, batch: NumberedBatch) -> bool:
         """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
         if self.gap:
-            return not batch.refused
+            return not batch.known_not_stored
         return self.in_flight[0] is batch
 
     def is_first(self, batch: NumberedBatch) -> bool:
@@ -119,9 +119,9 @@ class PartitionSequences:
         self.known = True
         self._forget(batch)
 
-    def refused(self, batch: NumberedBatch) -> None:
+    def out_of_order(self, batch: NumberedBatch) -> None:
         """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
-        batch.refused = True
+        batch.known_not_stored = True
         if batch is self.in_flight[0]:
             self.gap = True
             self.lost_count = self.lost_count or batch.first_record == self.acked_through
@@ -132,7 +132,7 @@ class PartitionSequences:
 
     def lost(self, batch: NumberedBatch) -> None:
         """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
-        batch.refused = True
+        batch.known_not_stored = True
         self.gap = self.lost_count = True
 
     def dropped(self, batch: NumberedBatch) -> None:
@@ -166,7 +166,7 @@ class PartitionSequences:
         """
         if not self.gap:
             return True
-        if any(batch.on_wire or not batch.refused for batch in self.in_flight):
+        if any(batch.on_wire or not batch.known_not_stored for batch in self.in_flight):
             return False
         expected = self.in_flight[0].first_record if self.in_flight else self.next_record
         if self.lost_count or expected != self.acked_through:
@@ -188,7 +188,7 @@ class PartitionSequences:
         self.known = False
         for batch in self.in_flight:
             self._number(batch)
-            batch.refused = False
+            batch.known_not_stored = False
 
     def _number(self, batch: NumberedBatch) -> None:
         batch.number(self.identity, self.next_record)

@@ -114,7 +114,7 @@ class RecordBuffer:
             if buffer.is_full():  # else another thread was faster
                 late = self._append(buffer, buffer.take(), deadline)
                 if late is not None:
-                    self._refuse(buffer, *late)
+                    self._fail_for_good(buffer, *late)
                 buffer.settled()
         finally:
             buffer.draining.release()
@@ -148,10 +148,10 @@ class RecordBuffer:
         except RecordError as error:
             return self._append_others(buffer, rows.pending(), deadline, error)
         except KafkaSinkError as error:
-            self._refuse(buffer, rows.pending(), error)
+            self._fail_for_good(buffer, rows.pending(), error)
         except BaseException as error:
             text = f"topic {scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
-            self._refuse(buffer, rows.pending(), KafkaSinkError(text, topic=scope.topic))
+            self._fail_for_good(buffer, rows.pending(), KafkaSinkError(text, topic=scope.topic))
             if not isinstance(error, Exception):
                 raise
         return None
@@ -159,7 +159,7 @@ class RecordBuffer:
     def _append_others(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
         if len(rows) == 1:
-            self._refuse(buffer, rows, error)
+            self._fail_for_good(buffer, rows, error)
             return None
         middle = len(rows) // 2
         head, tail = rows.slice(0, middle), rows.slice(middle, len(rows))
@@ -169,7 +169,7 @@ class RecordBuffer:
         late[0].extend(tail)
         return late
 
-    def _refuse(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
+    def _fail_for_good(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
         """They will not be sent: a transaction hears of it while they still keep it from ending."""
         if rows:
             self._identity.missed(error)
@@ -188,7 +188,7 @@ class RecordBuffer:
         """For another try, unless it is too late for one."""
         error = self._too_late(buffer, late, cause) or buffer.put_back(late)
         if error is not None:
-            self._refuse(buffer, late, error)
+            self._fail_for_good(buffer, late, error)
             buffer.settled()
 
     def _too_late(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> DeadlineError | None:

@@ -29,7 +29,7 @@ class FakeBatch:
     first_record: int = -1
     identity: ProducerIdAndEpoch | None = None
     on_wire: bool = False
-    refused: bool = False
+    known_not_stored: bool = False
     ordinal: int = 0
     created_ms: int = 0
 
@@ -92,7 +92,7 @@ class Line:
             self.made += count
             any_sequences.assign(batch)
         if batch is not None:
-            batch.on_wire, batch.refused = True, False
+            batch.on_wire, batch.known_not_stored = True, False
             self.wire.append(batch)
 
     def deliver(self, fate: str) -> None:
@@ -123,7 +123,7 @@ class Line:
                 any_sequences.acked(batch)
                 self.acked += batch.records
             else:
-                any_sequences.refused(batch)
+                any_sequences.out_of_order(batch)
                 self._again(batch)
         self.sequences.resolve(ProducerIdAndEpoch(7, 0))
 
@@ -138,13 +138,13 @@ class Line:
     def replace(self, batch: FakeBatch, *counts: int) -> list[FakeBatch]:
         """What Delivery does with a batch that was too large: parts of so many records take its place."""
         ends = itertools.accumulate(counts, initial=batch.name)
-        parts = [FakeBatch(name, count, refused=True) for name, count in zip(ends, counts, strict=False)]
+        parts = [FakeBatch(name, count, known_not_stored=True) for name, count in zip(ends, counts, strict=False)]
         return self._put_in_its_place(batch, parts)
 
     def reject_first(self, batch: FakeBatch) -> list[FakeBatch]:
         """What Delivery does with a batch of which the broker names the first record: the others take its place."""
         self.failed.append(batch.name)
-        return self._put_in_its_place(batch, [FakeBatch(batch.name + 1, batch.record_count - 1, refused=True)])
+        return self._put_in_its_place(batch, [FakeBatch(batch.name + 1, batch.record_count - 1, known_not_stored=True)])
 
     def _put_in_its_place(self, batch: FakeBatch, parts: list[FakeBatch]) -> list[FakeBatch]:
         any_sequences: Any = self.sequences
@@ -224,7 +224,7 @@ def test_no_sixth_batch_goes_while_the_first_of_five_is_open_though_the_others_a
     assert line.broker.log == sorted(set(line.broker.log))
 
 
-@pytest.mark.parametrize("answer", ["refused", "lost"])
+@pytest.mark.parametrize("answer", ["out_of_order", "lost"])
 def test_a_broker_that_lost_count_of_the_next_batch_gets_a_new_epoch(answer: str) -> None:
     sequences = PartitionSequences(ProducerIdAndEpoch(7, 0))
     batch: Any = FakeBatch(0)
