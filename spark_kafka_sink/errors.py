@@ -189,7 +189,7 @@ class BatchAbortedError(CommitError):
 
 class CommitTimeoutError(CommitError, DeadlineError):
     """A commit did not end in time. `facts` has standing: what is known of its rows, as a name of
-    `exactly_once.commit_errors.Standing`. A further attempt of the commit does what is left.
+    `exactly_once.commit_errors.RowVisibility`. A further attempt of the commit does what is left.
     """
 
     code = "COMMIT_TIMEOUT"

@@ -112,7 +112,7 @@ def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: 
     )
 
 
-class Standing(Enum):
+class RowVisibility(Enum):
     """What is known of a run's rows when the time of their commit is over."""
 
     ABORTED = "None of this run's rows is visible, and its transactions are aborted."
@@ -130,11 +130,11 @@ def commit_timeout(
     own: Iterable[PreparedTransaction],
     timeout_s: float,
     error: KafkaSinkError,
-    standing: Standing,
+    visibility: RowVisibility,
     options: str,
 ) -> CommitTimeoutError:
-    known = standing.value.format(abort=_command("abort", batch, options))
-    if standing in (Standing.ABORTED, Standing.OPEN):
+    known = visibility.value.format(abort=_command("abort", batch, options))
+    if visibility in (RowVisibility.ABORTED, RowVisibility.OPEN):
         to_do = _again(batch) if batch.is_job else f"{_again(batch)}, which writes the batch again"
     elif batch.is_job:
         to_do = (
@@ -147,7 +147,7 @@ def commit_timeout(
         f"{batch}: {rows_of(own)} could not be committed within {timeout_s:.0f} s: {error.message}. {known} To go on: {to_do}",
         query_id=batch.query_id,
         batch=batch.number,
-        standing=standing.name,
+        standing=visibility.name,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_kafka_sink.errors import CommitError, DeadlineError, KafkaSinkError
 from spark_kafka_sink.exactly_once import failpoints, resolving
-from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout, rows_of
+from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout, rows_of
 from spark_kafka_sink.exactly_once.commit_log import CommitLog, old_jobs
 from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction, State
 from spark_kafka_sink.exactly_once.execution import BestEffort, CommitCall, Execution, retry_on_claim_lost
@@ -132,8 +132,8 @@ class Committer:
         try:
             is_own = retry_on_claim_lost(partial(self._attempt, batch, own, start, call), call.deadline)
         except DeadlineError as error:
-            standing = self._standing(batch, own, call)
-            raise commit_timeout(batch, own, self._timeout_s, error, standing, self._options) from error
+            visibility = self._visibility(batch, own, call)
+            raise commit_timeout(batch, own, self._timeout_s, error, visibility, self._options) from error
         except KafkaSinkError as error:
             if not isinstance(error, CommitError):
                 error.add_note(_what_is_known(batch, own, is_invisible=self._is_invisible(batch, own, call)))
@@ -174,17 +174,17 @@ class Committer:
         is_logged = any(key(each.handle) in call.logged for each in own)
         return not is_logged and not call.is_prepared_maybe and (batch.query_id, batch.number) not in self._prepared
 
-    def _standing(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> Standing:
+    def _visibility(self, batch: MicroBatch, own: OwnTransactions, call: CommitCall) -> RowVisibility:
         """Returns what is known when the time is over. Aborts what nobody can commit, in a time of its own."""
         is_invisible = self._is_invisible(batch, own, call)
         handles = tuple(each.handle for each in own)
         is_ended = is_invisible and self._execution(batch, View(batch.number, own), call).abort(handles)
         if call.visible is not None:
-            return Standing.VISIBLE
+            return RowVisibility.VISIBLE
         if is_invisible:
-            return Standing.ABORTED if is_ended else Standing.OPEN
+            return RowVisibility.ABORTED if is_ended else RowVisibility.OPEN
         is_prepared = call.prepared is not None or any(key(each.handle) in call.logged for each in own)
-        return Standing.PREPARED if is_prepared else Standing.UNKNOWN
+        return RowVisibility.PREPARED if is_prepared else RowVisibility.UNKNOWN
 
     def _call(self, batch: MicroBatch) -> CommitCall:
         return CommitCall(time.monotonic() + self._timeout_s, batch.checkpoint, self._best_effort)

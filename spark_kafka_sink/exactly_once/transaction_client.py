@@ -1,4 +1,4 @@
-"""Requests about transactions to their coordinators, for many ids at once: describe, list, initialise, end."""
+"""Sends requests about many transactional ids to their coordinators: describe, list, initialise, end."""
 
 from __future__ import annotations
 

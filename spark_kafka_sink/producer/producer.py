@@ -45,7 +45,7 @@ from spark_kafka_sink.records.columns import NO_PARTITION
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, Offsets
-    from spark_kafka_sink.producer.transactions.transactions import Transactions
+    from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
 
 logger = logging.getLogger(__name__)
 
@@ -90,13 +90,13 @@ class Producer:
         self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms)
         appender = Appender(config, accumulator, lifecycle.wake_sender)
         self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics)
-        self._transactions: Transactions | None = None
+        self._transactions: TransactionCalls | None = None
         if transactional or config.transactional_id is not None:
+            from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
             from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
-            from spark_kafka_sink.producer.transactions.transactions import Transactions
 
             identity = TransactionalIdentity(config, client, metadata, accumulator)
-            self._transactions = Transactions(config, lifecycle, identity)
+            self._transactions = TransactionCalls(config, lifecycle, identity)
             self._identity: Identity = identity
         elif config.enable_idempotence:
             self._identity = IdempotentIdentity(config, client, accumulator)
@@ -316,7 +316,7 @@ class Producer:
         """The sender's thread. It keeps the producer alive: a program may let go of one that has records to send."""
         self._sender.run()
 
-    def _transactional(self) -> Transactions:
+    def _transactional(self) -> TransactionCalls:
         if self._transactions is None:
             raise UsageError("the producer is not transactional: set transactional.id, and call init_transactions()")
         return self._transactions

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import CommitTimeoutError, KafkaSinkError, OptionError, UsageError
-from spark_kafka_sink.exactly_once.commit_errors import Standing
+from spark_kafka_sink.exactly_once.commit_errors import RowVisibility
 from spark_kafka_sink.exactly_once.commit_log import CommitLog
 from spark_kafka_sink.exactly_once.committer import Committer, OwnTransactions
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch, TaskTransaction
@@ -53,7 +53,7 @@ def _held(lock: Lock, batch: MicroBatch, timeout_s: float) -> Iterator[None]:
             " Its transactions are open until then, or until kafka.transaction.timeout.ms has passed, and consumers that read"
             " committed wait for them"
         )
-        raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=Standing.OPEN.name)
+        raise CommitTimeoutError(text, query_id=batch.query_id, batch=batch.number, standing=RowVisibility.OPEN.name)
     try:
         yield
     finally:

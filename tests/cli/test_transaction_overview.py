@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.cli.transactions.list_transactions import QueryLine, Standing, overview, query_of
+from spark_kafka_sink.cli.transactions.list_transactions import QueryLine, TransactionStatus, overview, query_of
 from spark_kafka_sink.cli.transactions.result import age, partitions_text, text_table
 from spark_kafka_sink.exactly_once.commit_log import LoggedRecord
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
@@ -86,13 +86,16 @@ def test_for_each_state_there_is_one_thing_to_do(made: QueryLine, to_do: str) ->
 def test_an_orphan_beside_a_prepared_batch_changes_nothing_of_what_is_to_be_done_with_that() -> None:
     made = line(State.PREPARED, {A: ONGOING}, orphans=(C,))
     assert made.to_do == "start the query again, or: recover --query q"
-    assert [(each.handle, each.standing) for each in made.transactions] == [(A, Standing.PREPARED), (C, Standing.ORPHAN)]
+    assert [(each.handle, each.status) for each in made.transactions] == [
+        (A, TransactionStatus.PREPARED),
+        (C, TransactionStatus.ORPHAN),
+    ]
 
 
 def test_an_open_transaction_has_an_age_and_a_time_to_live_and_others_have_not() -> None:
     made = line(State.PREPARED, {A: ONGOING, B: ABORTED})
-    said = [(each.standing, each.age_ms, each.left_ms) for each in made.transactions]
-    assert said == [(Standing.PREPARED, 10_000, 50_000), (Standing.ABORTED, None, None)]
+    said = [(each.status, each.age_ms, each.left_ms) for each in made.transactions]
+    assert said == [(TransactionStatus.PREPARED, 10_000, 50_000), (TransactionStatus.ABORTED, None, None)]
 
 
 def test_of_another_prefix_no_more_is_said_than_that() -> None:
@@ -108,7 +111,7 @@ def test_a_transaction_of_the_same_id_and_another_epoch_is_another_one() -> None
     next_one = TransactionHandle(A.transactional_id, A.producer_id, A.epoch + 2, 2, 0)
     known = {A.transactional_id: described(next_one)}
     (made,) = overview("app", {"q": LoggedRecord(record, 0, 0)}, {"q": (next_one,)}, known, NOW_MS)
-    assert [each.standing for each in made.transactions] == [Standing.UNKNOWN, Standing.ORPHAN]
+    assert [each.status for each in made.transactions] == [TransactionStatus.UNKNOWN, TransactionStatus.ORPHAN]
 
 
 def test_what_there_is_to_do_comes_first() -> None:

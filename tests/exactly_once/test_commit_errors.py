@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.errors import DeadlineError
-from spark_kafka_sink.exactly_once.commit_errors import Standing, batch_aborted, commit_stopped, commit_timeout
+from spark_kafka_sink.exactly_once.commit_errors import RowVisibility, batch_aborted, commit_stopped, commit_timeout
 from spark_kafka_sink.exactly_once.commit_record import CommitRecord, PreparedTransaction, State
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.rules import Reason, View
@@ -63,15 +63,15 @@ JOB = MicroBatch("job-1", 0)
 TOO_LATE = DeadlineError("not within 300,000 ms")
 
 
-@pytest.mark.parametrize("standing", [Standing.UNKNOWN, Standing.PREPARED, Standing.VISIBLE])
-def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_says_so(standing: Standing) -> None:
-    said = str(commit_timeout(JOB, (), 300, TOO_LATE, standing, "--bootstrap-servers b:1"))
+@pytest.mark.parametrize("visibility", [RowVisibility.UNKNOWN, RowVisibility.PREPARED, RowVisibility.VISIBLE])
+def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_says_so(visibility: RowVisibility) -> None:
+    said = str(commit_timeout(JOB, (), 300, TOO_LATE, visibility, "--bootstrap-servers b:1"))
     assert "run `spark-kafka-sink transactions recover --query job-1 --bootstrap-servers b:1` within 48 hours" in said
     assert said.endswith("run the job again only where that says so")
 
 
-@pytest.mark.parametrize("standing", [Standing.ABORTED, Standing.OPEN])
-def test_a_job_that_nobody_can_have_committed_is_to_be_run_again(standing: Standing) -> None:
-    said = str(commit_timeout(JOB, (), 300, TOO_LATE, standing, ""))
+@pytest.mark.parametrize("visibility", [RowVisibility.ABORTED, RowVisibility.OPEN])
+def test_a_job_that_nobody_can_have_committed_is_to_be_run_again(visibility: RowVisibility) -> None:
+    said = str(commit_timeout(JOB, (), 300, TOO_LATE, visibility, ""))
     assert "None of this run's rows is visible" in said
     assert said.endswith("To go on: run the job again")

@@ -10,8 +10,7 @@ from typing import Any
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata
-from spark_kafka_sink.producer.scopes.send_scope import RecordScope
-from spark_kafka_sink.producer.single_records.record_future import RecordFuture
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
 
 DEADLINE_S = 20.0
 
@@ -61,10 +60,10 @@ class NeverEnding(Lifecycle):
     is_running = True
 
 
-def scope(topic: str = "t") -> RecordScope:
-    return RecordScope(NeverEnding(lambda: None), topic)
+def waiter(topic: str = "t") -> TopicWaiter:
+    return TopicWaiter(NeverEnding(lambda: None), topic)
 
 
 def future(callback: OnDelivery | None = None, topic: str = "t") -> RecordFuture:
     """Of a record with a timestamp of 5 and a value of one byte."""
-    return RecordFuture(scope(topic), 5, -1, 1, callback)
+    return RecordFuture(waiter(topic), 5, -1, 1, callback)

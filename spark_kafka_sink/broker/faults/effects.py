@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from spark_kafka_sink.broker.error_responses import error_response
-from spark_kafka_sink.broker.faults.scope import SHAPES, IsAffected, merged, split
+from spark_kafka_sink.broker.faults.request_filter import SHAPES, IsAffected, merged, split
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.protocol.api import ApiKey

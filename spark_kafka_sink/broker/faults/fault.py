@@ -15,7 +15,7 @@ from typing import Self
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, MetadataImage
 from spark_kafka_sink.broker.faults.effects import Answer, Effect, Fail, Hold, Serve, Watch
-from spark_kafka_sink.broker.faults.scope import SHAPES, IsAffected, Scope, asks_for, name_or_id
+from spark_kafka_sink.broker.faults.request_filter import SHAPES, IsAffected, RequestFilter, asks_for, name_or_id
 from spark_kafka_sink.broker.log.batch import EndTransactionMarker
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_marker_channel_manager import WriteMarkers
@@ -107,13 +107,13 @@ class RequestFaults:
     def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
         self._changed = changed
         self._image = image
-        self._faults: tuple[tuple[Scope, Effect | Watch, Fault], ...] = ()
+        self._faults: tuple[tuple[RequestFilter, Effect | Watch, Fault], ...] = ()
         self._silent: dict[int, Hold] = {}
         self._seen: Counter[tuple[int, ApiKey]] = Counter()
 
-    def add(self, scope: Scope, effect: Effect | Watch, fault: Fault) -> None:
+    def add(self, request_filter: RequestFilter, effect: Effect | Watch, fault: Fault) -> None:
         with self._changed:
-            self._faults = (*(kept for kept in self._faults if not kept[2].is_over), (scope, effect, fault))
+            self._faults = (*(kept for kept in self._faults if not kept[2].is_over), (request_filter, effect, fault))
 
     def remove(self, fault: Fault) -> None:
         with self._changed:
@@ -143,8 +143,8 @@ class RequestFaults:
             silence(request, partial(self._take, broker, serve), lambda topic, partition: True)
 
     def _take(self, broker: int, serve: Serve, request: Request) -> None:
-        for scope, effect, fault in self._faults:
-            if isinstance(effect, Watch) and self._is_about(scope, effect, broker, request) and fault.hit():
+        for request_filter, effect, fault in self._faults:
+            if isinstance(effect, Watch) and self._is_about(request_filter, effect, broker, request) and fault.hit():
                 effect.show(broker, request)
         self._meet(broker, serve, request)
 
@@ -167,20 +167,20 @@ class RequestFaults:
 
     def _met(self, broker: int, request: Request) -> tuple[Effect, IsAffected] | None:
         """Returns the effect of the oldest fault that is about the request and not over."""
-        for scope, effect, fault in self._faults:
+        for request_filter, effect, fault in self._faults:
             if isinstance(effect, Watch) or fault.is_over:
                 continue
-            if self._is_about(scope, effect, broker, request) and fault.hit():
-                return effect, scope.is_affected(self._topic_of)
+            if self._is_about(request_filter, effect, broker, request) and fault.hit():
+                return effect, request_filter.is_affected(self._topic_of)
         return None
 
-    def _is_about(self, scope: Scope, effect: Effect | Watch, broker: int, request: Request) -> bool:
-        if not scope.matches(broker, request, self._topic_of):
+    def _is_about(self, request_filter: RequestFilter, effect: Effect | Watch, broker: int, request: Request) -> bool:
+        if not request_filter.matches(broker, request, self._topic_of):
             return False
         if not isinstance(effect, (Answer, Fail)) or request.api.key not in SHAPES:
             return True
         # One that asks for no partition, as a Metadata request for brokers alone, has nothing that could fail.
-        return asks_for(request.api.key, request.body, scope.is_affected(self._topic_of))
+        return asks_for(request.api.key, request.body, request_filter.is_affected(self._topic_of))
 
     def _topic_of(self, topic: object) -> str | None:
         known = name_or_id(topic)
@@ -196,12 +196,12 @@ class StorageFaults:
     def __init__(self, changed: threading.Condition, image: Callable[[], MetadataImage]) -> None:
         self._changed = changed
         self._image = image
-        self._full: tuple[tuple[Scope, Fault], ...] = ()
+        self._full: tuple[tuple[RequestFilter, Fault], ...] = ()
         self._held: tuple[Fault, ...] = ()
 
-    def fill(self, scope: Scope, fault: Fault) -> None:
+    def fill(self, request_filter: RequestFilter, fault: Fault) -> None:
         with self._changed:
-            self._full = (*self._full, (scope, fault))
+            self._full = (*self._full, (request_filter, fault))
 
     def hold_markers(self, fault: Fault) -> None:
         with self._changed:
@@ -218,7 +218,7 @@ class StorageFaults:
             return
         state = self._image().partition(topic, index)
         leader = NO_LEADER if state is None else state.leader
-        if any(scope.is_about(leader, topic) and fault.hit() for scope, fault in self._full):
+        if any(request_filter.is_about(leader, topic) and fault.hit() for request_filter, fault in self._full):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{topic}-{index}")
 
     def holding(self, write: WriteMarkers) -> WriteMarkers:

@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.faults import effects
 from spark_kafka_sink.broker.faults.effects import Change, Effect, Serve, Watch
 from spark_kafka_sink.broker.faults.fault import Fault, RequestFaults, StorageFaults
-from spark_kafka_sink.broker.faults.scope import Scope
+from spark_kafka_sink.broker.faults.request_filter import RequestFilter
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.timer import Timer
 from spark_kafka_sink.errors import OptionError, UsageError
@@ -149,8 +149,8 @@ class FaultInjection:
         Its connections are closed and new ones refused. black_hole: connections are accepted, and nothing is answered; what was
         asked meanwhile is served when the fault is removed.
         """
-        scope = Scope(broker=broker)
-        scope.check(self._brokers.__contains__)
+        request_filter = RequestFilter(broker=broker)
+        request_filter.check(self._brokers.__contains__)
         running = self._started()
         if not black_hole:
             fault = self._new(f"broker {broker} is unreachable")
@@ -172,10 +172,10 @@ class FaultInjection:
 
     def disk_full(self, *, broker: int | None = None, topic: str | None = None) -> Fault:
         """Fails appends with KAFKA_STORAGE_ERROR: all, those to what a `broker` leads, or those to a `topic`, internal or not."""
-        scope = Scope(broker=broker, topic=topic)
-        scope.check(self._brokers.__contains__)
-        fault = self._new(f"a full disk of {scope}")
-        self.storage.fill(scope, fault)
+        request_filter = RequestFilter(broker=broker, topic=topic)
+        request_filter.check(self._brokers.__contains__)
+        fault = self._new(f"a full disk of {request_filter}")
+        self.storage.fill(request_filter, fault)
         return fault
 
     def hold_markers(self) -> Fault:
@@ -246,15 +246,15 @@ class FaultInjection:
         self, what: str, effect: Effect | Watch, api: ApiKey, where: Where, undo: Callable[[], None] | None = None
     ) -> Fault:
         narrowed = where.get("broker"), where.get("topic"), where.get("partition"), where.get("client_id"), where.get("when")
-        scope = Scope(api, *narrowed)
-        scope.check(self._brokers.__contains__)
+        request_filter = RequestFilter(api, *narrowed)
+        request_filter.check(self._brokers.__contains__)
         times = where.get("times", None if isinstance(effect, Watch) else 1)
         if times is not None and times < 1:
             raise OptionError(f"times={times}: a fault happens once at least, or without end (None)", option="times")
-        fault = self._new(f"{what} {scope}", times)
+        fault = self._new(f"{what} {request_filter}", times)
         if undo is not None:
             fault.undo = undo
-        self._requests.add(scope, effect, fault)
+        self._requests.add(request_filter, effect, fault)
         return fault
 
     def _new(self, what: str, times: int | None = None) -> Fault:

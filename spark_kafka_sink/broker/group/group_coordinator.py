@@ -14,18 +14,18 @@ from spark_kafka_sink.broker.cluster.cluster import Cluster
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, NO_LEADER, MetadataImage
 from spark_kafka_sink.broker.coordinator_log import CoordinatorLog
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup, GroupRules, GroupState, SyncReply
-from spark_kafka_sink.broker.group.effects import Answer, TimerKey
-from spark_kafka_sink.broker.group.group_log import GroupLog, StoredGroup, StoredOffset
-from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
-from spark_kafka_sink.broker.group.membership import Joiner, leave
-from spark_kafka_sink.broker.group.offset_metadata_manager import (
+from spark_kafka_sink.broker.group.committed_offsets import (
     Codes,
+    CommittedOffsets,
     Committer,
     FetchedOffset,
-    OffsetMetadataManager,
     Offsets,
     TransactionalProducer,
 )
+from spark_kafka_sink.broker.group.effects import Answer, TimerKey
+from spark_kafka_sink.broker.group.group_log import GroupLog, StoredGroup, StoredOffset
+from spark_kafka_sink.broker.group.group_runner import GroupRunner
+from spark_kafka_sink.broker.group.membership import Joiner, leave
 from spark_kafka_sink.broker.group.rebalance import heartbeat, sync
 from spark_kafka_sink.broker.log.log_types import TopicPartition
 from spark_kafka_sink.broker.timer import Timer, TimerTask
@@ -98,8 +98,8 @@ class GroupCoordinator:
         self._log = GroupLog(log)
         self._lock = threading.Lock()
         rules = GroupRules(config.group_initial_rebalance_delay_ms, config.group_max_size)
-        self._groups = GroupMetadataManager(self._log, timer, rules, wall_ms, self._timed_out)
-        self._offsets = OffsetMetadataManager(self._log, self._groups, config, wall_ms)
+        self._groups = GroupRunner(self._log, timer, rules, wall_ms, self._timed_out)
+        self._offsets = CommittedOffsets(self._log, self._groups, config, wall_ms)
         self._retention_check: TimerTask | None = None
         self._is_active = True
 

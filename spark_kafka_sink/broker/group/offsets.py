@@ -1,4 +1,4 @@
-"""Committed offsets and those of open transactions: who may commit, delete and lose them (Kafka's OffsetMetadataManager)."""
+"""Committed offsets and those of open transactions: who may commit, delete and lose them."""
 
 from __future__ import annotations
 

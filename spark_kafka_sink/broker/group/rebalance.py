@@ -1,4 +1,4 @@
-"""From one generation to the next: members are waited for, told, and assigned (Kafka's GroupMetadataManager). Pure."""
+"""Rebalances, from one generation of a group to the next: members are waited for, told, and assigned. Pure."""
 
 from __future__ import annotations
 

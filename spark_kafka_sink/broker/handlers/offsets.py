@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.group.committed_offsets import Codes, Committer, Offsets, TransactionalProducer
 from spark_kafka_sink.broker.group.group_log import client_code
-from spark_kafka_sink.broker.group.offset_metadata_manager import Codes, Committer, Offsets, TransactionalProducer
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata
 from spark_kafka_sink.broker.handlers.common import deferred_response
 from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group, offsets_partition

@@ -91,7 +91,7 @@ def _text(lines: list[QueryLine], options: ConnectionOptions, now_ms: int) -> st
     rows = [
         (
             each.handle.transactional_id,
-            each.standing,
+            each.status,
             *("-" if ms is None else age(ms) for ms in (each.age_ms, each.left_ms)),
             rows_text(rows_of(each.handle)),
             partitions_text(each.handle.partitions),
@@ -123,7 +123,7 @@ def _json(line: QueryLine) -> Mapping[str, object]:
         "written": None if line.written_ms is None else _iso(line.written_ms),
         "to_do": line.to_do,
         "transactions": [
-            {**handle_json(each.handle), "state": each.standing, "age_ms": each.age_ms, "times_out_in_ms": each.left_ms}
+            {**handle_json(each.handle), "state": each.status, "age_ms": each.age_ms, "times_out_in_ms": each.left_ms}
             for each in line.transactions
         ],
     }
@@ -136,7 +136,7 @@ def _iso(ms: int) -> str:
 # The overview: pure
 
 
-class Standing(StrEnum):
+class TransactionStatus(StrEnum):
     """What is known of a transaction.
 
     PREPARED: open, and to be committed.
@@ -153,11 +153,11 @@ class Standing(StrEnum):
     ORPHAN = "orphan"
 
 
-_STANDINGS: Final[Mapping[Proof, Standing]] = {
-    Proof.OPEN: Standing.PREPARED,
-    Proof.COMMITTED: Standing.COMMITTED,
-    Proof.ABORTED: Standing.ABORTED,
-    Proof.UNKNOWN: Standing.UNKNOWN,
+_STATUSES: Final[Mapping[Proof, TransactionStatus]] = {
+    Proof.OPEN: TransactionStatus.PREPARED,
+    Proof.COMMITTED: TransactionStatus.COMMITTED,
+    Proof.ABORTED: TransactionStatus.ABORTED,
+    Proof.UNKNOWN: TransactionStatus.UNKNOWN,
 }
 
 
@@ -166,7 +166,7 @@ class TransactionLine:
     """A transaction. age_ms: since it began; left_ms: until its coordinator aborts it; both None if it is not open."""
 
     handle: TransactionHandle
-    standing: Standing
+    status: TransactionStatus
     age_ms: int | None
     left_ms: int | None
 
@@ -233,31 +233,31 @@ def _line(
     if record is not None and other is not None:
         return QueryLine(query_id, record, written_ms, (), "" if record.state is State.COMPLETE else f"list --prefix {other}")
     known = _known(record, described) if record is not None else {}
-    orphans = [(each, Standing.ORPHAN) for each in listed if key(each) not in {key(one) for one in known}]
-    lines = tuple(_transaction(each, standing, described, now_ms) for each, standing in (*known.items(), *orphans))
-    return QueryLine(query_id, record, written_ms, lines, _to_do(query_id, record, {line.standing for line in lines}))
+    orphans = [(each, TransactionStatus.ORPHAN) for each in listed if key(each) not in {key(one) for one in known}]
+    lines = tuple(_transaction(each, status, described, now_ms) for each, status in (*known.items(), *orphans))
+    return QueryLine(query_id, record, written_ms, lines, _to_do(query_id, record, {line.status for line in lines}))
 
 
 def _unfinished(record: CommitRecord) -> tuple[TransactionHandle, ...]:
     return record.to_commit if record.state is State.PREPARED else record.aborted_handles
 
 
-def _known(record: CommitRecord, described: Described) -> dict[TransactionHandle, Standing]:
+def _known(record: CommitRecord, described: Described) -> dict[TransactionHandle, TransactionStatus]:
     """Returns the transactions of a record that are worth a line: those that are not over, and those that are lost."""
     if record.state is State.REPLAY:
-        return dict.fromkeys(record.aborted_handles, Standing.ABORTED)
+        return dict.fromkeys(record.aborted_handles, TransactionStatus.ABORTED)
     proofs = {each: proof_of(each, described.get(each.transactional_id)) for each in _unfinished(record)}
     if record.state is State.PREPARED:
-        return {each: _STANDINGS[proof] for each, proof in proofs.items()}
-    return {each: Standing.CLOSED for each, proof in proofs.items() if proof is Proof.OPEN}
+        return {each: _STATUSES[proof] for each, proof in proofs.items()}
+    return {each: TransactionStatus.CLOSED for each, proof in proofs.items() if proof is Proof.OPEN}
 
 
-def _transaction(handle: TransactionHandle, standing: Standing, described: Described, now_ms: int) -> TransactionLine:
+def _transaction(handle: TransactionHandle, status: TransactionStatus, described: Described, now_ms: int) -> TransactionLine:
     said = described.get(handle.transactional_id)
     if said is None or (said.state, said.producer_id, said.epoch) != ("Ongoing", handle.producer_id, handle.epoch):
-        return TransactionLine(handle, standing, None, None)
+        return TransactionLine(handle, status, None, None)
     age_ms = max(0, now_ms - said.start_time_ms)  # the brokers' clock began it, and ours ends it
-    return TransactionLine(handle, standing, age_ms, max(0, said.timeout_ms - age_ms))
+    return TransactionLine(handle, status, age_ms, max(0, said.timeout_ms - age_ms))
 
 
 _ORPHANS: Final = "if it does not run: abort --query {id}; if it does, its {next}commit ends what is left over"
@@ -270,24 +270,24 @@ _TO_DO: Final[Mapping[State, str]] = {
 }
 
 
-def _to_do(query_id: str, record: CommitRecord | None, standings: set[Standing]) -> str:
+def _to_do(query_id: str, record: CommitRecord | None, statuses: set[TransactionStatus]) -> str:
     if record is not None and record.state is State.PREPARED:
-        text = _of_prepared(query_id, record.batch, standings - {Standing.ORPHAN})
-    elif Standing.CLOSED in standings:
+        text = _of_prepared(query_id, record.batch, statuses - {TransactionStatus.ORPHAN})
+    elif TransactionStatus.CLOSED in statuses:
         text = "abort --query {id}"
-    elif Standing.ORPHAN in standings:
+    elif TransactionStatus.ORPHAN in statuses:
         text = _ORPHANS
     else:
         text = _TO_DO[record.state] if record is not None else ""
     return text.format(id=query_id, again=written_again(query_id), next="" if is_job(query_id) else "next ")
 
 
-def _of_prepared(query_id: str, batch: int, standings: set[Standing]) -> str:
-    if standings <= {Standing.PREPARED, Standing.COMMITTED}:
+def _of_prepared(query_id: str, batch: int, statuses: set[TransactionStatus]) -> str:
+    if statuses <= {TransactionStatus.PREPARED, TransactionStatus.COMMITTED}:
         return "recover --query {id}" if is_job(query_id) else "start the query again, or: recover --query {id}"
-    if standings == {Standing.ABORTED}:
+    if statuses == {TransactionStatus.ABORTED}:
         return "{again}"
-    to_resolve = how_to_resolve(query_id, batch, is_proved=Standing.UNKNOWN not in standings)
-    if Standing.PREPARED in standings:
+    to_resolve = how_to_resolve(query_id, batch, is_proved=TransactionStatus.UNKNOWN not in statuses)
+    if TransactionStatus.PREPARED in statuses:
         return f"recover --query {query_id}, before the open ones time out, and then: {to_resolve}"
     return to_resolve

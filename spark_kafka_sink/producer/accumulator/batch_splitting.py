@@ -78,6 +78,6 @@ def _sealed(opened: OpenBatch, batch: SealedBatch, pool: BufferPool) -> SealedBa
     part.tally = batch.tally
     part.first_sent_ms = batch.first_sent_ms
     part.last_error = batch.last_error
-    part.refused = True  # not stored, for certain
+    part.known_not_stored = True  # not stored, for certain
     part.free_raw(pool)
     return part

@@ -35,22 +35,23 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 class NumberedBatch(ABC):
     """What numbering has to know of a batch, which is a SealedBatch.
 
-    first_record: records sent to the partition under its identity before this batch. ordinal: batches numbered before it.
-    refused: the broker said that it did not store the last attempt. sent_to: the node of that.
+    first_record: records sent to the partition under its producer id and epoch before this batch. ordinal: batches numbered
+    before it.
+    known_not_stored: the broker said that it did not store the last attempt. sent_to: the node of that.
     """
 
-    __slots__ = ("created_ms", "first_record", "on_wire", "ordinal", "record_count", "refused", "sent_to")
+    __slots__ = ("created_ms", "first_record", "known_not_stored", "on_wire", "ordinal", "record_count", "sent_to")
 
     created_ms: int
     first_record: int
     on_wire: bool
     ordinal: int
     record_count: int
-    refused: bool
+    known_not_stored: bool
     sent_to: int | None
 
     @abstractmethod
-    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
+    def number(self, producer: ProducerIdAndEpoch, first_record: int) -> None:
         """Gives it its numbers."""
 
 
@@ -65,20 +66,20 @@ class PartitionSequences:
         "acked_through",
         "assigned",
         "gap",
-        "identity",
         "in_flight",
         "known",
         "last_created_ms",
         "lost_count",
         "next_record",
+        "producer",
     )
 
-    def __init__(self, identity: ProducerIdAndEpoch) -> None:
-        self.identity = identity
+    def __init__(self, producer: ProducerIdAndEpoch) -> None:
+        self.producer = producer
         self.next_record = 0
         self.acked_through = 0
-        self.assigned = 0  # batches numbered under this identity
-        self.known = False  # the broker has stored a batch of this identity, and so refuses numbers that are not the next
+        self.assigned = 0  # batches numbered under this producer id and epoch
+        self.known = False  # the broker has stored a batch of this one, and so refuses numbers that are not the next
         self.last_created_ms = 0  # of the last batch that was numbered
         self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
@@ -99,7 +100,7 @@ class PartitionSequences:
     def may_resend(self, batch: NumberedBatch) -> bool:
         """Retries go one by one, the lowest number first; behind a gap only those whose fate is unknown, to learn it."""
         if self.gap:
-            return not batch.refused
+            return not batch.known_not_stored
         return self.in_flight[0] is batch
 
     def is_first(self, batch: NumberedBatch) -> bool:
@@ -119,9 +120,9 @@ class PartitionSequences:
         self.known = True
         self._forget(batch)
 
-    def refused(self, batch: NumberedBatch) -> None:
+    def out_of_order(self, batch: NumberedBatch) -> None:
         """OUT_OF_ORDER_SEQUENCE: not stored. If nothing before it is open, its turn will never come: a gap."""
-        batch.refused = True
+        batch.known_not_stored = True
         if batch is self.in_flight[0]:
             self.gap = True
             self.lost_count = self.lost_count or batch.first_record == self.acked_through
@@ -132,11 +133,11 @@ class PartitionSequences:
 
     def lost(self, batch: NumberedBatch) -> None:
         """UNKNOWN_PRODUCER_ID: not stored, and the broker has forgotten this producer."""
-        batch.refused = True
+        batch.known_not_stored = True
         self.gap = self.lost_count = True
 
     def dropped(self, batch: NumberedBatch) -> None:
-        """Failed for good after it was sent, or expired: its numbers are never used again under this identity."""
+        """Failed for good after it was sent, or expired: its numbers are never used again under this producer id and epoch."""
         self._forget(batch)
         self.gap = True
 
@@ -147,7 +148,7 @@ class PartitionSequences:
         self.in_flight[place : place + 1] = parts
         first_record, end = batch.first_record, batch.first_record + batch.record_count
         for further, part in enumerate(parts):
-            part.number(self.identity, first_record)
+            part.number(self.producer, first_record)
             part.ordinal = batch.ordinal + further
             first_record += part.record_count
         for later in self.in_flight[place + len(parts) :]:
@@ -159,14 +160,14 @@ class PartitionSequences:
             self.gap = self.lost_count = True
 
     def resolve(self, current: ProducerIdAndEpoch) -> bool:
-        """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own identity.
+        """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own id and epoch.
 
         True when it is closed or there was none. False when it has to wait: for an answer, or for a fresh producer id
         because the epoch is used up (`needs_producer_id`).
         """
         if not self.gap:
             return True
-        if any(batch.on_wire or not batch.refused for batch in self.in_flight):
+        if any(batch.on_wire or not batch.known_not_stored for batch in self.in_flight):
             return False
         expected = self.in_flight[0].first_record if self.in_flight else self.next_record
         if self.lost_count or expected != self.acked_through:
@@ -177,21 +178,21 @@ class PartitionSequences:
         return True
 
     def needs_producer_id(self, current: ProducerIdAndEpoch) -> bool:
-        return self.gap and self.identity.epoch == MAX_EPOCH and current.producer_id == self.identity.producer_id
+        return self.gap and self.producer.epoch == MAX_EPOCH and current.producer_id == self.producer.producer_id
 
     def _start_again(self, current: ProducerIdAndEpoch) -> None:
-        if current.producer_id != self.identity.producer_id:
-            self.identity = current
+        if current.producer_id != self.producer.producer_id:
+            self.producer = current
         else:
-            self.identity = ProducerIdAndEpoch(self.identity.producer_id, self.identity.epoch + 1)
+            self.producer = ProducerIdAndEpoch(self.producer.producer_id, self.producer.epoch + 1)
         self.next_record = self.acked_through = self.assigned = 0
         self.known = False
         for batch in self.in_flight:
             self._number(batch)
-            batch.refused = False
+            batch.known_not_stored = False
 
     def _number(self, batch: NumberedBatch) -> None:
-        batch.number(self.identity, self.next_record)
+        batch.number(self.producer, self.next_record)
         batch.ordinal = self.assigned
         self.next_record += batch.record_count
         self.assigned += 1

@@ -91,7 +91,7 @@ class Tally:
         with self._changed:
             self._report.requests += 1
 
-    def batch_refused(self, error_name: str, *, again: bool) -> None:
+    def batch_not_acked(self, error_name: str, *, again: bool) -> None:
         with self._changed:
             self._report.errors[error_name] = self._report.errors.get(error_name, 0) + 1
             self._report.retries += again

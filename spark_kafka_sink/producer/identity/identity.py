@@ -75,7 +75,7 @@ class Identity:
     def acked(self, batches: Iterable[SealedBatch]) -> None:
         """Batches are stored."""
 
-    def refused(self, batch: SealedBatch, action: Action) -> None:
+    def will_retry(self, batch: SealedBatch, action: Action) -> None:
         """A batch is to be sent again."""
 
     def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
@@ -164,7 +164,7 @@ class NumberedIdentity(Identity):
             if (sequences := batch.queue.sequences) is not None:
                 sequences.acked(batch)
 
-    def refused(self, batch: SealedBatch, action: Action) -> None:
+    def will_retry(self, batch: SealedBatch, action: Action) -> None:
         sequences = batch.queue.sequences
         if sequences is None:
             return
@@ -172,7 +172,7 @@ class NumberedIdentity(Identity):
             case Action.TOPIC_UNKNOWN:
                 sequences.topic_unknown()
             case Action.OUT_OF_ORDER:
-                sequences.refused(batch)
+                sequences.out_of_order(batch)
             case Action.PRODUCER_LOST:
                 sequences.lost(batch)
 

@@ -1,14 +1,13 @@
-"""Shares of a producer, each with errors and counts of its own: a task's, and that of the single records of a topic."""
+"""A share of a producer for one task, with errors and counts of its own."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Self
 
-from spark_kafka_sink.errors import KafkaSinkError, UsageError
+from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
 from spark_kafka_sink.producer.column_appender import ColumnAppender
@@ -133,19 +132,3 @@ class SendScope:
         if kind is not None:
             self.discard()
         self.close()
-
-
-class RecordScope:
-    """One per producer and topic. A failed batch is told to its records' futures, and harms nobody else. Any thread may wait."""
-
-    def __init__(self, lifecycle: Lifecycle, topic: str) -> None:
-        self._lifecycle = lifecycle
-        self.topic = topic
-        self.tally = Tally(keeps_error=False)
-        self.check_process = lifecycle.check_process
-        self.told = self.tally.told
-
-    def wait_until(self, done: Callable[[], bool], timeout_s: float | None, late: Callable[[float], KafkaSinkError]) -> None:
-        """Returns once `done()`; raises `late(seconds)` after `timeout_s`, or what keeps the producer from ever getting there."""
-        self._lifecycle.check_may_wait()
-        self.tally.wait_until(done, timeout_s, late, self._lifecycle.check_alive)

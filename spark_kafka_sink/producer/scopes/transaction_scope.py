@@ -11,8 +11,8 @@ from spark_kafka_sink.producer.lifecycle import Lifecycle
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle, partition_ranges
+from spark_kafka_sink.producer.transactions.transaction_calls import TransactionCalls
 from spark_kafka_sink.producer.transactions.transactional_identity import TransactionalIdentity
-from spark_kafka_sink.producer.transactions.transactions import Transactions
 
 
 class TransactionScope(SendScope):
@@ -31,7 +31,7 @@ class TransactionScope(SendScope):
         accumulator: RecordAccumulator,
         identity: TransactionalIdentity,
         metrics: SenderMetrics,
-        transactions: Transactions,
+        transactions: TransactionCalls,
     ) -> None:
         """transactions: has just opened this one."""
         super().__init__(lifecycle, columns, accumulator, identity, metrics)

@@ -68,7 +68,7 @@ class Delivery:
             if batch.done:  # it expired while in flight; only the sequence numbers still care
                 self._settle_expired(batch, action)
             else:
-                self._refused(batch, answer, action, now_ms)
+                self._not_acked(batch, answer, action, now_ms)
             self._settled(batch.queue)
         return not_delivered
 
@@ -154,13 +154,13 @@ class Delivery:
         for batch in batches:
             batch.free(self._pool)
 
-    def _refused(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
+    def _not_acked(self, batch: SealedBatch, answer: PartitionProduceResponse, action: Action, now_ms: int) -> None:
         name = error_facts(answer.error_code).name
         batch.last_error = f"{name}: {answer.error_message}" if answer.error_message else name
         again = action in _AGAIN and self._may_retry(batch, now_ms)
         tally = batch.tally
         if tally is not None:
-            tally.batch_refused(name, again=again)
+            tally.batch_not_acked(name, again=again)
         if action is Action.SPLIT:
             self._split(batch)
             return
@@ -176,7 +176,7 @@ class Delivery:
             self._drop(batch, error)
             return
         self._metrics.retried(batch.queue.topic, batch.record_count)
-        self._identity.refused(batch, action)
+        self._identity.will_retry(batch, action)
         if answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS:
             back_off_ms = min(SOON_MS, self._config.retry_backoff_ms)
         else:

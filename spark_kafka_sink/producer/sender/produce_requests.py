@@ -117,7 +117,7 @@ class ProduceRequests:
             batch.sent_to = node
             batch.first_sent_ms = batch.first_sent_ms or now_ms
             batch.on_wire = True
-            batch.refused = False
+            batch.known_not_stored = False
             if config.max_in_flight == 1:
                 self._accumulator.mute(batch.queue)
         self._metrics.sending(batches, now_ms)

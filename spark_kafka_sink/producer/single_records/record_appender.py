@@ -92,10 +92,10 @@ class RecordAppender:
         except KafkaSinkError as error:
             self._lifecycle.check_usable()  # where the producer has ended, that is why
             self._metrics.append_refused(topic, 1, error)
-            future = RecordFuture(buffer.scope, timestamp, key_size, value_size, on_delivery)
+            future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_delivery)
             future.fail(error)
             return future
-        future = RecordFuture(buffer.scope, timestamp, key_size, value_size, on_delivery)
+        future = RecordFuture(buffer.waiter, timestamp, key_size, value_size, on_delivery)
         try:
             first, full = buffer.add(value, key, partition, timestamp, pairs, future, size, on_delivery is not None)
             if first or full:

@@ -26,8 +26,7 @@ from spark_kafka_sink.producer.column_appender import ColumnAppender
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS, NO_WAIT, Lifecycle, in_callback
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
-from spark_kafka_sink.producer.scopes.send_scope import RecordScope
-from spark_kafka_sink.producer.single_records.record_future import RecordThunk
+from spark_kafka_sink.producer.single_records.record_future import RecordThunk, TopicWaiter
 from spark_kafka_sink.producer.single_records.topic_buffer import BufferedRows, BufferLimits, TopicBuffer
 
 # When the sender's thread looks again for memory, if no answer comes before.
@@ -77,11 +76,11 @@ class RecordBuffer:
         """The topic's own, or a new one, which is nobody else's before it is kept (`keep`)."""
         if not isinstance(topic, str):
             raise RecordError(f"topic is {topic!r}, must be a str")
-        return self._buffers.get(topic) or TopicBuffer(RecordScope(self._lifecycle, topic), self._limits)
+        return self._buffers.get(topic) or TopicBuffer(TopicWaiter(self._lifecycle, topic), self._limits)
 
     def keep(self, buffer: TopicBuffer) -> TopicBuffer:
         """The topic's own from now on and for good: this one, unless another thread was faster."""
-        topic = buffer.scope.topic
+        topic = buffer.waiter.topic
         with self._lock:
             if topic not in self._buffers:
                 if self._closed_by is not None:
@@ -114,7 +113,7 @@ class RecordBuffer:
             if buffer.is_full():  # else another thread was faster
                 late = self._append(buffer, buffer.take(), deadline)
                 if late is not None:
-                    self._refuse(buffer, *late)
+                    self._fail_for_good(buffer, *late)
                 buffer.settled()
         finally:
             buffer.draining.release()
@@ -129,15 +128,15 @@ class RecordBuffer:
         """What is wrong with a row fails it; returned are those that there was no memory for, or no metadata."""
         if not rows:
             return None
-        scope, futures = buffer.scope, rows.futures
+        waiter, futures = buffer.waiter, rows.futures
 
         def completion_for(indexes: Sequence[int]) -> RecordThunk:
             return RecordThunk([futures[index] for index in indexes], callbacks=rows.callbacks)
 
         try:
             self._columns.append_serialized(
-                scope.tally,
-                scope.topic,
+                waiter.tally,
+                waiter.topic,
                 rows.columns(),
                 deadline=deadline,
                 completion_for=completion_for,
@@ -148,10 +147,10 @@ class RecordBuffer:
         except RecordError as error:
             return self._append_others(buffer, rows.pending(), deadline, error)
         except KafkaSinkError as error:
-            self._refuse(buffer, rows.pending(), error)
+            self._fail_for_good(buffer, rows.pending(), error)
         except BaseException as error:
-            text = f"topic {scope.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
-            self._refuse(buffer, rows.pending(), KafkaSinkError(text, topic=scope.topic))
+            text = f"topic {waiter.topic}: the append ended with {type(error).__name__}: {error}; it may have been sent"
+            self._fail_for_good(buffer, rows.pending(), KafkaSinkError(text, topic=waiter.topic))
             if not isinstance(error, Exception):
                 raise
         return None
@@ -159,7 +158,7 @@ class RecordBuffer:
     def _append_others(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float, error: RecordError) -> Late | None:
         """One of the rows was refused, by the partitioner, before any was in a batch: the others go on without it."""
         if len(rows) == 1:
-            self._refuse(buffer, rows, error)
+            self._fail_for_good(buffer, rows, error)
             return None
         middle = len(rows) // 2
         head, tail = rows.slice(0, middle), rows.slice(middle, len(rows))
@@ -169,7 +168,7 @@ class RecordBuffer:
         late[0].extend(tail)
         return late
 
-    def _refuse(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
+    def _fail_for_good(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
         """They will not be sent: a transaction hears of it while they still keep it from ending."""
         if rows:
             self._identity.missed(error)
@@ -178,21 +177,21 @@ class RecordBuffer:
     def _fail(self, buffer: TopicBuffer, rows: BufferedRows, error: KafkaSinkError) -> None:
         if not rows:
             return
-        self._metrics.append_refused(buffer.scope.topic, len(rows), error)
+        self._metrics.append_refused(buffer.waiter.topic, len(rows), error)
         try:
             rows.fail(error)
         finally:
-            buffer.scope.told()
+            buffer.waiter.told()
 
     def _put_back(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> None:
         """For another try, unless it is too late for one."""
         error = self._too_late(buffer, late, cause) or buffer.put_back(late)
         if error is not None:
-            self._refuse(buffer, late, error)
+            self._fail_for_good(buffer, late, error)
             buffer.settled()
 
     def _too_late(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> DeadlineError | None:
-        topic, age_ms = buffer.scope.topic, monotonic_ms() - late.since_ms
+        topic, age_ms = buffer.waiter.topic, monotonic_ms() - late.since_ms
         if buffer.known_in is None and isinstance(cause, MetadataTimeoutError):  # sent in a callback, which could not wait for it
             if age_ms < self._max_block_ms:
                 return None
@@ -240,7 +239,7 @@ class RecordBuffer:
             return FOREVER_MS, None  # who holds it wakes this thread at the end
         try:
             late = self._append(buffer, buffer.take(), NO_WAIT)
-            lingered.add(buffer.scope.tally)
+            lingered.add(buffer.waiter.tally)
             if late is None:
                 buffer.settled()
                 return FOREVER_MS, None
@@ -258,11 +257,11 @@ class RecordBuffer:
         for buffer in buffers:
             if not buffer.is_idle():
                 self._drain_for_flush(buffer, deadline, timeout_s)
-        scopes = {buffer.scope.tally: buffer.scope for buffer in buffers}
-        results = self._accumulator.flush_all(scopes.keys())
+        waiters = {buffer.waiter.tally: buffer.waiter for buffer in buffers}
+        results = self._accumulator.flush_all(waiters.keys())
         self._wakeup()
         for tally, unfinished in results.items():
-            scopes[tally].wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
+            waiters[tally].wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
 
     def _drain_for_flush(self, buffer: TopicBuffer, deadline: float, timeout_s: float | None) -> None:
         """Append what was buffered, however long memory takes; at the deadline it is left to the sender's thread."""

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaSinkError, ResultTimeoutError
-from spark_kafka_sink.producer.lifecycle import callbacks
+from spark_kafka_sink.producer.accumulator.tally import Tally
+from spark_kafka_sink.producer.lifecycle import Lifecycle, callbacks
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET
 from spark_kafka_sink.producer.producer_record import OnDelivery, RecordMetadata, not_stored
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.accumulator.produce_result import ProduceResult
-    from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 
 logger = logging.getLogger(__name__)
+
+
+class TopicWaiter:
+    """Waits for the single records of one topic; each producer has one per topic. Any thread may wait.
+
+    A failed batch is told to its records' futures, and harms nobody else.
+    """
+
+    def __init__(self, lifecycle: Lifecycle, topic: str) -> None:
+        self._lifecycle = lifecycle
+        self.topic = topic
+        self.tally = Tally(keeps_error=False)
+        self.check_process = lifecycle.check_process
+        self.told = self.tally.told
+
+    def wait_until(self, done: Callable[[], bool], timeout_s: float | None, late: Callable[[float], KafkaSinkError]) -> None:
+        """Returns once `done()`; raises `late(seconds)` after `timeout_s`, or what keeps the producer from ever getting there."""
+        self._lifecycle.check_may_wait()
+        self.tally.wait_until(done, timeout_s, late, self._lifecycle.check_alive)
 
 
 class RecordFuture:
@@ -26,10 +45,10 @@ class RecordFuture:
     sent. A record that never got into a batch has an `error` of its own instead.
     """
 
-    __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_scope", "_timestamp", "_value_size")
+    __slots__ = ("_callback", "_error", "_index", "_key_size", "_result", "_timestamp", "_value_size", "_waiter")
 
-    def __init__(self, scope: RecordScope, timestamp: int, key_size: int, value_size: int, callback: OnDelivery | None) -> None:
-        self._scope = scope
+    def __init__(self, waiter: TopicWaiter, timestamp: int, key_size: int, value_size: int, callback: OnDelivery | None) -> None:
+        self._waiter = waiter
         self._timestamp = timestamp
         self._key_size = key_size
         self._value_size = value_size
@@ -43,7 +62,7 @@ class RecordFuture:
         forked child."""
         if self._finished():
             return True
-        self._scope.check_process()
+        self._waiter.check_process()
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
@@ -61,7 +80,7 @@ class RecordFuture:
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
         """Why the record failed, None if it was acked. Waits at most `timeout` seconds, and raises, as `result` does."""
         if not self._finished():
-            self._scope.wait_until(self._finished, timeout, self._late)
+            self._waiter.wait_until(self._finished, timeout, self._late)
         return self._error or (None if self._result is None else self._result.error)
 
     def _finished(self) -> bool:
@@ -70,19 +89,20 @@ class RecordFuture:
     def _late(self, waited_s: float) -> ResultTimeoutError:
         where = "not yet in a batch" if self._result is None else f"in a batch for partition {self._result.partition}"
         return ResultTimeoutError(
-            f"topic {self._scope.topic}: nothing is known of the record after {waited_s:.1f} s, {where}; it may yet be delivered",
-            topic=self._scope.topic,
+            f"topic {self._waiter.topic}: nothing is known of the record after {waited_s:.1f} s, {where};"
+            " it may yet be delivered",
+            topic=self._waiter.topic,
         )
 
     def _metadata(self) -> RecordMetadata:
         result = self._result
         if result is None:
-            return not_stored(self._scope.topic, key_size=self._key_size, value_size=self._value_size)
+            return not_stored(self._waiter.topic, key_size=self._key_size, value_size=self._value_size)
         if result.error is not None:
-            return not_stored(self._scope.topic, result.partition, self._key_size, self._value_size)
+            return not_stored(self._waiter.topic, result.partition, self._key_size, self._value_size)
         offset = NO_OFFSET if result.base_offset == NO_OFFSET else result.base_offset + self._index
         timestamp = self._timestamp if result.log_append_time == NO_TIMESTAMP else result.log_append_time
-        return RecordMetadata(self._scope.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
+        return RecordMetadata(self._waiter.topic, result.partition, offset, timestamp, self._key_size, self._value_size)
 
     # Who sends
 
@@ -113,7 +133,7 @@ class RecordFuture:
         except KeyboardInterrupt:  # of the program that sends: it fails here what gets into no batch
             raise
         except BaseException:  # also sys.exit(): in the sender's thread it would end the producer
-            logger.exception("topic %s: on_delivery failed for a record; others go on", self._scope.topic)
+            logger.exception("topic %s: on_delivery failed for a record; others go on", self._waiter.topic)
 
 
 class RecordThunk:

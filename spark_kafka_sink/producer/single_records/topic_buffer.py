@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.producer_record import Headers
-from spark_kafka_sink.producer.single_records.record_future import RecordFuture
+from spark_kafka_sink.producer.single_records.record_future import RecordFuture, TopicWaiter
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from spark_kafka_sink.records.sizes import MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster import Cluster
-    from spark_kafka_sink.producer.scopes.send_scope import RecordScope
 
 # Rows that make an append worth its fixed cost of some 0.5 ms.
 MAX_ROWS = 2_000
@@ -51,8 +50,8 @@ class TopicBuffer:
     """Threads: any may add. `lock` guards the attributes below `draining`. Whoever takes rows out holds `draining` until they are
     in batches, which keeps their order, and takes `lock` only after it."""
 
-    def __init__(self, scope: RecordScope, limits: BufferLimits) -> None:
-        self.scope = scope
+    def __init__(self, waiter: TopicWaiter, limits: BufferLimits) -> None:
+        self.waiter = waiter
         self.lock = Lock()
         self.draining = Lock()
         self.rows = BufferedRows()

@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.group.effects import (
     TimerKey,
     TimerRequest,
 )
-from spark_kafka_sink.broker.group.group_metadata_manager import Deadlines
+from spark_kafka_sink.broker.group.group_runner import Deadlines
 from tests.broker.virtual_timer import VirtualTimer
 
 SESSION = SessionTimeout("member")

@@ -69,7 +69,7 @@ class ModelSender:
             assert batch not in self.wire
             assert self.clock.ms >= self.not_before_ms.pop(batch, 0), "before its back-off was over"
             sealed = batch if isinstance(batch, SealedBatch) else self.seal(batch)
-            sealed.on_wire, sealed.refused, sealed.sent_to = True, False, node
+            sealed.on_wire, sealed.known_not_stored, sealed.sent_to = True, False, node
             if self.muting:
                 self.accumulator.mute(sealed.queue)
             self.wire.append(sealed)
@@ -147,7 +147,7 @@ class ModelSender:
     def try_again(self, batch: SealedBatch, what: str, *, long: bool) -> None:
         queue = batch.queue
         if what == "out of order" and queue.sequences is not None:
-            queue.sequences.refused(batch)
+            queue.sequences.out_of_order(batch)
         back_off_ms = 1000 if long else 100
         self.accumulator.reenqueue(batch, self.clock.ms + back_off_ms)
         if batch.sent_to == queue.leader == self.leaders[queue.partition]:

@@ -143,7 +143,7 @@ def test_a_part_is_as_old_as_its_batch_and_was_never_sent() -> None:
     batch.created_ms, batch.attempts, batch.first_sent_ms, batch.sent_to = 17, 3, 21, 0
     for part in split(batch, 200, parts.pool):
         assert (part.created_ms, part.attempts, part.first_sent_ms, part.sent_to) == (17, 0, 21, None)
-        assert (part.tally, part.queue, part.on_wire, part.refused) == (batch.tally, batch.queue, False, True)
+        assert (part.tally, part.queue, part.on_wire, part.known_not_stored) == (batch.tally, batch.queue, False, True)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 100))

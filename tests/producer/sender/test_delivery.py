@@ -51,7 +51,7 @@ def sent(parts: Parts) -> list[SealedBatch]:
     batches = [drained if isinstance(drained, SealedBatch) else numbered(parts, drained) for drained in parts.drain()]
     for batch in batches:
         batch.attempts += 1
-        batch.sent_to, batch.on_wire, batch.refused = 0, True, False
+        batch.sent_to, batch.on_wire, batch.known_not_stored = 0, True, False
     return batches
 
 

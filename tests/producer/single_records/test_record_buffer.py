@@ -100,7 +100,7 @@ def test_a_thousand_topics_share_a_producer(cluster: RecordingBroker, monkeypatc
         is_idle = TopicBuffer.is_idle
 
         def watched(buffer: TopicBuffer) -> bool:
-            looked_at.add(buffer.scope.topic)
+            looked_at.add(buffer.waiter.topic)
             return is_idle(buffer)
 
         monkeypatch.setattr(TopicBuffer, "is_idle", watched)

@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.lifecycle import in_callback
 from spark_kafka_sink.producer.producer_record import RecordMetadata
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture, RecordThunk
 from tests.producer.interrupts import Interrupt
-from tests.producer.told import Told, future, scope
+from tests.producer.told import Told, future, waiter
 
 
 def in_a_batch(each: RecordFuture) -> ProduceResult:
@@ -122,7 +122,7 @@ def test_a_result_that_is_late_says_how_far_the_record_has_come() -> None:
 
 @pytest.mark.parametrize("timeout", [10.0, 1e300, float("inf")])
 def test_who_waits_is_woken_by_the_outcome(timeout: float) -> None:
-    of_topic, found = scope(), list[RecordMetadata]()
+    of_topic, found = waiter(), list[RecordMetadata]()
     each = RecordFuture(of_topic, 5, -1, 1, None)
     waiting = threading.Thread(target=lambda: found.append(each.result(timeout)))
     waiting.start()

@@ -240,7 +240,7 @@ def test_what_cannot_be_sent_fails_its_future_and_harms_no_other(
 
 def buffered_topics() -> set[str]:
     gc.collect()
-    return {each.scope.topic for each in gc.get_objects() if isinstance(each, TopicBuffer)}
+    return {each.waiter.topic for each in gc.get_objects() if isinstance(each, TopicBuffer)}
 
 
 def test_names_of_topics_that_are_wrong_leave_nothing_behind(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -323,7 +323,7 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(kafka: Kafka, new_to
         producer.flush()
         waiting = producer.send(topic, b"1")
         told = context.SimpleQueue()
-        with waiting._scope.tally._changed, lifecycle_of(producer)._lock:  # as some thread of the parent may hold them
+        with waiting._waiter.tally._changed, lifecycle_of(producer)._lock:  # as some thread of the parent may hold them
             child = context.Process(target=_use_in_child, args=(producer, acked, waiting, told))
             child.start()
             said = [told.get() for _ in range(7)]

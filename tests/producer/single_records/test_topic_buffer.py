@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.single_records.topic_buffer import (
     TopicBuffer,
 )
 from tests.producer.interrupts import Interrupt
-from tests.producer.told import future, scope
+from tests.producer.told import future, waiter
 
 BUFFER_MEMORY = 32 << 20
 
@@ -26,7 +26,7 @@ BUFFER_MEMORY = 32 << 20
 def buffer(topics: int = 1) -> TopicBuffer:
     limits = BufferLimits(BUFFER_MEMORY)
     limits.share(topics)
-    return TopicBuffer(scope(), limits)
+    return TopicBuffer(waiter(), limits)
 
 
 def add(

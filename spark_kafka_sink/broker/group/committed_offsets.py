@@ -11,7 +11,7 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.group.classic_group import ClassicGroup
 from spark_kafka_sink.broker.group.group_log import NO_PRODUCER, GroupLog, StoredOffset, client_code
-from spark_kafka_sink.broker.group.group_metadata_manager import GroupMetadataManager
+from spark_kafka_sink.broker.group.group_runner import GroupRunner
 from spark_kafka_sink.broker.group.offsets import (
     NO_EPOCH,
     OffsetAndMetadata,
@@ -64,10 +64,10 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-class OffsetMetadataManager:
+class CommittedOffsets:
     """Everything here is called under the coordinator's lock."""
 
-    def __init__(self, log: GroupLog, groups: GroupMetadataManager, config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, log: GroupLog, groups: GroupRunner, config: BrokerConfig, wall_ms: Callable[[], int]) -> None:
         self._log = log
         self._groups = groups
         self._config = config

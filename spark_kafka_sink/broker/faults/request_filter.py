@@ -118,7 +118,7 @@ def _merged_topic(shape: Shape, topic: Any, failed: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class RequestFilter:
     """Which requests a fault is about. None: any. A topic or partition: requests that ask for it, alone or among others.
 
     when: is given the request's body.
@@ -132,7 +132,7 @@ class Scope:
     when: Callable[[Any], bool] | None = None
 
     def check(self, is_broker: Callable[[int], bool]) -> None:
-        """Raises OptionError for a scope that can match nothing."""
+        """Raises OptionError for a filter that can match nothing."""
         if self.broker is not None and not is_broker(self.broker):
             raise OptionError(f"there is no broker {self.broker}", option="broker")
         if self.partition is not None and (self.topic is None or self.partition < 0):
@@ -156,7 +156,7 @@ class Scope:
         )
 
     def is_affected(self, topic_of: TopicOf) -> IsAffected:
-        """Returns a function that tells whether a topic and partition in a request are in this scope."""
+        """Returns a function that tells whether a topic and partition in a request are in this filter."""
 
         def affects(topic: object, partition: int | None) -> bool:
             return (self.topic is None or topic_of(topic) == self.topic) and self.partition in (None, partition)
@@ -164,7 +164,7 @@ class Scope:
         return affects
 
     def is_about(self, broker: int, topic: str) -> bool:
-        """Returns whether an append to a topic is in this scope."""
+        """Returns whether an append to a topic is in this filter."""
         return self.broker in (None, broker) and self.topic in (None, topic)
 
     def __str__(self) -> str:

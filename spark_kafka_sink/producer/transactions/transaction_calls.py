@@ -1,4 +1,4 @@
-"""What a program calls of a transactional producer: begun in its thread, done in the sender's, waited for with a deadline."""
+"""The calls of a transactional producer: begun in the program's thread, done in the sender's, waited for with a deadline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 QUIET_ABORT_S = 10.0
 
 
-class Transactions:
+class TransactionCalls:
     """Calls from any thread, one at a time. With transactional.id there is one TransactionManager for good; without it each
     transaction has one of its own (`open`)."""
 

@@ -1,4 +1,4 @@
-"""All groups, and what is done when something happens in one: answers are kept, timers set, records appended."""
+"""All groups, and the effects of each event in one: answers are kept, timers set, records appended."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Deadlines:
             del self._by_group[group_id]
 
 
-class GroupMetadataManager:
+class GroupRunner:
     """Everything here is called under the coordinator's lock. Answers wait until that is free again: `take_answers`.
 
     `due` is called without the lock when a timer of a group has run out, for `time_out` to be called with it.

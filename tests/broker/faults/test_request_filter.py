@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.broker.faults.effects import failed_answer
-from spark_kafka_sink.broker.faults.scope import SHAPES, asks_for, merged, name_or_id, split
+from spark_kafka_sink.broker.faults.request_filter import SHAPES, asks_for, merged, name_or_id, split
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
