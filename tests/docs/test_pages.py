@@ -96,6 +96,16 @@ def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
             assert not heading or heading in headings(target), link
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "tests/README.md"])
+def test_a_file_that_a_page_names_is_there(page: str) -> None:
+    root = FOLDER.parent
+    named = set(re.findall(r"`((?:[a-z0-9_]+/)*[a-z0-9_]+\.py)`", (root / page).read_text(encoding="utf-8")))
+    files = [f"/{path.relative_to(root)}" for folder in ("spark_kafka_sink", "tests") for path in (root / folder).rglob("*.py")]
+
+    assert len(named) > 3
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in files)] == []
+
+
 @pytest.mark.parametrize(
     ("text", "written"),
     [

@@ -52,6 +52,7 @@ def at(*timestamps: int) -> RecordColumns:
         (at(-(2**63)), "row 0 of 1: timestamp is -9223372036854775808"),
         (with_headers([], None, [("k", b""), None]), "row 2 of 3: a header is null"),
         (with_headers([("k", None)], [("k", b""), (None, b"")]), "row 1 of 2: a header has a null key"),
+        (with_headers([None], [("k", b"")], [(None, b"")]).slice(1, 2), "row 1 of 2: a header has a null key"),
         (with_header_keys(b"a", NOT_UTF8, b"b"), "row 1 of 3: a header's key is no UTF-8"),
         (with_header_keys(b"a", b"b", NOT_UTF8).slice(1, 2), "row 1 of 2: a header's key is no UTF-8"),
         (numbers([1], partition=-2), "row 0 of 1: column partition is -2, but there are 1 partitions, 0 to 0"),
