@@ -210,8 +210,8 @@ class SealedBatch(NumberedBatch):
         self.payload = ()
         self.memory.give_back(pool)
 
-    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
-        """Write the header for this identity. The base sequence wraps to 0 after 2**31 - 1, as Java's incrementSequence does."""
+    def number(self, producer: ProducerIdAndEpoch, first_record: int) -> None:
+        """Write the header for this producer. The base sequence wraps to 0 after 2**31 - 1, as Java's incrementSequence does."""
         self.first_record = first_record
         self.header = batch_header(
             record_count=self.record_count,
@@ -219,10 +219,10 @@ class SealedBatch(NumberedBatch):
             max_timestamp=self.max_timestamp,
             codec=self.codec,
             payload=self.payload,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=NO_SEQUENCE if identity == NO_PRODUCER else first_record % 2**31,
-            transactional=identity.transactional,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=NO_SEQUENCE if producer == NO_PRODUCER else first_record % 2**31,
+            transactional=producer.transactional,
         )
 
     def buffers(self) -> list[Buffer]:

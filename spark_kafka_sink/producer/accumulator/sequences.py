@@ -35,8 +35,9 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 class NumberedBatch(ABC):
     """What numbering has to know of a batch, which is a SealedBatch.
 
-    first_record: records sent to the partition under its identity before this batch. ordinal: batches numbered before it.
-    known_not_stored: the broker said that it did not store the last attempt. sent_to: the node of that.
+    first_record: records sent to the partition under its producer id and epoch before this batch.
+    ordinal: batches numbered before it. known_not_stored: the broker said that it did not store the last attempt.
+    sent_to: the node of that.
     """
 
     __slots__ = ("created_ms", "first_record", "known_not_stored", "on_wire", "ordinal", "record_count", "sent_to")
@@ -50,7 +51,7 @@ class NumberedBatch(ABC):
     sent_to: int | None
 
     @abstractmethod
-    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
+    def number(self, producer: ProducerIdAndEpoch, first_record: int) -> None:
         """Gives it its numbers."""
 
 
@@ -65,20 +66,20 @@ class PartitionSequences:
         "acked_through",
         "assigned",
         "gap",
-        "identity",
         "in_flight",
         "known",
         "last_created_ms",
         "lost_count",
         "next_record",
+        "producer",
     )
 
-    def __init__(self, identity: ProducerIdAndEpoch) -> None:
-        self.identity = identity
+    def __init__(self, producer: ProducerIdAndEpoch) -> None:
+        self.producer = producer
         self.next_record = 0
         self.acked_through = 0
-        self.assigned = 0  # batches numbered under this identity
-        self.known = False  # the broker has stored a batch of this identity, and so refuses numbers that are not the next
+        self.assigned = 0  # batches numbered under this producer id and epoch
+        self.known = False  # the broker has stored a batch of this one, and so refuses numbers that are not the next
         self.last_created_ms = 0  # of the last batch that was numbered
         self.in_flight: list[NumberedBatch] = []  # sent at least once and not finished, in the order of their numbers
         self.gap = False  # a batch that was sent is gone: the broker may wait for numbers that will never come
@@ -136,7 +137,7 @@ class PartitionSequences:
         self.gap = self.lost_count = True
 
     def dropped(self, batch: NumberedBatch) -> None:
-        """Failed for good after it was sent, or expired: its numbers are never used again under this identity."""
+        """Failed for good after it was sent, or expired: its numbers are never used again under this producer id and epoch."""
         self._forget(batch)
         self.gap = True
 
@@ -147,7 +148,7 @@ class PartitionSequences:
         self.in_flight[place : place + 1] = parts
         first_record, end = batch.first_record, batch.first_record + batch.record_count
         for further, part in enumerate(parts):
-            part.number(self.identity, first_record)
+            part.number(self.producer, first_record)
             part.ordinal = batch.ordinal + further
             first_record += part.record_count
         for later in self.in_flight[place + len(parts) :]:
@@ -159,7 +160,7 @@ class PartitionSequences:
             self.gap = self.lost_count = True
 
     def resolve(self, current: ProducerIdAndEpoch) -> bool:
-        """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own identity.
+        """Close the gap once every batch in flight is known to be unstored; `current` is the producer's own id and epoch.
 
         True when it is closed or there was none. False when it has to wait: for an answer, or for a fresh producer id
         because the epoch is used up (`needs_producer_id`).
@@ -177,13 +178,13 @@ class PartitionSequences:
         return True
 
     def needs_producer_id(self, current: ProducerIdAndEpoch) -> bool:
-        return self.gap and self.identity.epoch == MAX_EPOCH and current.producer_id == self.identity.producer_id
+        return self.gap and self.producer.epoch == MAX_EPOCH and current.producer_id == self.producer.producer_id
 
     def _start_again(self, current: ProducerIdAndEpoch) -> None:
-        if current.producer_id != self.identity.producer_id:
-            self.identity = current
+        if current.producer_id != self.producer.producer_id:
+            self.producer = current
         else:
-            self.identity = ProducerIdAndEpoch(self.identity.producer_id, self.identity.epoch + 1)
+            self.producer = ProducerIdAndEpoch(self.producer.producer_id, self.producer.epoch + 1)
         self.next_record = self.acked_through = self.assigned = 0
         self.known = False
         for batch in self.in_flight:
@@ -191,7 +192,7 @@ class PartitionSequences:
             batch.known_not_stored = False
 
     def _number(self, batch: NumberedBatch) -> None:
-        batch.number(self.identity, self.next_record)
+        batch.number(self.producer, self.next_record)
         batch.ordinal = self.assigned
         self.next_record += batch.record_count
         self.assigned += 1

@@ -79,20 +79,22 @@ def found_coordinator(answer: FindCoordinatorResponse) -> Coordinator:
     return Coordinator("", answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message)
 
 
-def init_producer_id(identity: str, timeout_ms: int, current: ProducerIdAndEpoch = NO_PRODUCER) -> TransactionRequest:
+def init_producer_id(transactional_id: str, timeout_ms: int, current: ProducerIdAndEpoch = NO_PRODUCER) -> TransactionRequest:
     """`current`: who asks for the next epoch (KIP-360)."""
-    body = InitProducerIdRequest(identity, timeout_ms, current.producer_id, current.epoch)
-    return TransactionRequest(INIT_PRODUCER_ID, body, _of_all, (TRANSACTION, identity))
+    body = InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch)
+    return TransactionRequest(INIT_PRODUCER_ID, body, _of_all, (TRANSACTION, transactional_id))
 
 
-def add_partitions(identity: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]) -> TransactionRequest:
+def add_partitions(
+    transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+) -> TransactionRequest:
     body = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=identity,
+        v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
         v3_and_below_topics=[AddPartitionsToTxnTopic(name, numbers) for name, numbers in _by_topic(partitions).items()],
     )
-    key = (TRANSACTION, identity)
+    key = (TRANSACTION, transactional_id)
     return TransactionRequest(ADD_PARTITIONS_TO_TXN, body, _add_partitions_codes, key, LAST_ADD_PARTITIONS_VERSION)
 
 
@@ -104,15 +106,15 @@ def _add_partitions_codes(body: AddPartitionsToTxnResponse) -> Codes:
     }
 
 
-def add_offsets(identity: str, producer: ProducerIdAndEpoch, group: str) -> TransactionRequest:
-    body = AddOffsetsToTxnRequest(identity, producer.producer_id, producer.epoch, group)
+def add_offsets(transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> TransactionRequest:
+    body = AddOffsetsToTxnRequest(transactional_id, producer.producer_id, producer.epoch, group)
     return TransactionRequest(
-        ADD_OFFSETS_TO_TXN, body, lambda answer: {f"group {group}": answer.error_code}, (TRANSACTION, identity)
+        ADD_OFFSETS_TO_TXN, body, lambda answer: {f"group {group}": answer.error_code}, (TRANSACTION, transactional_id)
     )
 
 
 def txn_offset_commit(
-    identity: str,
+    transactional_id: str,
     producer: ProducerIdAndEpoch,
     group: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -128,7 +130,7 @@ def txn_offset_commit(
         )
 
     body = TxnOffsetCommitRequest(
-        transactional_id=identity,
+        transactional_id=transactional_id,
         group_id=group.group_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
@@ -150,10 +152,10 @@ def committed_offsets(body: TxnOffsetCommitResponse) -> dict[TopicPartition, int
     return {(topic.name, each.partition_index): each.error_code for topic in body.topics for each in topic.partitions}
 
 
-def end_txn(identity: str, producer: ProducerIdAndEpoch, *, committed: bool, version: int) -> TransactionRequest:
-    body = EndTxnRequest(identity, producer.producer_id, producer.epoch, committed)
+def end_txn(transactional_id: str, producer: ProducerIdAndEpoch, *, committed: bool, version: int) -> TransactionRequest:
+    body = EndTxnRequest(transactional_id, producer.producer_id, producer.epoch, committed)
     max_version = LAST_VERSION_1[END_TXN.key] if version < 2 else None
-    return TransactionRequest(END_TXN, body, _of_all, (TRANSACTION, identity), max_version)
+    return TransactionRequest(END_TXN, body, _of_all, (TRANSACTION, transactional_id), max_version)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -222,16 +224,16 @@ class Contents:
 
     def next_request(self, producer: ProducerIdAndEpoch, version: int) -> TransactionRequest | None:
         """What comes next: partitions, which records wait for, before offsets."""
-        identity = self._transactional_id
+        transactional_id = self._transactional_id
         if not (self._waiting or self._offsets):
             return None
         self.begun = True
         if self._waiting:
-            return add_partitions(identity, producer, self._waiting)
+            return add_partitions(transactional_id, producer, self._waiting)
         group, offsets = next(iter(self._offsets.values()))
         if version < 2 and group.group_id not in self._groups:
-            return add_offsets(identity, producer, group.group_id)
-        return txn_offset_commit(identity, producer, group, offsets, version)
+            return add_offsets(transactional_id, producer, group.group_id)
+        return txn_offset_commit(transactional_id, producer, group, offsets, version)
 
     # What was answered
 

@@ -190,7 +190,7 @@ class TransactionManager:
 
         The numbers of another epoch end here: nothing of it is on its way any more.
         """
-        if queue.sequences is not None and queue.sequences.identity != self.producer:
+        if queue.sequences is not None and queue.sequences.producer != self.producer:
             queue.sequences = None
         return self._contents.may_drain(queue, self.version)
 
@@ -231,14 +231,14 @@ class TransactionManager:
         return not self._without_end and (self._contents.begun or self._contents.has_offsets())
 
     def _request(self, *, ends: bool) -> TransactionRequest | None:
-        identity = self.transactional_id
+        transactional_id = self.transactional_id
         if self._state is State.INITIALIZING:
-            return requests.init_producer_id(identity, self._timeout_ms, self.producer)
+            return requests.init_producer_id(transactional_id, self._timeout_ms, self.producer)
         if self._state in _SENDING and (request := self._contents.next_request(self.producer, self.version)) is not None:
             return request
         if ends:
             committed = self._commit_is_asked = self._state is State.COMMITTING_TRANSACTION
-            return requests.end_txn(identity, self.producer, committed=committed, version=self.version)
+            return requests.end_txn(transactional_id, self.producer, committed=committed, version=self.version)
         return None
 
     # The sender's thread: what has happened

@@ -117,9 +117,9 @@ class TransactionalIdentity(NumberedIdentity):
     def fatal(self, error: BrokerError) -> None:
         fenced = error.facts.get("error_code") == ErrorCode.PRODUCER_FENCED
         kind = ProducerFencedError if fenced else TransactionError
-        identity = self._manager.transactional_id
-        text = f"transactional id {identity}: {error.message}"
-        self._manager.fatal(kind(text, **error.facts | {"transactional_id": identity}))
+        transactional_id = self._manager.transactional_id
+        text = f"transactional id {transactional_id}: {error.message}"
+        self._manager.fatal(kind(text, **error.facts | {"transactional_id": transactional_id}))
 
     # Requests of its own
 

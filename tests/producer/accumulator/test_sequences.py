@@ -27,14 +27,14 @@ class FakeBatch:
     name: int  # its first record
     record_count: int = 1
     first_record: int = -1
-    identity: ProducerIdAndEpoch | None = None
+    producer: ProducerIdAndEpoch | None = None
     on_wire: bool = False
     known_not_stored: bool = False
     ordinal: int = 0
     created_ms: int = 0
 
-    def number(self, identity: ProducerIdAndEpoch, first_record: int) -> None:
-        self.identity, self.first_record = identity, first_record
+    def number(self, producer: ProducerIdAndEpoch, first_record: int) -> None:
+        self.producer, self.first_record = producer, first_record
 
     @property
     def records(self) -> list[int]:
@@ -51,12 +51,12 @@ class ModelBroker:
     last_batches: list[tuple[int, int]] = field(default_factory=list)  # (first, count) of the last five
 
     def append(self, batch: FakeBatch) -> str:
-        assert batch.identity is not None
-        if batch.identity.epoch > self.epoch:
+        assert batch.producer is not None
+        if batch.producer.epoch > self.epoch:
             if self.epoch != -1 and batch.first_record != 0:
                 return "OUT_OF_ORDER"
-            self.epoch, self.last_batches = batch.identity.epoch, []
-        elif batch.identity.epoch < self.epoch:
+            self.epoch, self.last_batches = batch.producer.epoch, []
+        elif batch.producer.epoch < self.epoch:
             return "FENCED"
         elif (batch.first_record, batch.record_count) in self.last_batches:
             return "STORED"
@@ -231,7 +231,7 @@ def test_a_broker_that_lost_count_of_the_next_batch_gets_a_new_epoch(answer: str
     sequences.assign(batch)
     getattr(sequences, answer)(batch)
     assert sequences.resolve(ProducerIdAndEpoch(7, 0))
-    assert batch.identity == ProducerIdAndEpoch(7, 1)
+    assert batch.producer == ProducerIdAndEpoch(7, 1)
 
 
 def test_after_one_of_five_fails_for_good_the_others_are_renumbered_under_a_new_epoch_and_delivered() -> None:
@@ -244,7 +244,7 @@ def test_after_one_of_five_fails_for_good_the_others_are_renumbered_under_a_new_
     line.settle()
     assert line.failed == [1, 2]
     assert line.broker.log == [0, *range(3, 11)]
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
 
 
 def assert_one_goes_alone_until_it_is_stored(line: Line) -> None:
@@ -268,7 +268,7 @@ def test_the_first_batch_of_a_new_epoch_goes_alone_though_the_old_epoch_was_know
     line.deliver("store")
     line.send(1)
     line.deliver("refuse for good")
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
     assert_one_goes_alone_until_it_is_stored(line)
 
 
@@ -315,7 +315,7 @@ def test_when_the_epochs_are_used_up_a_gap_waits_for_another_producer_id() -> No
     assert not sequences.resolve(old)
     assert sequences.needs_producer_id(old)
     assert sequences.resolve(new)
-    assert sequences.identity == new
+    assert sequences.producer == new
     assert sequences.next_record == 0
 
 
@@ -328,7 +328,7 @@ def test_a_batch_that_expired_but_was_stored_needs_no_new_epoch() -> None:
     sequences.dropped(both.expired)
     sequences.acked(both.following)
     assert sequences.resolve(ProducerIdAndEpoch(7, 0))
-    assert sequences.identity == ProducerIdAndEpoch(7, 0)
+    assert sequences.producer == ProducerIdAndEpoch(7, 0)
     assert sequences.next_record == 2
 
 
@@ -354,7 +354,7 @@ def test_parts_take_the_numbers_of_their_batch_and_go_before_what_was_behind_it(
     assert [(part.first_record, part.record_count) for part in parts] == [(1, 3), (4, 2), (6, 1)]
     line.settle()
     assert line.broker.log == list(range(11))
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 0)
 
 
 def test_without_a_rejected_record_the_last_batch_goes_on_under_its_numbers_and_the_next_behind_it() -> None:
@@ -367,7 +367,7 @@ def test_without_a_rejected_record_the_last_batch_goes_on_under_its_numbers_and_
     line.send(1)
     line.settle()
     assert line.broker.log == [0, 2, 3, 4]
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 0)
 
 
 def test_without_a_rejected_record_what_was_behind_the_batch_is_numbered_anew_under_a_new_epoch() -> None:
@@ -378,7 +378,7 @@ def test_without_a_rejected_record_what_was_behind_the_batch_is_numbered_anew_un
     assert line.sequences.gap, "to be told by the broker would cost a round"
     line.settle()
     assert line.broker.log == [0, 2, 3, *second.records]
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
 
 
 def test_a_part_can_be_replaced_in_turn() -> None:
@@ -389,7 +389,7 @@ def test_a_part_can_be_replaced_in_turn() -> None:
     too_large(line, line.wire[0], 1, 1)
     line.settle()
     assert line.broker.log == list(range(7))
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 0)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 0)
 
 
 def test_parts_count_against_the_five_that_a_broker_remembers() -> None:
@@ -419,7 +419,7 @@ def test_where_the_parts_have_fewer_records_what_is_behind_them_goes_on_in_a_new
     too_large(line, first, 2)
     line.settle()
     assert line.broker.log == [0, 1, 2, 4, 5, 6, 7]
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
 
 
 def test_behind_a_gap_parts_wait_to_be_renumbered() -> None:
@@ -430,4 +430,4 @@ def test_behind_a_gap_parts_wait_to_be_renumbered() -> None:
     assert not any(any_sequences.may_resend(part) for part in too_large(line, second, 2, 2))
     line.settle()
     assert line.broker.log == [0, 2, 3, 4, 5, 6]
-    assert line.sequences.identity == ProducerIdAndEpoch(7, 1)
+    assert line.sequences.producer == ProducerIdAndEpoch(7, 1)
