@@ -1,4 +1,4 @@
-"""The producer: what a task, or a program without Spark, holds. It ties the stations of a record's way together."""
+"""The producer: what a task, or a program without Spark, holds. It puts the parts of a producer together."""
 
 from __future__ import annotations
 
