@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback, process
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
-from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
+from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
 from spark_kafka_sink.producer.scopes.send_scope import SendScope

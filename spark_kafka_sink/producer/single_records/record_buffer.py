@@ -140,7 +140,7 @@ class RecordBuffer:
                 rows.columns(),
                 deadline=deadline,
                 completion_for=completion_for,
-                on_partitioned=rows.choose,
+                on_partitioned=rows.keep_partitions,
             )
         except DeadlineError as error:
             return rows.pending(), error

@@ -180,7 +180,7 @@ class BufferedRows:
             partition=np.array(self.partitions, np.int32) if self.partitions else None,
         )
 
-    def choose(self, partitions: NDArray[np.int32]) -> None:
+    def keep_partitions(self, partitions: NDArray[np.int32]) -> None:
         """Rows that find no memory keep the partition they were given: with another one at the next try they could come to stand
         behind later ones of this try. (Java's partition a record once, and wait.)"""
         self.chosen = partitions
