@@ -254,7 +254,7 @@ class Producer:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
     def metrics(self) -> ProducerMetrics:
-        """What Java's KafkaProducer.metrics() gives, under the same names (docs/metrics.md), as of now; also after close.
+        """Returns what Java's KafkaProducer.metrics() gives, under the same names (docs/metrics.md), as of now; also after close.
 
         From any thread. Rates and averages are of the last metrics.num.samples windows of metrics.sample.window.ms; an average or
         a maximum of nothing is NaN. UsageError in a forked child.

@@ -1,4 +1,4 @@
-"""From columns to batches: size, partition, group, plan, allocate, encode once for all partitions, copy.
+"""Turns columns into batches: size, partition, group, plan, allocate, encode once for all partitions, copy.
 
 RecordAccumulator.append of Java, for a whole Arrow batch: under the lock the rows are dealt to batches, the lock is let go to
 wait for memory, and if that took a wait the rows are dealt again, because the sender may have taken a batch meanwhile.

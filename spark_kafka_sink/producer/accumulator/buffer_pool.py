@@ -244,7 +244,7 @@ class BufferPool:
 
 
 class BatchMemory:
-    """Where a batch's records lie: copied into chunks of its own, or in parts of encoded blocks shared with other batches.
+    """The place of a batch's records: copied into chunks of its own, or in parts of encoded blocks shared with other batches.
 
     Owned by whoever owns the batch. Nothing of it may be read after `give_back`.
     """

@@ -1,4 +1,4 @@
-"""What became of one scope's records: its counts and its first error, told by the sender's thread and waited for by others."""
+"""The outcome of one scope's records: its counts and its first error, told by the sender's thread and waited for by others."""
 
 from __future__ import annotations
 

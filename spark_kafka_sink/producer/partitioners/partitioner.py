@@ -1,4 +1,4 @@
-"""What a partitioner is, and what comes before it: a record that names its partition (Java's KafkaProducer.partition)."""
+"""The partitioners' interface, and what comes before them: a record that names its partition (Java's KafkaProducer.partition)."""
 
 from __future__ import annotations
 
