@@ -76,7 +76,7 @@ class ProducerInterceptors:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> ProducerInterceptors:
-        """Those that interceptor.classes names, configured. OptionError for one that cannot be had."""
+        """Returns those that interceptor.classes names, configured. OptionError for one that cannot be had."""
         made = cls([])
         try:
             for value in config.interceptor_classes:

@@ -289,7 +289,7 @@ class Producer:
         self._lifecycle.close_when_idle()
 
     def unfinished(self) -> int:
-        """How many records are neither acked nor failed."""
+        """The number of records that are neither acked nor failed."""
         if self._lifecycle.is_forked:
             return 0
         return self._accumulator.incomplete_records() + self._record_buffer.unsent()

@@ -249,7 +249,7 @@ class Appender:
         memory: list[Chunk],
         attach: Callable[[OpenBatch, int, int], None] | None,
     ) -> None:
-        """Without a lock: encode all rows of the plan at once and add each piece to its batch."""
+        """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
         first, last = plan.starts[0], plan.stop
         starts = np.array(plan.starts, dtype=np.intp)
         counts = np.diff(starts, append=last)

@@ -123,7 +123,7 @@ class OpenBatch:
             self.result.failed(error)
 
     def added(self, size: int, count: int, max_timestamp: int, largest_record: int) -> None:
-        """So many bytes of whole records lie in the memory now."""
+        """Counts so many bytes of whole records that lie in the memory now."""
         # Once for each of 1,000 partitions an append: calls of max() took 0.1 us more.
         latest = max_timestamp if max_timestamp > self.max_timestamp else self.max_timestamp
         self.largest_record = largest_record if largest_record > self.largest_record else self.largest_record

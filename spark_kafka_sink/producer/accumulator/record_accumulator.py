@@ -67,7 +67,7 @@ class RecordAccumulator:
         return queue
 
     def oldest_age_ms(self, now_ms: int) -> int:
-        """How long ago the first batch that is not finished was begun; 0 without any."""
+        """Returns how long ago the first batch that is not finished was begun; 0 without any."""
         for batch in self._incomplete.values():
             return now_ms - batch.created_ms
         return 0
@@ -363,12 +363,12 @@ class RecordAccumulator:
             return self._taken_out(gone)
 
     def _taken_out(self, batches: Iterable[Batch]) -> list[Batch]:
-        """Those that are not on the wire, out of their queues; not what an append writes to."""
+        """Takes those that are not on the wire out of their queues; not what an append writes to."""
         unsent = [batch for batch in batches if isinstance(batch, OpenBatch) or not batch.on_wire]
         return [batch for batch in unsent if self._take_out(batch)]
 
     def _take_out(self, batch: Batch) -> bool:
-        """Out of its queue; False where an append writes to it."""
+        """Takes a batch out of its queue; False where an append writes to it."""
         if isinstance(batch, OpenBatch):
             if batch.writing:
                 return False

@@ -131,7 +131,7 @@ class SenderMetrics:
     # Any thread
 
     def append_refused(self, topic: str, records: int, error: KafkaSinkError) -> None:
-        """So many records, appended or sent one by one, do not come into a batch."""
+        """Counts records, appended or sent one by one, that do not come into a batch."""
         now_ms = self._clock()
         with self._lock:
             self._producer["errors"].record(records, now_ms)

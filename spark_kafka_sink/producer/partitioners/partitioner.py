@@ -58,7 +58,7 @@ def optional_method(partitioner: object, name: str) -> Callable[..., Any] | None
 
 
 def partition_count(topic: str, cluster: Cluster) -> int:
-    """How many partitions the topic has; UsageError while that is not known."""
+    """Returns how many partitions the topic has; UsageError while that is not known."""
     count = cluster.partition_count(topic)
     if count is None:
         raise UsageError(f"topic {topic}: wait for its metadata before partitioning", topic=topic)

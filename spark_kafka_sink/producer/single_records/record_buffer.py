@@ -287,7 +287,7 @@ class RecordBuffer:
                 raise _flush_timeout(f"records are in no batch ({late[1].message})", timeout_s)
 
     def unsent(self) -> int:
-        """How many records are in no batch."""
+        """The number of records that are in no batch."""
         return sum(buffer.unsent() for buffer in list(self._waiting))
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ class TopicBuffer:
             return not self.rows.futures and self.taken is None and not self.draining.locked()
 
     def unsent(self) -> int:
-        """How many rows are in no batch."""
+        """The number of rows that are in no batch."""
         with self.lock:
             return len(self.rows) + (0 if self.taken is None else len(self.taken.pending()))
 

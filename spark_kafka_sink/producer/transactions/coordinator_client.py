@@ -184,7 +184,7 @@ class TransactionCoordinatorClient:
 
 
 def _name(request: TransactionRequest) -> str:
-    """As Kafka calls it: EndTxn."""
+    """Returns the request's name as Kafka has it: EndTxn."""
     return request.api.request.__name__.removesuffix("Request")
 
 

@@ -208,7 +208,7 @@ class Contents:
         return False
 
     def add_offsets(self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Those that were added before, of other partitions, stay."""
+        """Adds offsets; those that were added before, of other partitions, stay."""
         before = self._offsets.get(group.group_id, (group, {}))[1]
         self._offsets[group.group_id] = group, before | offsets
 
