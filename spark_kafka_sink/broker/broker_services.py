@@ -1,4 +1,4 @@
-"""What handlers work with: what one broker has of its own, and what all brokers of the process share."""
+"""The services that handlers work with: what one broker has of its own, and what all brokers of the process share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from spark_kafka_sink.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class BrokerServices:
-    """What the handlers of one broker work with.
+    """The services that the handlers of one broker work with.
 
     `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `wall_ms`: the time for
     timestamps, in ms since 1970.
@@ -61,7 +61,7 @@ def wall_ms() -> int:
 
 
 class SharedServices:
-    """What all brokers of the process share: the cluster's state, the logs and the coordinators.
+    """The services that all brokers of the process share: the cluster's state, the logs and the coordinators.
 
     The constructor takes the folder's lock; `start` loads what was stored. One thread creates, starts and stops it.
     """

@@ -1,4 +1,4 @@
-"""Where coordinators write: their internal topics, and the ends of transactions in the partitions that took part."""
+"""The logs that coordinators write: their internal topics, and the ends of transactions in the partitions that took part."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _METADATA_VERSIONS: Final[Mapping[str, tuple[int, int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaRelease:
-    """What clients can see of a Kafka release and its settings. Immutable.
+    """The side of a Kafka release and its settings that clients can see. Immutable.
 
     metadata_versions: the supported levels of `metadata.version`, the last one finalized; None with ZooKeeper, which has no
     features. transaction_version: the finalized level of `transaction.version`; 0 where the feature does not exist.
@@ -257,7 +257,7 @@ def served(release: KafkaRelease, keys: Collection[ApiKey]) -> dict[int, AnyApi]
 
 
 class ApiVersionManager:
-    """What ApiVersions tells. `served`: the APIs that have a handler and that the release has, by key. Immutable."""
+    """The answer of ApiVersions. `served`: the APIs that have a handler and that the release has, by key. Immutable."""
 
     def __init__(self, keys: Collection[ApiKey], release: KafkaRelease) -> None:
         self.served: Mapping[int, AnyApi] = served(release, keys)

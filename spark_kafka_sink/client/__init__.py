@@ -1,1 +1,1 @@
-"""Station 4: a cluster to talk to: metadata, connections, versions, requests in flight."""
+"""A client for a Kafka cluster: metadata, connections, API versions, requests in flight."""

@@ -79,7 +79,7 @@ class Cluster:
         object.__setattr__(self, "topics", MappingProxyType(dict(self.topics)))
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions `topic` has; None when that is not known."""
+        """Returns how many partitions `topic` has; None when that is not known."""
         known = self.topics.get(topic)
         return len(known.leaders) or None if known is not None else None
 

@@ -37,7 +37,7 @@ _AT_ONCE: Final = 1000
 _MAX_KEPT: Final = 10_000
 
 _PASSING: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
-"""Where transactions are new to a cluster, the topic of their states has yet to be made."""
+"""Codes that pass: where transactions are new to a cluster, the topic of their states has yet to be made."""
 
 
 class Found(NamedTuple):

@@ -29,7 +29,7 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
-"""As librdkafka's receive.message.max.bytes; a Metadata answer for 100,000 partitions is under 10 MB."""
+"""The same limit as librdkafka's receive.message.max.bytes; a Metadata answer for 100,000 partitions is under 10 MB."""
 
 CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 6,

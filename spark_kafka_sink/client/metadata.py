@@ -1,4 +1,4 @@
-"""What brokers say of the cluster (Kafka's Metadata): the newest snapshot, when to ask again, and what each broker responded."""
+"""The cluster as brokers describe it (Kafka's Metadata): newest snapshot, when to ask again, and each broker's response."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def batch_aborted(batch: MicroBatch, own: Iterable[PreparedTransaction], ended: 
 
 
 class RowVisibility(Enum):
-    """What is known of a run's rows when the time of their commit is over."""
+    """The visibility of a run's rows, as far as it is known when the time of their commit is over."""
 
     ABORTED = "None of this run's rows is visible, and its transactions are aborted."
     OPEN = (

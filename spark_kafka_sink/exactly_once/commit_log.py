@@ -141,7 +141,7 @@ class Claim:
         self._chunks = frozenset()
 
     def _put(self, batches: list[list[tuple[int, bytes | None]]], deadline: float) -> None:
-        """In one transaction: these, and tombstones for chunks that are no more."""
+        """Writes these, and tombstones for chunks that are no more, in one transaction."""
         if self._is_lost:
             raise ClaimLostError(f"the claim on query {self._query_id} in the commit log is over since an earlier error")
         new = {number for batch in batches for number, _ in batch}
@@ -165,7 +165,7 @@ class Claim:
 
 
 class _Partition:
-    """What one partition says of its queries, as far as it was read: for each the last record of every chunk."""
+    """The records of one partition's queries, as far as it was read: for each the last record of every chunk."""
 
     def __init__(self, client: ClusterClient, topic: str, number: int, *, is_strict: bool) -> None:
         """is_strict: raises CommitRecordError for a key that is not ours, whose record is read again next time."""
@@ -228,7 +228,7 @@ class LoggedRecord:
 
 @dataclass(slots=True)
 class LastRecords:
-    """What a read of the log has found.
+    """The findings of a read of the log.
 
     Attributes:
         records: the last one of each query or job, by its id.
@@ -300,7 +300,7 @@ it meanwhile. A forgotten job is taken for one that has never committed, and run
 these records, some 150 bytes a transaction."""
 
 ABORTED_FOR_MS: Final = 60 * 60 * 1000
-"""To forget these says the same: nothing of the job is visible."""
+"""The age at which aborted jobs are forgotten. That says the same: nothing of the job is visible."""
 
 _KEPT_FOR_MS: Final[Mapping[State, int]] = {
     State.COMPLETE: COMPLETE_FOR_MS,

@@ -1,4 +1,4 @@
-"""What the commit log says of a batch, and how that is written: JSON that people can read, in chunks that brokers take.
+"""The record of a batch in the commit log, and how it is written: JSON that people can read, in chunks that brokers take.
 
 Key: `["<query id>",<chunk>]`, as with the query id alone compaction would keep only the last chunk. Value: an object with what
 the record says, and the chunk's part of its lists.
@@ -50,7 +50,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """What was decided of the last batch of a query or batch job.
+    """The decision about the last batch of a query or batch job.
 
     Attributes:
         query_id: Spark's id of the query, or the job's own.

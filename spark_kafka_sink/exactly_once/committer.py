@@ -39,7 +39,7 @@ _BEST_EFFORT: Final = BestEffort(list_s=5.0)
 
 @dataclass(frozen=True, slots=True)
 class CommitReport:
-    """What a commit did.
+    """The result of a commit.
 
     Attributes:
         rows: the rows that this commit made visible; 0 where an earlier one had.
@@ -103,7 +103,7 @@ class Committer:
             self._is_checked = True
 
     def _forget_old_jobs(self, deadline: float) -> None:
-        """What goes wrong here is no reason to end a job."""
+        """Forgets old jobs; what goes wrong here is no reason to end a job."""
         now_ms = time.time_ns() // 1_000_000
         try:
             for record in old_jobs(self._log.last_records(deadline).records.values(), self._prefix, now_ms)[:_FORGOTTEN_AT_ONCE]:

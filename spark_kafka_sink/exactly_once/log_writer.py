@@ -61,7 +61,7 @@ _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "choose another topic",
     ErrorCode.UNSUPPORTED_VERSION: "the brokers are too old",
 }
-"""Of Produce and AddPartitionsToTxn: what only somebody else can change. What is neither here nor retriable loses the claim."""
+"""Codes of Produce and AddPartitionsToTxn that only somebody else can change. Others that are not retriable lose the claim."""
 
 
 class LogWriter:

@@ -1,4 +1,4 @@
-"""What EndTxn's answers and DescribeTransactions prove of a transaction. Pure.
+"""The proofs about a transaction from EndTxn's answers and from DescribeTransactions. Pure.
 
 A transaction of epoch e leaves this behind at its coordinator (TransactionMetadata of Kafka 4.1, and measured):
 
@@ -24,7 +24,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 
 class Outcome(StrEnum):
-    """What became of a transaction that was to be committed. UNKNOWN: nothing is proved, so its rows are never written again
+    """The outcome of a transaction that was to be committed. UNKNOWN: nothing is proved; its rows are never written again
     without somebody's decision."""
 
     COMMITTED = "committed"
@@ -34,7 +34,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What DescribeTransactions says of a transactional id that the coordinator knows.
+    """The answer of DescribeTransactions about a transactional id that the coordinator knows.
 
     Attributes:
         state: Kafka's name, as in "Ongoing".
@@ -71,7 +71,7 @@ def outcome_of_end(handle: TransactionHandle, code: int, *, committed: bool) -> 
 
 
 class Proof(StrEnum):
-    """What a description proves. UNKNOWN: it is of something else, or could be."""
+    """The proof that a description gives. UNKNOWN: it is of something else, or could be."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -102,7 +102,7 @@ _NOTHING: Final = (P.UNKNOWN, P.UNKNOWN)
 
 
 def proof_of(handle: TransactionHandle, description: TransactionDescription | None) -> Proof:
-    """What became of the transaction, by what its coordinator says now; None: it knows nothing of the id, and nothing is proved.
+    """Returns what became of the transaction by what its coordinator says; None: it does not know the id; nothing is proved.
 
     With version 1 an abort one epoch later proves a time-out only where the id was not initialised again: what began after a
     committed transaction, and was aborted, looks the same. So the caller must know that it was not (the commit log still says

@@ -38,7 +38,7 @@ class RowChecksum:
 
     @property
     def value(self) -> int:
-        """Of all that was added, as an unsigned 32-bit number."""
+        """The checksum of all that was added, as an unsigned 32-bit number."""
         return crc32c(repr(sorted(self._streams.items())).encode())
 
     def _column(self, path: tuple[str, ...], column: pa.Array) -> None:

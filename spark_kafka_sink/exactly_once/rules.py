@@ -1,4 +1,4 @@
-"""What commit() does next: every rule of the protocol in one pure function, from what is known to one step.
+"""The next step of commit(): every rule of the protocol in one pure function, from what is known to one step.
 
 Execution carries the steps out. It starts over from nothing when it loses its claim to the log, or does not know what became of
 something that it wrote. Tests walk through every order of events of two drivers that do so (tests/exactly_once/model).
@@ -100,7 +100,7 @@ Step = Read | Look | Write | Commit | Done | GiveUp | Stop
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a commit of one batch knows.
+    """The knowledge that a commit of one batch has.
 
     own: the batch's transactions, as its tasks have told. start: the batch at which the log may begin (commit.log.start).
     last: the query's last record, once `read`. described, listed: what Look found, None before.
@@ -223,7 +223,7 @@ def _prepare(view: View, chosen: tuple[PreparedTransaction, ...], kept: tuple[Pr
 
 
 def _is_open(handle: TransactionHandle, view: View) -> bool:
-    """By the coordinator's word, and for long enough.
+    """Whether it is open by the coordinator's word, and for long enough.
 
     With transactions of version 1 an abort leaves the epoch as it is, and a task that has not noticed it begins the transaction
     again with the next partition that it writes to. What was written before is gone then, and the coordinator does not know those
@@ -265,7 +265,7 @@ def roll_forward(view: View, last: CommitRecord) -> Read | Write | Commit | Stop
 
 
 def _replayed(view: View, last: CommitRecord) -> Step:
-    """Of a batch that was committed in part, the other part; the rows of every task must be those of the first time."""
+    """Replays the rest of a batch that was committed in part; the rows of every task must be those of the first time."""
     before = {each.spark_partition: each for each in last.transactions}
     again = {each.spark_partition: each for each in view.own}
     is_told_apart = len(before) == len(last.transactions)  # it is not where partitions are unknown
@@ -281,7 +281,7 @@ def _content(transaction: PreparedTransaction) -> tuple[int, int, int]:
 
 
 def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
-    """What is open for nothing: own transactions that the record does not ask for, and when the batch is complete what was listed
+    """Returns what is open for nothing: own ones that the record does not ask for, and when the batch is complete what was listed
     before it was prepared. Nobody can prepare any of those any more: all that could are of this batch or of one before."""
     found = view.own_handles
     if view.last is None or view.last.batch != view.batch:
@@ -293,7 +293,7 @@ def _leftovers(view: View) -> tuple[TransactionHandle, ...]:
 
 
 def key(handle: TransactionHandle) -> tuple[str, int, int]:
-    """Of one transaction. What brokers list says less than its handle does."""
+    """Returns the key of one transaction. What brokers list says less than its handle does."""
     return handle.transactional_id, handle.producer_id, handle.epoch
 
 

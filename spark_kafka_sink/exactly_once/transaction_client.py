@@ -62,7 +62,7 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of an attempt to end a transaction.
+    """The outcome of an attempt to end a transaction.
 
     Attributes:
         outcome: what is proved.

@@ -1,1 +1,1 @@
-"""Station 6: sockets: selector, frames, channels, wake-up. Knows no message and no cluster."""
+"""Sockets: a selector, frames, channels and the wake-up of a waiting thread. Knows no message and no cluster."""

@@ -62,7 +62,7 @@ class FrameReader:
 
     @property
     def progress(self) -> str:
-        """How much of the frame is here, for error texts."""
+        """Returns how much of the frame is here, for error texts."""
         if self._frame is None:
             return f"{_SIZE.size - len(self._unread)} of a size's {_SIZE.size} bytes"
         return f"{len(self._frame) - len(self._unread):,} of a frame's {self._frame_size:,} bytes"

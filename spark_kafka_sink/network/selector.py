@@ -79,7 +79,7 @@ class Disconnected:
 
 @dataclass(slots=True)
 class PollResult:
-    """What one poll saw, each by connection id, in the order in which it is to be looked at."""
+    """The events of one poll, each by connection id, in the order in which it is to be looked at."""
 
     sent: list[int] = field(default_factory=list)
     received: list[tuple[int, memoryview]] = field(default_factory=list)
@@ -181,7 +181,7 @@ class Selector:
         return len(self._channels)
 
     def take_counts(self) -> NetworkCounts:
-        """What was counted since the last time that this was asked."""
+        """Returns what was counted since the last time that this was asked."""
         counts, self.counts = self.counts, NetworkCounts()
         return counts
 

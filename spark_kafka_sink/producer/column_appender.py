@@ -24,7 +24,7 @@ OnPartitioned = Callable[[Partitions], None]
 
 
 class UserClasses(NamedTuple):
-    """What a program's own classes do with records: all that the options of the producer can name."""
+    """A program's own classes that see records: all that the options of the producer can name."""
 
     interceptors: ProducerInterceptors
     serialization: Serialization

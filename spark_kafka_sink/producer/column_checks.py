@@ -1,4 +1,4 @@
-"""What no Kafka record can be: told by the row before anything of its append is buffered, sent or asked for.
+"""Checks for what no Kafka record can be: told by the row before anything of its append is buffered, sent or asked for.
 
 Java's ProducerRecord and RecordHeader refuse the same in their constructors. A broker that found it would refuse the whole batch.
 """
@@ -60,7 +60,7 @@ def _check_rows(topic: str, name: str, rows: int, num_records: int) -> None:
 
 
 def check_columns(topic: str, columns: RecordColumns) -> None:
-    """Of serialized columns. SchemaError for one whose type holds no bytes, or no headers. RecordError names the first row with a
+    """Checks serialized columns. SchemaError: a type holds no bytes, or no headers. RecordError names the first row with a
     negative timestamp or a header that is null, has no key, or one that is no UTF-8."""
     for name, column in (("key", columns.key), ("value", columns.value)):
         if column is not None and not holds_bytes(column.type):

@@ -1,4 +1,4 @@
-"""What to do about each error code in a Produce answer: one table.
+"""The action for each error code in a Produce answer: one table.
 
 Java spreads this over Sender.completeBatch, Sender.canRetry, TransactionManager.canRetry and handleFailedBatch. What a code is
 (its name, whether it is about metadata) stands in protocol/error_codes.py; here stands what the producer does about it.
@@ -16,7 +16,7 @@ SOON_MS = 20
 
 
 class Action(Enum):
-    """What becomes of the batch."""
+    """The fate of the batch."""
 
     DELIVERED = auto()
     RETRY = auto()  # the same bytes with the same numbers

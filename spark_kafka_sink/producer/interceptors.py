@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ColumnsMetadata(NamedTuple):
-    """What became of `num_records` records of columns, which stand one after the other in a partition.
+    """The outcome of `num_records` records of columns, which stand one after the other in a partition.
 
     topic: its name. base_offset: of the first of them. num_records: how many, of one batch.
     partition, base_offset: -1 where not known (acks=0; a duplicate; records that failed before they were in a batch).
@@ -35,7 +35,7 @@ class ColumnsMetadata(NamedTuple):
 
 
 class ProducerInterceptor:
-    """What a program may do with each record on its way. Inherit, and override what is wanted. Java's ProducerInterceptor.
+    """Lets a program look at, or change, each record on its way. Inherit, and override methods. Java's ProducerInterceptor.
 
     on_send runs in the thread that sends, before serialization and partitioning; on_acknowledgement in the sender's thread,
     just before the record's callback, or in the thread that sends for a record that fails before it is in a batch. Both may run
@@ -76,7 +76,7 @@ class ProducerInterceptors:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> ProducerInterceptors:
-        """Those that interceptor.classes names, configured. OptionError for one that cannot be had."""
+        """Returns those that interceptor.classes names, configured. OptionError for one that cannot be had."""
         made = cls([])
         try:
             for value in config.interceptor_classes:
@@ -186,7 +186,7 @@ class ColumnsInterception:
 
 
 def as_ours(error: BaseException, topic: str) -> KafkaSinkError:
-    """What an interceptor is told of an error, which may be of a user's own serializer or partitioner."""
+    """Returns what an interceptor is told of an error, which may be of a user's own serializer or partitioner."""
     if isinstance(error, KafkaSinkError):
         return error
     told = KafkaSinkError(f"topic {topic}: {type(error).__name__}: {error}", topic=topic)

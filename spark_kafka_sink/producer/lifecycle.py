@@ -134,7 +134,7 @@ class Lifecycle:
 
     @property
     def must_not_wait(self) -> bool:
-        """In the sender's thread, and in a callback wherever it runs: what it waits for may wait for the locks around it."""
+        """Whether this is the sender's thread or a callback anywhere: what it waits for may wait for the locks around it."""
         return in_callback() or self.is_sender_thread
 
     def check_process(self) -> None:
@@ -206,7 +206,7 @@ class Lifecycle:
         self.wake_sender()
 
     def ms_until_idle_close(self, now_ms: int, has_records: Callable[[], bool]) -> int:
-        """For the sender's thread: how long until it may end for want of use; 0: it ends now, and takes no more scopes."""
+        """Returns how long until the sender's thread may end for want of use; 0: it ends now, and takes no more scopes."""
         if self._idle_close_ms is None:
             return FOREVER_MS
         with self._lock:

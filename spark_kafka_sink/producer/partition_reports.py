@@ -217,7 +217,7 @@ def _summed_topics(table: _Table) -> NDArray[np.bool_]:
 
 
 def _with_sums(table: _Table, chosen: NDArray[np.bool_]) -> _Table:
-    """With one sum for each of the `chosen` topics that it has anything of."""
+    """Returns the table with one sum for each of the `chosen` topics that it has anything of."""
     is_summed = chosen[table.numbers[_TOPIC]]
     kept, summed = table.numbers[:, ~is_summed], table.numbers[:, is_summed]
     topics, starts = np.unique(summed[_TOPIC], return_index=True)
@@ -237,7 +237,7 @@ def _keys(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _spread(table: _Table, keys: NDArray[np.int64]) -> _Table:
-    """With a column for each of the keys, of which those that were not there count nothing."""
+    """Returns the table with a column for each of the keys, of which those that were not there count nothing."""
     spread = np.zeros((6, len(keys)), np.int64)
     spread[_TOPIC], spread[_PARTITION] = keys >> 32, (keys & 0xFFFFFFFF) + ALL_PARTITIONS
     spread[_FIRST:] = NO_OFFSET

@@ -1,4 +1,4 @@
-"""The producer: what a task, or a program without Spark, holds. It ties the stations of a record's way together."""
+"""The producer: what a task, or a program without Spark, holds. It puts the parts of a producer together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.lifecycle import NO_WAIT, Lifecycle, in_callback, process
 from spark_kafka_sink.producer.metrics.sender_metrics import ProducerMetrics, SenderMetrics, snapshot
-from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
+from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.producer_metadata import ProducerMetadata
 from spark_kafka_sink.producer.producer_record import OnDelivery, PartitionInfo
 from spark_kafka_sink.producer.scopes.send_scope import SendScope
@@ -254,7 +254,7 @@ class Producer:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 
     def metrics(self) -> ProducerMetrics:
-        """What Java's KafkaProducer.metrics() gives, under the same names (docs/metrics.md), as of now; also after close.
+        """Returns what Java's KafkaProducer.metrics() gives, under the same names (docs/metrics.md), as of now; also after close.
 
         From any thread. Rates and averages are of the last metrics.num.samples windows of metrics.sample.window.ms; an average or
         a maximum of nothing is NaN. UsageError in a forked child.
@@ -289,7 +289,7 @@ class Producer:
         self._lifecycle.close_when_idle()
 
     def unfinished(self) -> int:
-        """How many records are neither acked nor failed."""
+        """The number of records that are neither acked nor failed."""
         if self._lifecycle.is_forked:
             return 0
         return self._accumulator.incomplete_records() + self._record_buffer.unsent()

@@ -29,7 +29,7 @@ class ProducerRecord:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was stored. Java's RecordMetadata.
+    """The place where a record was stored. Java's RecordMetadata.
 
     topic: its name. partition, offset: -1 where that is not known (acks=0; a duplicate; a record that failed).
     timestamp: ms since the epoch, the broker's where the topic is set to LogAppendTime; -1 for a record that failed.

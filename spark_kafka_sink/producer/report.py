@@ -1,4 +1,4 @@
-"""What a send scope delivered, as plain numbers that pickle, merge, and mean the same everywhere."""
+"""The report of what a send scope delivered, as plain numbers that pickle, merge, and mean the same everywhere."""
 
 from __future__ import annotations
 

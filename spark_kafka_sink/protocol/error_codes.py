@@ -183,7 +183,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""Those whose exception in Java is a RetriableException."""
+"""The codes whose exception in Java is a RetriableException."""
 
 REFRESHES_METADATA: Final = frozenset(
     {
@@ -202,7 +202,7 @@ REFRESHES_METADATA: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Those whose exception in Java is an InvalidMetadataException: what the client knows of the cluster is out of date."""
+"""The codes whose exception in Java is an InvalidMetadataException: what the client knows of the cluster is out of date."""
 
 
 @dataclass(frozen=True, slots=True)

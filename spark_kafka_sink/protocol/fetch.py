@@ -48,7 +48,7 @@ class ForgottenTopic(Message):
 
 @message
 class ReplicaState(Message):
-    """Of a follower; a consumer has -1 in both."""
+    """The state of a follower; a consumer has -1 in both."""
 
     replica_id: int = wire(INT32, default=-1)
     replica_epoch: int = wire(INT64, default=-1)

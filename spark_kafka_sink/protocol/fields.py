@@ -1,4 +1,4 @@
-"""How a message is declared: a class of typed fields, each with its wire type and the versions that have it."""
+"""Declarations of messages: a class of typed fields, each with its wire type and the versions that have it."""
 
 from __future__ import annotations
 

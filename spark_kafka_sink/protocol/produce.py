@@ -84,7 +84,7 @@ class TopicProduceResponse(Message):
 
 @message
 class NodeEndpoint(Message):
-    """Where to reach a leader named in a `current_leader` (KIP-951)."""
+    """The address of a leader named in a `current_leader` (KIP-951)."""
 
     node_id: int = wire(INT32)
     host: str = wire(STRING)

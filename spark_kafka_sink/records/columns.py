@@ -1,4 +1,4 @@
-"""Records as columns: what spark/ hands over and every later station reads."""
+"""Records as columns: the Arrow arrays that a sink hands to the producer, in which no row is a Python object."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Codec(IntEnum):
 
 
 def codec_of(name: str) -> Codec:
-    """From the name that the option compression.type has."""
+    """Returns the codec for a name that the option compression.type has."""
     try:
         return Codec[name.upper()]
     except KeyError:

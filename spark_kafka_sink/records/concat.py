@@ -172,7 +172,7 @@ def _elements(parts: Sequence[Packed | Views]) -> list[_Numbers | _Column]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one element's structs lie in the memory: every `stride` bytes from `start` on."""
+    """The place of one element's structs in the memory: every `stride` bytes from `start` on."""
 
     memory: NDArray[np.uint8]
     rows: int

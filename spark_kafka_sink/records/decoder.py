@@ -103,7 +103,7 @@ def decode_batches(data: Buffer, *, cut_off: bool = False) -> Iterator[FetchedBa
 
 
 def _whole_size(rest: memoryview) -> int:
-    """Of the batch that begins here: at least a header, which is enough to see that one is cut off."""
+    """Returns the size of the batch that begins here: at least a header, which is enough to see that one is cut off."""
     if len(rest) < HEADER_SIZE:
         return HEADER_SIZE
     length: int = struct.unpack_from(">i", rest, 8)[0]

@@ -109,7 +109,7 @@ def _some(views: Views | None) -> list[Packed | Views]:
 
 
 def body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
-    """What the length varint at the start of each record says."""
+    """Returns what the length varint at the start of each record says."""
     bits: Words | int = 0
     for number in numbers:
         bits = number.bits + bits
@@ -124,7 +124,7 @@ def body_sizes(numbers: list[Packed], columns: list[Views | None]) -> Lengths:
 
 
 def record_offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
-    """Where each of `rows` records begins, and the end: their bodies with the length varints before them."""
+    """Returns where each of `rows` records begins, and the end: their bodies with the length varints before them."""
     if isinstance(body, int):
         return np.arange(rows + 1, dtype=np.int64) * (body + varint_sizes(body))
     offsets = np.zeros(rows + 1, np.int64)
@@ -136,7 +136,7 @@ def record_offsets(body: Lengths, rows: int) -> NDArray[np.int64]:
 
 
 def header_counts(headers: pa.Array) -> NDArray[np.int64]:
-    """How many headers each row has; a null list has none."""
+    """Returns how many headers each row has; a null list has none."""
     offsets = offsets_of(headers)
     counts: NDArray[np.int64] = (offsets[1:] - offsets[:-1]).astype(np.int64, copy=False)
     valid = valid_mask(headers)
@@ -171,7 +171,7 @@ def header_views(headers: pa.Array, order: Order) -> Views:
 
 
 def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Of all headers that this slice's rows lie over."""
+    """Returns those of all headers that this slice's rows lie over."""
     offsets = offsets_of(headers)
     first, end = int(offsets[0]), int(offsets[-1])
     pairs = headers.values.slice(first, end - first)
@@ -179,7 +179,7 @@ def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _starts(headers: pa.Array, keys: pa.Array, values: pa.Array) -> NDArray[np.int64]:
-    """Where each row's headers begin among all encoded ones (n+1 numbers)."""
+    """Returns where each row's headers begin among all encoded ones (n+1 numbers)."""
     key_lengths, value_lengths = byte_lengths(keys).rows, byte_lengths(values).rows
     ends: NDArray[np.int64] = np.zeros(len(keys) + 1, np.int64)
     sizes = varint_sizes(key_lengths) + varint_sizes(value_lengths) + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)

@@ -74,7 +74,7 @@ def _one_by_one(data: bytes, count: int) -> RecordChunk:
 
 
 def _one(data: bytes, start: int) -> tuple[int, int, int, int]:
-    """Where the record at `start` ends, its deltas and its key's length."""
+    """Returns where the record at `start` ends, its deltas and its key's length."""
     try:
         size, body = read_varint(data, start, INT_BITS)
         timestamp_delta, position = read_varint(data, body + ATTRIBUTES_SIZE, LONG_BITS)
@@ -102,7 +102,7 @@ def _header_end(data: bytes, position: int) -> int:
 
 
 def _bounds(data: bytes, view: NDArray[np.uint8], position: int, count: int) -> Positions:
-    """Where each of `count` records begins, and the last one's end."""
+    """Returns where each of `count` records begins, and the last one's end."""
     bounds = np.empty(count + 1, np.int64)
     bounds[0] = position
     known = 0

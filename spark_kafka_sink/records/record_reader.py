@@ -15,7 +15,7 @@ ATTRIBUTES_SIZE = 1
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """As a consumer sees it; `timestamp` in ms."""
+    """A record as a consumer sees it; `timestamp` in ms."""
 
     offset: int
     timestamp: int

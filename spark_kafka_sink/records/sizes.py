@@ -1,4 +1,4 @@
-"""How large a record can become in a batch, before it is known which batch that is."""
+"""The largest size that a record can have in a batch, before it is known which batch that is."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def size_upper_bounds(
 
 
 def _with_length(lengths: ByteLengths | None) -> Lengths:
-    """Of a column's values with the varint before each; a number where it is the same for all."""
+    """Returns the sizes of a column's values with the varint before each; a number where it is the same for all."""
     if lengths is None:
         return 1
     if lengths.is_constant:

@@ -73,7 +73,7 @@ def varint_sizes(values: int) -> int: ...
 @overload
 def varint_sizes(values: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def varint_sizes(values: NDArray[np.int64] | int) -> NDArray[np.int64] | int:
-    """How many bytes each number's varint takes."""
+    """Returns how many bytes each number's varint takes."""
     if isinstance(values, int):
         return _width((values << 1) ^ (values >> 63))
     codes = zigzag(values)

@@ -250,7 +250,7 @@ def abort_job(options: SinkOptions, job: MicroBatch, messages: Messages = ()) ->
 
 
 def _aborted(options: SinkOptions, job: MicroBatch, own: OwnTransactions) -> tuple[str, KafkaSinkError | None]:
-    """What is to be said."""
+    """Returns what is to be said."""
     try:
         end = _abort_once(options, job, own)
         if not isinstance(end, Refused):

@@ -98,7 +98,7 @@ class KafkaSinkWriter(DataSourceArrowWriter):
         return DeliveryMessage(spark_partition(), report, share)
 
     def _batch(self) -> MicroBatch:
-        """What a task writes a share of."""
+        """Returns the batch that a task writes a share of."""
         return self._job
 
     def commit(self, messages: Messages) -> None:

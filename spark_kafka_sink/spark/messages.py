@@ -1,4 +1,4 @@
-"""What a finished task tells the driver: its report and, under exactly-once, its open transaction.
+"""The message of a finished task to the driver: its report and, under exactly-once, its open transaction.
 
 Both also have a form without pickles, for processes that must not trust what they receive: a report as bytes, a share as JSON.
 """

@@ -60,7 +60,7 @@ class DeliveryReportParam(AccumulatorParam[DeliveryReport | None]):
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
-    """Where to send a report, and the token that the listener expects, which must never be printed."""
+    """The address to send a report to, and the token that the listener expects, which must never be printed."""
 
     port: int
     token: str = field(repr=False)
@@ -151,7 +151,7 @@ class DeliveryMetrics:
 
     @property
     def feed(self) -> Feed:
-        """What a task takes along to report to this handle."""
+        """The part that a task takes along to report to this handle."""
         return Feed(self._accumulator, self._listener.address if self._listener else None)
 
     def add_committed(self, report: DeliveryReport) -> None:

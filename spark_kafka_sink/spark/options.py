@@ -16,7 +16,7 @@ from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.option import nearest
 from spark_kafka_sink.producer.interceptors import ProducerInterceptors
-from spark_kafka_sink.producer.partitioners.partitioner_class import partitioner_of
+from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
 from spark_kafka_sink.spark.guarantee import (

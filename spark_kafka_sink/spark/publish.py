@@ -31,7 +31,7 @@ _RESULT_DDL = "spark_partition int, report binary, share string"
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What a finished task delivered. spark_partition: the number of the task's partition, from 0. report: its counts."""
+    """The report of a finished task. spark_partition: the number of the task's partition, from 0. report: its counts."""
 
     spark_partition: int
     report: DeliveryReport
@@ -39,7 +39,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """What publish() delivered. A notebook shows it as a table.
+    """The report of what publish() delivered. A notebook shows it as a table.
 
     total: the sums of all tasks. tasks: the report of each task. seconds: from start to end, including Spark's own work.
     """

@@ -44,7 +44,7 @@ class SinkSchema:
 
 
 class RecordColumn(NamedTuple):
-    """What a column of a Kafka record accepts.
+    """The types that a column of a Kafka record accepts.
 
     types: Spark's types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
     sql_type: the type to cast other columns to.

@@ -11,7 +11,7 @@ from docs.options_page import options_page
 from docs.pages import FOLDER
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.producer.partitioners.partitioner_class import NAMES
+from spark_kafka_sink.producer.partitioners.registry import NAMES
 from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
 from tests.golden_options import java_options
 

@@ -63,7 +63,7 @@ ConfigChange: TypeAlias = Callable[[Mapping[str, str]], Mapping[str, str]]
 
 
 class CoordinatorType(Enum):
-    """What a FindCoordinator asks for. The value is the internal topic whose leaders are the coordinators."""
+    """The kinds of coordinator in a FindCoordinator. The value is the internal topic whose leaders are the coordinators."""
 
     GROUP = GROUP_METADATA_TOPIC
     TRANSACTION = TRANSACTION_STATE_TOPIC

@@ -19,7 +19,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class StoredCluster:
-    """What survives a restart. `next_producer_id`: every smaller id may have been given out."""
+    """The state that survives a restart. `next_producer_id`: every smaller id may have been given out."""
 
     cluster_id: str
     topics: tuple[TopicState, ...] = ()

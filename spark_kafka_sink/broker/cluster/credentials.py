@@ -1,4 +1,4 @@
-"""What a broker knows of its users: passwords, and what it keeps of them for SCRAM (RFC 5802). Nothing shows in a repr."""
+"""The credentials of a broker's users: passwords, and what it keeps of them for SCRAM (RFC 5802). Nothing shows in a repr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fault does to a request: each effect takes the place of its serving."""
+"""The effects of a fault on a request: each effect takes the place of its serving."""
 
 from __future__ import annotations
 

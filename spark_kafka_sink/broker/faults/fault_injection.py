@@ -42,7 +42,7 @@ class Where(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """What faults use of a broker that runs. `disconnect` and `reconnect` take a broker's id."""
+    """The part of a running broker that faults use. `disconnect` and `reconnect` take a broker's id."""
 
     timer: Timer
     image: Callable[[], MetadataImage]

@@ -107,7 +107,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupRules:
-    """Of this broker, for every group. Time in ms."""
+    """The rules of this broker for every group. Time in ms."""
 
     initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
@@ -223,7 +223,7 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and any(map(self._is_common, protocols))
 
     def select_protocol(self) -> str:
-        """Of those that all members support, the one that most like best; the first of several."""
+        """Returns, of those that all members support, the one that most like best; the first of several."""
         anyone = next(iter(self.members.values()))
         candidates = set(filter(self._is_common, anyone.protocols))
         votes = Counter(next(name for name in member.protocols if name in candidates) for member in self.members.values())

@@ -1,4 +1,4 @@
-"""What an event in a group asks of the world, as values: answers to send, timers to set, a record to store."""
+"""The effects of an event in a group, as values: answers to send, timers to set, a record to store."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ class GroupCoordinator:
             return self._groups.run(group, lambda group, effects: heartbeat(group, request, effects))
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> list[MemberResponse]:
-        """In the order of `members`; of a group that is not known nobody is a member."""
+        """Answers in the order of `members`; of a group that is not known nobody is a member."""
         with self._active():
             group = self._groups.find(group_id)
             if group is None:
@@ -239,7 +239,7 @@ class GroupCoordinator:
         cluster.on_change(changed)
 
     def partition_of(self, group_id: str) -> int:
-        """Of `__consumer_offsets`: its leader is the group's coordinator."""
+        """Returns the partition of `__consumer_offsets` whose leader is the group's coordinator."""
         return self._log.partition_of(group_id)
 
     def load(self) -> None:

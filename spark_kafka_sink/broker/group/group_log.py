@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 NO_PRODUCER: Final = -1
 
 GROUP_METADATA_VERSION: Final = 3
-"""What Kafka 4.1 writes."""
+"""The version that Kafka 4.1 writes."""
 
 # Kafka 4.1 as well: only v1 has room for an expiry.
 OFFSET_COMMIT_VERSION: Final = 4
@@ -65,7 +65,7 @@ def metadata_of(group: ClassicGroup, assignments: Mapping[str, bytes] | None = N
 
 
 def new_group_metadata(group: ClassicGroup) -> GroupMetadataValue:
-    """Of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
+    """Returns the record of a group that has just been heard of (`newEmptyGroupMetadataRecord`)."""
     return GroupMetadataValue("", 0, None, None, NO_TIMESTAMP if group.state_since_ms is None else group.state_since_ms)
 
 

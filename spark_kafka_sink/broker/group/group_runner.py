@@ -57,7 +57,7 @@ class Deadlines:
         group[key] = _Deadline(due_ms, request.timeout, self._armed(group_id, key, request.delay_ms))
 
     def taken(self, group_id: str, key: TimerKey) -> Timeout | None:
-        """What is due now, once; None where it was moved or cancelled meanwhile."""
+        """Returns what is due now, once; None where it was moved or cancelled meanwhile."""
         known = self._by_group.get(group_id, {}).get(key)
         if known is None:
             return None

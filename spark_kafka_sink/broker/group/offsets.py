@@ -37,7 +37,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 @dataclass(slots=True)
 class OffsetStore:
-    """By group. `pending`: by group and producer id, until its transaction ends."""
+    """The offsets by group. `pending`: by group and producer id, until its transaction ends."""
 
     committed: dict[str, Offsets] = field(default_factory=lambda: defaultdict(dict))
     pending: dict[str, dict[int, Offsets]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(dict)))
@@ -73,7 +73,10 @@ class OffsetStore:
             offsets.pop(partition, None)
 
     def end_transaction(self, producer_id: int, *, committed: bool, is_in: Callable[[str], bool]) -> None:
-        """In the groups for which `is_in` says yes: those of the partition of `__consumer_offsets` that got the marker."""
+        """Ends a transaction in the groups for which `is_in` says yes.
+
+        Those are the groups of the partition of `__consumer_offsets` that got the marker.
+        """
         for group_id in [group_id for group_id, open_ones in self.pending.items() if producer_id in open_ones]:
             if is_in(group_id):
                 offsets = self.pending[group_id].pop(producer_id)

@@ -104,7 +104,7 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
 
 
 def current_generation(group: ClassicGroup, member: GroupMember) -> JoinGroupResponse:
-    """What a member is told of the generation it is in; its leader all who are in it."""
+    """Returns what a member is told of the generation it is in; its leader is told all who are in it."""
     protocol = group.protocol_name or ""
     everybody = tuple(
         JoinGroupResponseMember(each.member_id, each.group_instance_id, each.protocols.get(protocol, b""))
@@ -151,7 +151,10 @@ def current_assignment(group: ClassicGroup, member: GroupMember) -> SyncGroupRes
 
 
 def propagate_error(group: ClassicGroup, effects: Effects, code: ErrorCode) -> None:
-    """To all who wait for an assignment; nobody has one any more. Their sessions begin anew: while waiting they had none."""
+    """Answers an error to all who wait for an assignment; nobody has one any more.
+
+    Their sessions begin again: while waiting they had none.
+    """
     for member in group.members.values():
         member.assignment = NO_ASSIGNMENT
         if answer_sync(member, SyncGroupResponse(error_code=code), effects):

@@ -1,1 +1,1 @@
-"""What a broker does with each request: a file for each domain. `kafka_apis.HANDLERS` is the index."""
+"""Handlers of a broker's requests: a file for each domain. `kafka_apis.HANDLERS` is the index."""

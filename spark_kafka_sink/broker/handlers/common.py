@@ -1,4 +1,4 @@
-"""What handlers of several domains share: late answers, repeated entries, topics by id, leaders, authorized operations."""
+"""Helpers of handlers in several domains: late answers, repeated entries, topics by id, leaders, authorized operations."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def _records_deleted(services: BrokerServices, topic: str, index: int, offset: i
 
 
 def _deleted_before(services: BrokerServices, topic: str, index: int, offset: int) -> int:
-    """Where the partition begins then. `ReplicaManager.deleteRecordsOnLocalLog` and `Partition.deleteRecordsOnLeader`."""
+    """Returns where the partition begins then. `ReplicaManager.deleteRecordsOnLocalLog` and `Partition.deleteRecordsOnLeader`."""
     if services.cluster.image.partition(topic, index) is not None and topic in INTERNAL_TOPICS:
         raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
     log = services.replica_manager.led(topic, index).log

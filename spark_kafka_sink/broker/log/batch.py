@@ -69,7 +69,7 @@ class BatchHeader(NamedTuple):
         return self.producer_id >= 0
 
     def unchecked_bytes(self) -> bytes:
-        """What is before the checksummed part, checksum included."""
+        """The bytes before the checksummed part, checksum included."""
         return UNCHECKED.pack(self.base_offset, self.size - SIZE_BEFORE_LENGTH, self.leader_epoch, self.magic, self.crc)
 
     def checked_bytes(self) -> bytes:
@@ -121,7 +121,7 @@ class EndTransactionMarker:
 
 
 def parse_marker(producer_id: int, producer_epoch: int, key: bytes | None, value: bytes | None) -> EndTransactionMarker | None:
-    """From a control record; None when it is of another kind, or of a version that is not known."""
+    """Reads a control record; None when it is of another kind, or of a version that is not known."""
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     version, kind = _KEY.unpack_from(key)

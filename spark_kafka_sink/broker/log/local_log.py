@@ -114,7 +114,7 @@ class LocalRead(NamedTuple):
 
 
 class CleanableLog(NamedTuple):
-    """What LogCleaner works on: segments up to `end_offset`. last_batches: of each producer the last offset of its last data
+    """The input of LogCleaner: segments up to `end_offset`. last_batches: of each producer the last offset of its last data
     batch, -1 for none."""
 
     folder: Path | None
@@ -147,8 +147,8 @@ class LocalLog:
         return fresh
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> LocalRead:
-        """From the batch with `offset` on, all of one segment, nothing from `end_offset` on. `min_one_batch`: the first batch
-        even if it is larger than `max_bytes`; else nothing then, so that it is never cut."""
+        """Reads from the batch with `offset` on, all of one segment, nothing from `end_offset` on. `min_one_batch`: the first
+        batch even if it is larger than `max_bytes`; else nothing then, so that it is never cut."""
         for segment in self.segments.from_offset(offset) if offset < end_offset else ():
             place = segment.find_batch(offset)
             if place is None:

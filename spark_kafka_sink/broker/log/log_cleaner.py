@@ -78,7 +78,7 @@ class _Cleaner:
     _open_txns: set[int] = field(default_factory=set)  # producers with a batch that stays, whose marker must stay too
 
     def read_keys(self) -> None:
-        """Where each key comes last."""
+        """Finds where each key comes last."""
         for segment in self._log.segments:
             for position, header in segment.records.headers():
                 if not header.is_control and not self._is_aborted(header):
@@ -87,7 +87,7 @@ class _Cleaner:
                             self._last_offsets[record.key] = record.offset
 
     def clean(self, group: list[LogSegment]) -> LogSegment:
-        """What stays of these segments."""
+        """Returns what stays of these segments."""
         cleaned = LogSegment.create(self._log.folder, group[0].base_offset, self._config, group[0].created_ms, CLEANED_SUFFIX)
         for segment in group:
             for position, header in segment.records.headers():

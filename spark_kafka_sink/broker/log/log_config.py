@@ -1,4 +1,4 @@
-"""What of a topic's configs decides how its logs are kept: Kafka's LogConfig, with the defaults of 4.1."""
+"""The configs of a topic that decide how its logs are kept: Kafka's LogConfig, with the defaults of 4.1."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LogConfig:
     segment_ms: int = 7 * _DAY_MS
 
     def level_of(self, codec: Codec) -> int:
-        """To compress with: Kafka's default for the codec, unless the topic says another."""
+        """Returns the level to compress with: Kafka's default for the codec, unless the topic says another."""
         return _DEFAULT_LEVELS[codec] if self.compression_level is None else self.compression_level
 
 
@@ -66,7 +66,7 @@ _SAME: Final = tuple(
 
 
 def log_config(config: BrokerConfig, image: MetadataImage, topic: TopicState) -> LogConfig:
-    """What was set for the topic, over what was set for brokers while they run, over `topic_defaults`, over Kafka's defaults."""
+    """Returns what was set for the topic, over what was set for running brokers, over `topic_defaults`, over Kafka's defaults."""
     values = effective_configs(config, image, topic.configs)
     codec = values["compression.type"]
     return LogConfig(

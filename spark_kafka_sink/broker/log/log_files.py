@@ -65,7 +65,7 @@ def write_whole(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 class SegmentFiles:
-    """Of the segment that begins at `base_offset`; `suffix` marks files that are not in use yet."""
+    """Files of the segment that begins at `base_offset`; `suffix` marks files that are not in use yet."""
 
     def __init__(self, folder: Path, base_offset: int, suffix: str = "") -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ def read_topic_id(folder: Path) -> uuid.UUID | None:
 
 
 class Checkpoints:
-    """What is known of a log without a look into it, as Kafka's OffsetCheckpointFile with one entry. folder: None writes nothing.
+    """Facts known of a log without a look into it, as Kafka's OffsetCheckpointFile with one entry. folder: None writes nothing.
     OSError with the old content in place."""
 
     def __init__(self, folder: Path | None, topic: str, partition: int) -> None:
@@ -165,7 +165,7 @@ def delete_folder(folder: Path) -> None:
 
 
 def finish_deletions(data_dir: Path) -> None:
-    """What was left of deleted logs; to be called before the logs of a data folder are opened."""
+    """Removes what was left of deleted logs; to be called before the logs of a data folder are opened."""
     for folder in data_dir.glob(f"*{DELETED_FOLDER_SUFFIX}"):
         if _DELETED_FOLDER.search(folder.name):
             shutil.rmtree(folder, ignore_errors=True)  # what stays is in nobody's way, and the next start tries again

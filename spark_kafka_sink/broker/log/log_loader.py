@@ -44,7 +44,7 @@ _TAIL = 8 * 1024 * 1024
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What UnifiedLog goes on with."""
+    """A loaded log, with which UnifiedLog goes on."""
 
     local: LocalLog
     epochs: LeaderEpochCache
@@ -54,7 +54,7 @@ class LoadedLog:
 
 
 def load_log(folder: Path | None, topic_id: uuid.UUID, state: ProducerStateManager, config: LogConfig, now_ms: int) -> LoadedLog:
-    """From a folder that may be empty or missing; None: an empty log in memory. OSError as the file system says it."""
+    """Loads a log from a folder that may be empty or absent; None: an empty log in memory. OSError as the file system says it."""
     if folder is None:
         segments = LogSegments([LogSegment.create(None, 0, config, now_ms)])
         return LoadedLog(LocalLog(None, segments, 0), LeaderEpochCache(None), ProducerSnapshots(None), 0, 0)
@@ -207,7 +207,7 @@ class _LogLoader:
 
 
 def _finish_swaps(folder: Path) -> None:
-    """What a crash left of a compaction (LocalLog.replace_segments), before the segments are loaded."""
+    """Finishes what a crash left of a compaction (LocalLog.replace_segments), before the segments are loaded."""
     for swapped in folder.glob(f"*{LOG_SUFFIX}{SWAP_SUFFIX}"):
         target = swapped.with_name(swapped.name.removesuffix(SWAP_SUFFIX))
         first = offset_of(target, LOG_SUFFIX)

@@ -16,7 +16,7 @@ from spark_kafka_sink.records.compression import Buffer
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its segment."""
+    """The position of a batch in its segment."""
 
     position: int
     header: BatchHeader
@@ -53,7 +53,7 @@ class LogSegment:
         return self.records.size
 
     def should_roll(self, batch: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-        """Before `batch` is appended: for its size, the time since the first record, or a full index."""
+        """Whether to roll before `batch` is appended: for its size, the time since the first record, or a full index."""
         first = self.first_batch_timestamp  # by the records' own time where they have one
         waited = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
         return (
@@ -104,7 +104,7 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """By which retention goes: the records' largest, or where they have none when the segment was last written to."""
+        """The time that retention goes by: the records' largest, or if they have none when the segment was last written to."""
         if self.max_timestamp.timestamp >= 0:
             return self.max_timestamp.timestamp
         try:
@@ -135,7 +135,7 @@ class LogSegment:
             write_whole(self.files.txn_index, self.txn_index.to_bytes())
 
     def load_indexes(self) -> bool:
-        """From the files; False when one is missing or cannot be this segment's."""
+        """Loads them from the files; False when one is missing or cannot be this segment's."""
         files = self.files
         assert files is not None
         if not (files.offset_index.exists() and files.time_index.exists()):
@@ -151,7 +151,7 @@ class LogSegment:
         return loaded and (len(self.time_index) > 0 or self.size == 0)
 
     def clear_indexes(self) -> None:
-        """Before they are made again."""
+        """Clears the indexes before they are made again."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()

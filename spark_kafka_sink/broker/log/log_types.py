@@ -1,4 +1,4 @@
-"""What goes into a log and comes out of it, as values."""
+"""The input and output of a log, as values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PartitionName(NamedTuple):
 
 
 class LogHooks(NamedTuple):
-    """What a log asks of others, and tells them.
+    """The questions of a log to others, and what it tells them.
 
     on_advance: called without the log's lock after each append. check_disk: called with the bytes of each append; an OSError
     from it is that append's, as a full disk's would be.
@@ -55,8 +55,8 @@ class IsolationLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogAppendInfo:
-    """Where records came to lie. `log_append_time_ms` is -1 where records keep their producer's time. `duplicate`: they were in
-    the log already, at these offsets."""
+    """The place where records came to lie. `log_append_time_ms` is -1 where records keep their producer's time. `duplicate`: they
+    were in the log already, at these offsets."""
 
     base_offset: int
     last_offset: int
@@ -94,7 +94,7 @@ class FetchDataInfo:
 
 
 class TimestampAndOffset(NamedTuple):
-    """What ListOffsets answers: timestamp -1 for the ends of a log; leader epoch -1 where none is known."""
+    """The answer of ListOffsets: timestamp -1 for the ends of a log; leader epoch -1 where none is known."""
 
     timestamp: int
     offset: int
@@ -102,7 +102,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers answers; -1 where there is nothing to say."""
+    """The answer of DescribeProducers; -1 where there is nothing to say."""
 
     producer_id: int
     producer_epoch: int

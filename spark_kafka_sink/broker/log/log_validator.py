@@ -88,7 +88,7 @@ def only_batch(view: memoryview) -> memoryview:
 
 
 def _batch_size(view: memoryview) -> int | None:
-    """Of the batch that begins here, None when there is no whole one."""
+    """Returns the size of the batch that begins here, None when there is no whole one."""
     if len(view) < SIZE_BEFORE_LENGTH:
         return None
     length = int.from_bytes(view[_LENGTH_POSITION:SIZE_BEFORE_LENGTH], "big", signed=True)

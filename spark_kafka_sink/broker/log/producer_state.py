@@ -1,4 +1,4 @@
-"""What a log knows of one producer, and whether that may append a batch now."""
+"""The state of one producer in a log, and whether it may append a batch now."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class VerificationStateEntry:
 
 
 class BatchMetadata(NamedTuple):
-    """Of a batch that was stored; a producer may send it again."""
+    """Metadata of a batch that was stored; a producer may send it again."""
 
     last_seq: int
     last_offset: int
@@ -90,7 +90,7 @@ class ProducerStateEntry:
         )
 
     def move_to_epoch(self, epoch: int) -> None:
-        """What was sent under another epoch cannot be sent again."""
+        """Forgets the batches of another epoch: they cannot be sent again."""
         if self.producer_epoch != epoch:
             self.batches.clear()
             self.producer_epoch = epoch

@@ -159,7 +159,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 def snapshot_bytes(entries: Sequence[ProducerStateEntry]) -> bytes:
-    """Of each producer the last batch only: that is all the format has."""
+    """Returns a snapshot with the last batch only of each producer: that is all the format has."""
     packed = [
         _ENTRY.pack(
             entry.producer_id,

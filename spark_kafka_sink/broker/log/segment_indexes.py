@@ -1,4 +1,4 @@
-"""What finds something in a segment: Kafka's OffsetIndex, TimeIndex and TransactionIndex, held in memory and written whole.
+"""The indexes of a segment: Kafka's OffsetIndex, TimeIndex and TransactionIndex, held in memory and written whole.
 
 Indexes and snapshots of producers are kept as files because a scan of the log at each start takes too long. A scan of 1 GB
 takes 0.2 s with batches of 256 KB, but 1.2 to 1.8 s with 16 KB, 4 s with 8 KB and 12 to 24 s with 1 KB. Reading the files takes
@@ -64,7 +64,7 @@ class OffsetIndex:
         return OffsetPosition(self.base_offset + self._offsets[slot], self._positions[slot])
 
     def position_before(self, position: int) -> int:
-        """Where a batch begins that is not behind this byte, as near as the index knows one."""
+        """Returns where a batch begins that is not behind this byte, as near as the index knows one."""
         slot = bisect_right(self._positions, position) - 1
         return self._positions[slot] if slot >= 0 else 0
 
@@ -167,7 +167,7 @@ class AbortedTxn(NamedTuple):
 
 
 class TransactionIndex:
-    """Of all aborted transactions whose marker is in the segment."""
+    """An index of all aborted transactions whose marker is in the segment."""
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset

@@ -1,4 +1,4 @@
-"""Where a segment's bytes lie: batches end to end, in memory or in a file (Kafka's FileRecords). Both behave alike."""
+"""The bytes of a segment: batches end to end, in memory or in a file (Kafka's FileRecords). Both behave alike."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SegmentRecords(Protocol):
         """These bytes, fewer at the end. Nothing that happens later changes them."""
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """Of all whole batches from the one at `position` on, each with its own position."""
+        """Yields the headers of all whole batches from the one at `position` on, each with its own position."""
 
     def truncate_to(self, size: int) -> None: ...
     def flush(self) -> None:
@@ -237,7 +237,7 @@ def records_at(records: SegmentRecords, position: int, header: BatchHeader) -> l
 
 
 def marker_at(records: SegmentRecords, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Of a control batch; None where compaction has left it empty, or it marks something else."""
+    """Returns the marker of a control batch; None where compaction has left it empty, or it marks something else."""
     for record in records_at(records, position, header)[:1]:
         return parse_marker(header.producer_id, header.producer_epoch, record.key, record.value)
     return None

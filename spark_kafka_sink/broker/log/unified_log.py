@@ -35,7 +35,7 @@ from spark_kafka_sink.records.small_batch import NewRecord, small_batch
 
 
 class UnifiedLog:
-    """From any thread. One lock, held for the time of a write or a read of its own files, guards all that is below; what costs
+    """A log that any thread may use. One lock, held for a write or a read of its own files, guards all that is below; what costs
     time per record (checksum, decompression, checks) is done before it is taken. The offsets are read without it.
 
     There is one replica: the high watermark is the log's end.
@@ -98,7 +98,7 @@ class UnifiedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Before the first record of every open transaction."""
+        """The end of what is before the first record of every open transaction."""
         unstable = self._state.first_unstable_offset
         return self.log_end_offset if unstable is None else max(unstable, self._log_start_offset)
 
@@ -193,8 +193,8 @@ class UnifiedLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, *, min_one_batch: bool = True) -> FetchDataInfo:
-        """From the batch that holds `offset` on: it may begin before. At most `max_bytes`, or the first batch if that is larger
-        and `min_one_batch`. Raises ApiException OFFSET_OUT_OF_RANGE."""
+        """Reads from the batch that holds `offset` on: it may begin before. At most `max_bytes`, or the first batch if that is
+        larger and `min_one_batch`. Raises ApiException OFFSET_OUT_OF_RANGE."""
         committed = isolation is IsolationLevel.READ_COMMITTED
         with self._locked():
             end = self.last_stable_offset if committed else self.high_watermark
@@ -208,7 +208,7 @@ class UnifiedLog:
             return FetchDataInfo(found.records, self.high_watermark, stable, self._log_start_offset, aborted, behind)
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampAndOffset | None:
-        """Of the first record that is not earlier (ms), or what ListOffsetsTimestamp names. None where there is no such record.
+        """Returns the offset of the first record not earlier (ms), or of what ListOffsetsTimestamp names; None: there is none.
 
         LATEST is the log's end; how far a consumer may read is the caller's to say.
         """
@@ -222,7 +222,7 @@ class UnifiedLog:
 
     @property
     def latest_epoch(self) -> int:
-        """Of the last record, -1 in a log that never had one."""
+        """The epoch of the last record, -1 in a log that never had one."""
         return self._epochs.latest_epoch
 
     # Producers
@@ -268,8 +268,8 @@ class UnifiedLog:
             return self._log_start_offset
 
     def enforce_retention(self, now_ms: int) -> int:
-        """To be called now and then: drops whole segments by age and size, forgets idle producers, and flushes what is written no
-        more. Returns how many segments went."""
+        """Drops whole segments by age and size, forgets idle producers, and flushes what is written no more. Returns how many
+        segments went. To be called now and then."""
         with self._locked():
             self._state.remove_expired(now_ms)
             doomed = deletable_segments(self._local.segments, self.config, self._log_start_offset, now_ms)

@@ -117,7 +117,7 @@ class Acceptor:
             self._quotas.dec(host)
 
     def _assign(self, sock: socket.socket, host: str, port: int) -> bool:
-        """To the next Processor that has room; if none has, wait for the last one."""
+        """Assigns a socket to the next Processor that has room; if none has, waits for the last one."""
         for tries_left in range(len(self.processors) - 1, -1, -1):
             processor = self.processors[self._next_processor]
             self._next_processor = (self._next_processor + 1) % len(self.processors)

@@ -136,7 +136,7 @@ class BadConnections:
             logger.warning("%s", text)
 
     def summarize(self, *, at_once: bool = False) -> None:
-        """To be called now and then, and `at_once` at the end: logs what was only counted, when its interval is over."""
+        """Logs what was only counted, when its interval is over. To be called now and then, and `at_once` at the end."""
         if self._in_interval:
             with self._lock:
                 summary = self._ended_interval(self._interval_end_ms if at_once else self._clock_ms())
@@ -155,7 +155,7 @@ class BadConnections:
             self._second, self._in_second = second, 0
 
     def _ended_interval(self, now_ms: int) -> str | None:
-        """What is to be logged of an interval that is over by now."""
+        """Returns what is to be logged of an interval that is over by now."""
         if not self._in_interval or now_ms < self._interval_end_ms:
             return None
         others, self._in_interval = self._in_interval - LOGGED_ONE_BY_ONE, 0

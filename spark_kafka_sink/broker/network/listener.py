@@ -1,4 +1,4 @@
-"""Where a broker is reached, and what who comes there has to do first."""
+"""The address at which a broker is reached, and what a client has to do there first."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorParts:
-    """What all Processors of a server share. `served`: APIs by key."""
+    """The parts that all Processors of a server share. `served`: APIs by key."""
 
     node_id: int
     channel: RequestChannel

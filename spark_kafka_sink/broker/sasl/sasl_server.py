@@ -123,7 +123,7 @@ class ScramState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """What the first message and its answer have settled. `nonce`: the client's and ours, concatenated."""
+    """The values that the first message and its answer have settled. `nonce`: the client's and ours, concatenated."""
 
     first: ClientFirst
     credential: ScramCredential

@@ -35,7 +35,7 @@ class SaslState(Enum):
 
 
 class Admission(Enum):
-    """What to do with a request, before it is looked at."""
+    """The decision about a request before it is looked at."""
 
     SERVE = auto()
     CLOSE = auto()

@@ -1,4 +1,4 @@
-"""What a broker asks the coordinator before it stores records of a transaction (Kafka's AddPartitionsToTxnManager, KIP-890)."""
+"""Questions to the coordinator before a broker stores records of a transaction (Kafka's AddPartitionsToTxnManager, KIP-890)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Guards = Mapping[tuple[str, int], VerificationGuard]
 
 
 class TransactionSupportedOperation(Enum):
-    """What the client can do, by the version of its request."""
+    """The abilities of a client, by the version of its request."""
 
     DEFAULT_ERROR = "it adds partitions itself, and does not know TRANSACTION_ABORTABLE"
     GENERIC_ERROR_SUPPORTED = "it adds partitions itself"
@@ -61,7 +61,7 @@ PRODUCE_ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
 
 
 def produce_error(code: ErrorCode, operation: TransactionSupportedOperation) -> ErrorCode:
-    """What a Produce answers where the coordinator said `code`."""
+    """Returns what a Produce answers where the coordinator said `code`."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and operation is TransactionSupportedOperation.ADD_PARTITION:
         return code
     return PRODUCE_ERRORS.get(code, code)

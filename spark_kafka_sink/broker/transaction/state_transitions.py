@@ -1,4 +1,4 @@
-"""What an InitProducerId and an EndTxn do to a transactional id. Pure."""
+"""The transitions of a transactional id by InitProducerId and EndTxn. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a transactional id, and what it becomes (Kafka's TransactionMetadata and TransactionState)."""
+"""The state of a transactional id, and what it becomes (Kafka's TransactionMetadata and TransactionState)."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class TransactionStateManager:
         self._ids: dict[str, TransactionSlot] = {}
 
     def load(self) -> None:
-        """From the log, in place of what is known."""
+        """Loads the states from the log, in place of what is known."""
         loaded: dict[str, TransactionSlot] = {}
         for record in self._log.replay():
             if not isinstance(record, ReplayedRecord):

@@ -137,7 +137,7 @@ def _iso(ms: int) -> str:
 
 
 class TransactionStatus(StrEnum):
-    """What is known of a transaction.
+    """The status of a transaction, as far as it is known.
 
     PREPARED: open, and to be committed.
     COMMITTED, ABORTED: that is proved. UNKNOWN: neither is.

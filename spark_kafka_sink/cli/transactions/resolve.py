@@ -26,7 +26,7 @@ from spark_kafka_sink.producer.transactions.handle import TransactionHandle
 
 @dataclass(frozen=True, slots=True)
 class ResolvedBatch:
-    """What became of a batch. refusal: why nothing was written, None where something was. record: the query's last one now.
+    """The outcome of a batch. refusal: why nothing was written, None where something was. record: the query's last one now.
     lost: what is not committed, with what is proved of it."""
 
     refusal: Refusal | None

@@ -34,7 +34,7 @@ def how_to_resolve(query_id: str, batch: int, *, is_proved: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a command for one query or job.
+    """The result of a command for one query or job.
 
     Attributes:
         batch: None where it is not known.

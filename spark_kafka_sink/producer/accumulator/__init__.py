@@ -1,1 +1,1 @@
-"""Where records wait in batches: dealt, given memory, encoded, queued by partition, numbered."""
+"""The batches in which records wait: rows are dealt, given memory, encoded, queued by partition, numbered."""

@@ -176,12 +176,12 @@ class Planner:
                 plan.starts.append(position)
                 full.append(left < size // (stop - position))  # no room for another row
                 plan.stop = stop
-            elif not self._cut(plan, queue, batch, rows, position, stop, batch_size):
+            elif not self._split_run(plan, queue, batch, rows, position, stop, batch_size):
                 break
             position = stop
         return plan
 
-    def _cut(
+    def _split_run(
         self,
         plan: Plan,
         queue: PartitionQueue,

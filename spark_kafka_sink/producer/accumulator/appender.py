@@ -1,4 +1,4 @@
-"""From columns to batches: size, partition, group, plan, allocate, encode once for all partitions, copy.
+"""Turns columns into batches: size, partition, group, plan, allocate, encode once for all partitions, copy.
 
 RecordAccumulator.append of Java, for a whole Arrow batch: under the lock the rows are dealt to batches, the lock is let go to
 wait for memory, and if that took a wait the rows are dealt again, because the sender may have taken a batch meanwhile.
@@ -249,7 +249,7 @@ class Appender:
         memory: list[Chunk],
         attach: Callable[[OpenBatch, int, int], None] | None,
     ) -> None:
-        """Without a lock: encode all rows of the plan at once and add each piece to its batch."""
+        """Encodes all rows of the plan at once, without a lock, and adds each piece to its batch."""
         first, last = plan.starts[0], plan.stop
         starts = np.array(plan.starts, dtype=np.intp)
         counts = np.diff(starts, append=last)

@@ -86,7 +86,7 @@ class BufferPool:
             return max(self.total - (self.capacity - self._available_chunks()) * self.chunk_size, 0)
 
     def chunks_for(self, size: int) -> int:
-        """How many chunks hold so many bytes."""
+        """Returns how many chunks hold so many bytes."""
         return -(-size // self.chunk_size)
 
     @property
@@ -96,7 +96,7 @@ class BufferPool:
             return self._available_chunks()
 
     def queued(self) -> int:
-        """How many allocations wait for memory."""
+        """The number of allocations that wait for memory."""
         with self._lock:
             return len(self._waiters)
 
@@ -244,7 +244,7 @@ class BufferPool:
 
 
 class BatchMemory:
-    """Where a batch's records lie: copied into chunks of its own, or in parts of encoded blocks shared with other batches.
+    """The place of a batch's records: copied into chunks of its own, or in parts of encoded blocks shared with other batches.
 
     Owned by whoever owns the batch. Nothing of it may be read after `give_back`.
     """

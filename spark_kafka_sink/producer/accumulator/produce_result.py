@@ -1,4 +1,4 @@
-"""What became of a batch, for those who wait for single records of it (Java's ProduceRequestResult and ProducerBatch.Thunk)."""
+"""The outcome of a batch, for those who wait for single records of it (Java's ProduceRequestResult and ProducerBatch.Thunk)."""
 
 from __future__ import annotations
 

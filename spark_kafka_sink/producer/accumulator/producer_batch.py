@@ -61,7 +61,7 @@ class PartitionQueue:
         self.retries.insert(position, batch)
 
     def head(self) -> OpenBatch | SealedBatch | None:
-        """What is next in line."""
+        """The batch that is next in line."""
         return self.retries[0] if self.retries else self.batches[0] if self.batches else None
 
     def clear(self) -> None:
@@ -123,7 +123,7 @@ class OpenBatch:
             self.result.failed(error)
 
     def added(self, size: int, count: int, max_timestamp: int, largest_record: int) -> None:
-        """So many bytes of whole records lie in the memory now."""
+        """Counts so many bytes of whole records that lie in the memory now."""
         # Once for each of 1,000 partitions an append: calls of max() took 0.1 us more.
         latest = max_timestamp if max_timestamp > self.max_timestamp else self.max_timestamp
         self.largest_record = largest_record if largest_record > self.largest_record else self.largest_record
@@ -196,7 +196,7 @@ class SealedBatch(NumberedBatch):
             self.result.failed(error)
 
     def free_raw(self, pool: BufferPool) -> None:
-        """Of a compressed batch only the compressed bytes are needed from now on: the pool counts those instead."""
+        """Frees the raw bytes of a compressed batch: the pool counts the compressed ones instead, which alone are needed now."""
         if self.codec is Codec.NONE:
             return
         compressed = pool.overdraw(pool.chunks_for(self.size))

@@ -43,7 +43,7 @@ class ReadyQueues:
         return self._ready.get(node, {})
 
     def back_off(self, queue: PartitionQueue, until_ms: int) -> None:
-        """Of two batches that were refused the one that has to wait longer counts: they go one after the other."""
+        """Makes a queue wait. Of two batches that were refused the longer wait counts: they go one after the other."""
         if queue.backing_off:
             until_ms = max(until_ms, queue.back_off_until_ms)
         queue.backing_off, queue.back_off_until_ms = True, until_ms

@@ -1,4 +1,4 @@
-"""Where the task's thread and the sender's thread meet: the batches of every topic-partition, until they are finished."""
+"""The meeting point of the task's thread and the sender's: the batches of every topic-partition, until they are finished."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RecordAccumulator:
         return queue
 
     def oldest_age_ms(self, now_ms: int) -> int:
-        """How long ago the first batch that is not finished was begun; 0 without any."""
+        """Returns how long ago the first batch that is not finished was begun; 0 without any."""
         for batch in self._incomplete.values():
             return now_ms - batch.created_ms
         return 0
@@ -77,7 +77,7 @@ class RecordAccumulator:
         return min(self._limits.get(topic, default), default)
 
     def queue_sizes(self, topic: str, count: int) -> tuple[list[int], list[int]] | None:
-        """For a choice by what waits already: the partitions that can be sent to, and how many batches wait for each.
+        """Returns the partitions that can be sent to, and how many batches wait for each: a choice may go by that.
 
         None before each of the `count` partitions has had a batch, as in RecordAccumulator.partitionReady. A partition of a slow
         broker is left out while something waits for it: once nothing does, only another record will tell whether the broker is
@@ -239,7 +239,7 @@ class RecordAccumulator:
         return taken
 
     def _take(self, queue: PartitionQueue) -> Batch | None:
-        """What may be sent of a queue now: a retry, if there are any, or its first batch."""
+        """Returns what may be sent of a queue now: a retry, if there are any, or its first batch."""
         sequences = queue.sequences
         if queue.retries:
             for batch in queue.retries:
@@ -262,7 +262,7 @@ class RecordAccumulator:
         return queue.batches.popleft()
 
     def put_back(self, batches: Iterable[Batch]) -> None:
-        """Of one drain, what does not go after all: each is the next of its queue again."""
+        """Puts batches of one drain back that do not go after all: each is the next of its queue again."""
         with self.lock:
             for batch in batches:
                 queue = batch.queue
@@ -363,12 +363,12 @@ class RecordAccumulator:
             return self._taken_out(gone)
 
     def _taken_out(self, batches: Iterable[Batch]) -> list[Batch]:
-        """Those that are not on the wire, out of their queues; not what an append writes to."""
+        """Takes those that are not on the wire out of their queues; not what an append writes to."""
         unsent = [batch for batch in batches if isinstance(batch, OpenBatch) or not batch.on_wire]
         return [batch for batch in unsent if self._take_out(batch)]
 
     def _take_out(self, batch: Batch) -> bool:
-        """Out of its queue; False where an append writes to it."""
+        """Takes a batch out of its queue; False where an append writes to it."""
         if isinstance(batch, OpenBatch):
             if batch.writing:
                 return False

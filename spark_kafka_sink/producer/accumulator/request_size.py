@@ -1,4 +1,4 @@
-"""What fits into max.request.size: what a Produce request has besides records, and how large batches will be once compressed."""
+"""Sizes against max.request.size: of a Produce request besides its records, and of batches once they are compressed."""
 
 from __future__ import annotations
 

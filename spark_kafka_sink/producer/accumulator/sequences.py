@@ -33,11 +33,11 @@ NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 
 class NumberedBatch(ABC):
-    """What numbering has to know of a batch, which is a SealedBatch.
+    """The part of a batch, which is a SealedBatch, that numbering has to know.
 
-    first_record: records sent to the partition under its producer id and epoch before this batch. ordinal: batches numbered
-    before it.
-    known_not_stored: the broker said that it did not store the last attempt. sent_to: the node of that.
+    first_record: records sent to the partition under its producer id and epoch before this batch.
+    ordinal: batches numbered before it. known_not_stored: the broker said that it did not store the last attempt.
+    sent_to: the node of that.
     """
 
     __slots__ = ("created_ms", "first_record", "known_not_stored", "on_wire", "ordinal", "record_count", "sent_to")

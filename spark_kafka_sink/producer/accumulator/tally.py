@@ -1,4 +1,4 @@
-"""What became of one scope's records: its counts and its first error, told by the sender's thread and waited for by others."""
+"""The outcome of one scope's records: its counts and its first error, told by the sender's thread and waited for by others."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Tally:
 
     @property
     def unfinished(self) -> int:
-        """How many batches are neither acked nor failed."""
+        """The number of batches that are neither acked nor failed."""
         with self._changed:
             return self._unfinished
 
     @property
     def failed_records(self) -> int:
-        """How many records failed."""
+        """The number of records that failed."""
         with self._changed:
             return self._failed_records
 

@@ -38,7 +38,7 @@ class Identity:
 
     @property
     def blocked_reason(self) -> str:
-        """What keeps batches from being sent while there is no `current`, for error texts."""
+        """The reason why no batches are sent while there is no `current`, for error texts."""
         return ""
 
     @property
@@ -69,14 +69,14 @@ class Identity:
     # What became of batches
 
     def decide(self, action: Action, batch: SealedBatch, answer: PartitionProduceResponse) -> Action:
-        """What to do about an answer for which the table of codes has this action."""
+        """Returns what to do about an answer for which the table of codes has this action."""
         return action
 
     def acked(self, batches: Iterable[SealedBatch]) -> None:
         """Batches are stored."""
 
     def will_retry(self, batch: SealedBatch, action: Action) -> None:
-        """A batch is to be sent again."""
+        """Is told that a batch will be sent again."""
 
     def replaced(self, batch: SealedBatch, parts: Sequence[SealedBatch]) -> None:
         """Others have the records of a batch that was not stored."""

@@ -1,1 +1,1 @@
-"""What a producer measures of itself, under the names of Java's (docs/metrics.md)."""
+"""The metrics of a producer, under the names of Java's (docs/metrics.md)."""

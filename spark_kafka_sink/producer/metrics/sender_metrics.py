@@ -1,4 +1,4 @@
-"""What the sender's thread and the appends tell of their work, and what can be read of it (Java's Sender.SenderMetrics)."""
+"""Metrics of the sender's thread and of appends: how they are told and how they are read (Java's Sender.SenderMetrics)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ProducerMetrics = TypedDict(
         "producer-node-metrics": dict[str, dict[str, float]],
     },
 )
-"""By Java's groups: of the producer; of each topic by its name; of each broker by `node-` and its id."""
+"""Metrics by Java's groups: of the producer; of each topic by its name; of each broker by `node-` and its id."""
 
 
 class SenderMetrics:
@@ -110,7 +110,7 @@ class SenderMetrics:
         self._record("batch-split", 1)
 
     def polled(self, counts: NetworkCounts, now_ms: int) -> None:
-        """What went over the network in the last poll."""
+        """Counts what went over the network in the last poll."""
         stats = self._producer
         with self._lock:
             if counts.polls:
@@ -131,7 +131,7 @@ class SenderMetrics:
     # Any thread
 
     def append_refused(self, topic: str, records: int, error: KafkaSinkError) -> None:
-        """So many records, appended or sent one by one, do not come into a batch."""
+        """Counts records, appended or sent one by one, that do not come into a batch."""
         now_ms = self._clock()
         with self._lock:
             self._producer["errors"].record(records, now_ms)
@@ -206,7 +206,7 @@ def _record_traffic(stats: Stats, counted: ConnectionCounts, now_ms: int) -> Non
 
 
 def snapshot(metrics: SenderMetrics, client: NetworkClient, metadata: Metadata, pool: BufferPool) -> ProducerMetrics:
-    """From any thread."""
+    """Returns the metrics as of now. Any thread may call it."""
     producer, topics, nodes = metrics.snapshot(_gauges(client, metadata, pool))
     return {"producer-metrics": producer, "producer-topic-metrics": topics, "producer-node-metrics": nodes}
 

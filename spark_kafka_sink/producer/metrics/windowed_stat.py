@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Of values that are nanoseconds: which part of the time they take."""
+        """The part of the time that the values take, which are nanoseconds."""
         return self.total / (self.elapsed_ms * 1_000_000)
 
 

@@ -21,7 +21,7 @@ LOAD_STATS_S = 0.01
 
 
 class Queues(Protocol):
-    """What is asked of the accumulator. Any thread may ask."""
+    """The questions to the accumulator. Any thread may ask."""
 
     def queue_sizes(self, topic: str, count: int) -> tuple[list[int], list[int]] | None:
         """Partitions that can be sent to, and how many batches wait for each; None before each of the `count` has had a batch."""

@@ -38,7 +38,7 @@ def fnv1a_positive(keys: pa.Array) -> NDArray[np.uint32]:
 
 
 class HashedKeys:
-    """What a hash of the key leaves when divided by the number of partitions; a null key counts as an empty one."""
+    """The remainder of a hash of the key divided by the number of partitions; a null key counts as an empty one."""
 
     def __init__(self, dividends: Dividends) -> None:
         self._dividends = dividends

@@ -23,7 +23,7 @@ OPTION = "partitioner.class"
 
 
 def custom_partitioner(value: object, config: ProducerConfig) -> CustomPartitioner:
-    """What a dotted name, a class or an object stands for, configured. OptionError when it is no partitioner or cannot be had."""
+    """Returns the configured partitioner of a dotted name, class or object. OptionError when it is none or cannot be had."""
     partitioner = plugin(value, OPTION)
     custom = CustomPartitioner(partitioner)
     configure = optional_method(partitioner, "configure")
@@ -33,7 +33,7 @@ def custom_partitioner(value: object, config: ProducerConfig) -> CustomPartition
 
 
 class CustomPartitioner:
-    """Around an object with `partition(topic, columns, sizes, cluster)`, as the protocol Partitioner has it, or with
+    """Wraps an object with `partition(topic, columns, sizes, cluster)`, as the protocol Partitioner has it, or with
     `partition_record(topic, key, value, cluster)`, which gets bytes or None and returns one partition.
 
     partition_record is Python for every row: some 0.5 us a row in calls alone, as much as everything else together.

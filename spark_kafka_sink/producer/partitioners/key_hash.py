@@ -211,7 +211,7 @@ def crc32(keys: pa.Array) -> Hashes:
 
 @cache
 def _byte_table() -> Hashes:
-    """What a CRC's last byte makes of it, shape (256,)."""
+    """Returns what a CRC's last byte makes of it, shape (256,)."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & np.uint32(1), (table >> np.uint32(1)) ^ np.uint32(_CRC32_POLYNOMIAL), table >> np.uint32(1))
@@ -220,7 +220,7 @@ def _byte_table() -> Hashes:
 
 @cache
 def _word_tables() -> tuple[Hashes, Hashes]:
-    """What the low and the high half of (CRC xor the next 4 bytes) make of it, shape (65536,) each.
+    """Returns what the low and the high half of (CRC xor the next 4 bytes) make of it, shape (65536,) each.
 
     "Slicing by 4" with two bytes a look-up: 18 us for 10,000 words where four look-ups of a byte take 52. Made in 1 ms.
     """

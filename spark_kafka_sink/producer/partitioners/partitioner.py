@@ -1,4 +1,4 @@
-"""What a partitioner is, and what comes before it: a record that names its partition (Java's KafkaProducer.partition)."""
+"""The partitioners' interface, and what comes before them: a record that names its partition (Java's KafkaProducer.partition)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def optional_method(partitioner: object, name: str) -> Callable[..., Any] | None
 
 
 def partition_count(topic: str, cluster: Cluster) -> int:
-    """How many partitions the topic has; UsageError while that is not known."""
+    """Returns how many partitions the topic has; UsageError while that is not known."""
     count = cluster.partition_count(topic)
     if count is None:
         raise UsageError(f"topic {topic}: wait for its metadata before partitioning", topic=topic)

@@ -67,7 +67,7 @@ class SendScope:
             raise
 
     def rows_per_append(self, topic: str) -> int:
-        """From how many rows on an append to this topic costs little a row: 40 a partition. 0 while the topic is not known."""
+        """Returns from how many rows on an append to this topic costs little a row: 40 a partition; 0: the topic is not known."""
         return self._columns.rows_per_append(topic)
 
     def flush(self, timeout_s: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a batch once its answer, or the end of its time, is there."""
+"""The end of a batch once its answer, or the end of its time, is there."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ class Delivery:
             tally.batch_failed(batch.record_count, error)
 
     def _failure(self, batch: SealedBatch, answer: PartitionProduceResponse, count: int, more: str = "") -> BrokerError:
-        """Of `count` of its records; `more` is the text's end."""
+        """Returns the error of `count` of its records; `more` is the text's end."""
         queue, code = batch.queue, answer.error_code
         refused = [f"record {e.batch_index}: {e.batch_index_error_message}" for e in answer.record_errors[:3]]
         of = f" of {batch.record_count}" if count < batch.record_count else ""

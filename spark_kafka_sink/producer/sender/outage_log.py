@@ -1,4 +1,4 @@
-"""What the log tells of brokers that do not answer and of topics without leaders, while records or transactions wait for them."""
+"""Log lines about brokers that do not answer and topics without leaders, while records or transactions wait for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WARN_EVERY_MS = 30_000
 """Four lines before delivery.timeout.ms, and 120 an hour from a broker that stays away."""
 
 Subject: TypeAlias = int | str | tuple[str, int]
-"""What is waited for: a broker by its id, a topic by its name, or a transaction's request by transactional id and number."""
+"""The subject of a wait: a broker by its id, a topic by its name, or a transaction's request by transactional id and number."""
 
 
 class News(Enum):
@@ -60,7 +60,7 @@ class SilenceWatch:
         return not self._silences
 
     def look(self, waiting: Collection[Subject], now_ms: int) -> list[tuple[Subject, News, int]]:
-        """What to tell now, and of a silence of how many ms. `waiting`: what is waited for now."""
+        """Returns what to tell now, and of a silence of how many ms. `waiting`: what is waited for now."""
         news: list[tuple[Subject, News, int]] = []
         for subject, silence in list(self._silences.items()):
             if subject in self._heard or subject not in waiting:

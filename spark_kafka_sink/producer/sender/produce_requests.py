@@ -93,11 +93,11 @@ class ProduceRequests:
         return timeout
 
     def _unsent_reason(self, queue: PartitionQueue) -> str:
-        """What keeps a partition's batches from being sent, for error texts."""
+        """Returns what keeps a partition's batches from being sent, for error texts."""
         return self._metadata.why_no_leader(queue.topic) if queue.leader is None else self._blocked_reason(queue.leader)
 
     def _blocked_reason(self, node: int) -> str:
-        """What keeps a broker from taking requests."""
+        """Returns what keeps a broker from taking requests."""
         if self._identity.current is None:
             return self._identity.blocked_reason
         return self._client.why_not_ready(node) or f"broker {node} took no request"

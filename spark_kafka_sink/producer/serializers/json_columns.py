@@ -57,7 +57,7 @@ class BadRowError(Exception):
 
 
 def why_not_json(kind: pa.DataType) -> str | None:
-    """What of a type JSON cannot hold; None: it can hold all of it."""
+    """Returns what of a type JSON cannot hold; None: it can hold all of it."""
     if pa.types.is_struct(kind):
         return next(filter(None, (why_not_json(kind.field(place).type) for place in range(kind.num_fields))), None)
     if is_list(kind):

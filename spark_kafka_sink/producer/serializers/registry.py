@@ -1,4 +1,4 @@
-"""From what an option says to a serializer: Java's class name, a short name, a dotted name, a class, a function, an object."""
+"""Finds the serializer an option names: by Java's class name, a short name, a dotted name, a class, a function, an object."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def serializers_of(config: ProducerConfig) -> tuple[Serializer, Serializer]:
 
 
 def inner_serializer(option: str, settings: Mapping[str, object], is_key: bool) -> Serializer:
-    """What default.list.*.serde.inner names; there Java's serdes are known too."""
+    """Returns what default.list.*.serde.inner names; there Java's serdes are known too."""
     value = settings.get(option)
     if value is None:
         raise OptionError(f"option {option}: the list serializer needs it: name the serializer of the elements", option=option)

@@ -73,7 +73,7 @@ def _serialized_column(serializer: Serializer, part: str, topic: str, column: pa
 
 
 def _check(found: Any, rows: int) -> None:
-    """What a program's own serializer returned."""
+    """Checks what a program's own serializer returned."""
     if not isinstance(found, pa.Array) or not holds_bytes(found.type):
         kind = found.type if isinstance(found, pa.Array) else type(found).__name__
         raise TypeError(f"returned {kind}, not an Arrow array of binary or string")

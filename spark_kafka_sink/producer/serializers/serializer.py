@@ -1,4 +1,4 @@
-"""What makes bytes of keys or values. Programs inherit `Serializer`; Kafka's own are beside this file."""
+"""Serializers make bytes of keys or values. Programs inherit `Serializer`; Kafka's own are beside this file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_kafka_sink.records.arrow_arrays import array_of_bytes, holds_bytes
 
 
 class Serializer:
-    """What makes bytes of keys or values. Java's Serializer.
+    """Makes bytes of keys or values. Java's Serializer.
 
     Inherit, and override `serialize`, `serialize_column` or both: each one does for the other when only one is there. `wanted`
     says in error texts what it takes.

@@ -38,7 +38,7 @@ Record = tuple[str, Any, Any, int | None, int | None, AnyHeaders]
 """The arguments of Producer.send: topic, value, key, partition, timestamp, headers."""
 
 Send = Callable[[Record, OnDelivery | None], RecordFuture]
-"""What Producer.send hands a record to, with the callback."""
+"""The function that Producer.send hands a record to, with the callback."""
 
 
 class RecordAppender:

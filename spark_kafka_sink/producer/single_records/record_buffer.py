@@ -1,4 +1,4 @@
-"""From single records to columns: what was buffered is appended when there is enough of it, or when it has lingered."""
+"""Makes columns of single records: what was buffered is appended when there is enough of it, or when it has lingered."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class RecordBuffer:
             self._wakeup()
 
     def _append(self, buffer: TopicBuffer, rows: BufferedRows, deadline: float) -> Late | None:
-        """What is wrong with a row fails it; returned are those that there was no memory for, or no metadata."""
+        """Appends rows. Fails one that is wrong; returns those that there was no memory for, or no metadata."""
         if not rows:
             return None
         waiter, futures = buffer.waiter, rows.futures
@@ -140,7 +140,7 @@ class RecordBuffer:
                 rows.columns(),
                 deadline=deadline,
                 completion_for=completion_for,
-                on_partitioned=rows.choose,
+                on_partitioned=rows.keep_partitions,
             )
         except DeadlineError as error:
             return rows.pending(), error
@@ -184,7 +184,7 @@ class RecordBuffer:
             buffer.waiter.told()
 
     def _put_back(self, buffer: TopicBuffer, late: BufferedRows, cause: DeadlineError) -> None:
-        """For another try, unless it is too late for one."""
+        """Puts rows back for another try, unless it is too late for one."""
         error = self._too_late(buffer, late, cause) or buffer.put_back(late)
         if error is not None:
             self._fail_for_good(buffer, late, error)
@@ -220,7 +220,7 @@ class RecordBuffer:
         return next_ms
 
     def has_rows(self) -> bool:
-        """Of all buffers: who adds a first row may not have come to say that it waits, and another row may be behind it."""
+        """Whether any buffer has rows: who adds a first row may not have said yet that it waits, and another may be behind it."""
         return not all(buffer.is_idle() for buffer in list(self._buffers.values()))
 
     def _until_due(self, buffer: TopicBuffer, now_ms: int) -> int:
@@ -234,7 +234,7 @@ class RecordBuffer:
         return buffer.rows.since_ms + self._linger_ms - now_ms
 
     def _try_drain(self, buffer: TopicBuffer, lingered: set[Tally]) -> tuple[int, DeadlineError | None]:
-        """In how many ms to look again, and what was missing."""
+        """Returns in how many ms to look again, and what was missing."""
         if not buffer.draining.acquire(blocking=False):
             return FOREVER_MS, None  # who holds it wakes this thread at the end
         try:
@@ -287,7 +287,7 @@ class RecordBuffer:
                 raise _flush_timeout(f"records are in no batch ({late[1].message})", timeout_s)
 
     def unsent(self) -> int:
-        """How many records are in no batch."""
+        """The number of records that are in no batch."""
         return sum(buffer.unsent() for buffer in list(self._waiting))
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class TopicWaiter:
 
 
 class RecordFuture:
-    """What becomes of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
+    """The outcome of one record. Any thread may ask. Java's Future<RecordMetadata>, FutureRecordMetadata.
 
     Written by who sends: the thread that appends the record to a batch sets `_result` and `_index` once, before the batch can be
     sent. A record that never got into a batch has an `error` of its own instead.
@@ -66,7 +66,7 @@ class RecordFuture:
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record was stored, waited for at most `timeout` seconds.
+        """Returns where the record was stored; waits for that at most `timeout` seconds.
 
         Raises what the record failed with; ResultTimeoutError when nothing is known in time; UsageError, where it is not known
         yet, in a forked child and in a delivery callback, because waiting would be for ever. Without a timeout

@@ -106,7 +106,7 @@ class TopicBuffer:
             return not self.rows.futures and self.taken is None and not self.draining.locked()
 
     def unsent(self) -> int:
-        """How many rows are in no batch."""
+        """The number of rows that are in no batch."""
         with self.lock:
             return len(self.rows) + (0 if self.taken is None else len(self.taken.pending()))
 
@@ -121,11 +121,11 @@ class TopicBuffer:
             return self.taken
 
     def settled(self) -> None:
-        """What was taken is in batches, or failed. `draining` is held."""
+        """Forgets what was taken: it is in batches, or failed. `draining` is held."""
         self.taken = None
 
     def put_back(self, rows: BufferedRows) -> KafkaSinkError | None:
-        """In front of what came meanwhile, unless nobody will ever take it again: why. `draining` is held."""
+        """Puts rows in front of what came meanwhile; returns why, if nobody will ever take them again. `draining` is held."""
         with self.lock:
             if self.ended_by is None:
                 rows.extend(self.rows)
@@ -180,13 +180,13 @@ class BufferedRows:
             partition=np.array(self.partitions, np.int32) if self.partitions else None,
         )
 
-    def choose(self, partitions: NDArray[np.int32]) -> None:
+    def keep_partitions(self, partitions: NDArray[np.int32]) -> None:
         """Rows that find no memory keep the partition they were given: with another one at the next try they could come to stand
         behind later ones of this try. (Java's partition a record once, and wait.)"""
         self.chosen = partitions
 
     def place(self, partition: int | None, headers: Headers) -> None:
-        """Of the row that comes next: what few rows have."""
+        """Keeps what few rows have, of the row that comes next."""
         if partition is not None or self.partitions:
             self.partitions += [NO_PARTITION] * (len(self) - len(self.partitions))
             self.partitions.append(NO_PARTITION if partition is None else partition)
@@ -231,7 +231,7 @@ class BufferedRows:
             self.size += len(value or b"") + len(key or b"") + MAX_RECORD_OVERHEAD
 
     def fail(self, error: KafkaSinkError) -> None:
-        """Of each row, with its callback; also of those behind one whose callback was interrupted."""
+        """Fails each row, with its callback; also those behind one whose callback was interrupted."""
         left = iter(self.futures)
         try:
             for future in left:

@@ -1,4 +1,4 @@
-"""In the sender's thread: a transaction's requests go to their coordinators, one at a time, and come back as what they mean."""
+"""Sends a transaction's requests to their coordinators, one at a time, in the sender's thread, and says what answers mean."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class TransactionCoordinatorClient:
     # Answers
 
     def answered(self, response: ClientResponse, now_ms: int) -> None:
-        """What became of a request; of one that nobody waits for any more nothing does."""
+        """Takes the outcome of a request; that of one that nobody waits for any more is passed over."""
         in_flight = response.tag
         if in_flight is not self._in_flight or not isinstance(in_flight, InFlight):
             return
@@ -184,7 +184,7 @@ class TransactionCoordinatorClient:
 
 
 def _name(request: TransactionRequest) -> str:
-    """As Kafka calls it: EndTxn."""
+    """Returns the request's name as Kafka has it: EndTxn."""
     return request.api.request.__name__.removesuffix("Request")
 
 

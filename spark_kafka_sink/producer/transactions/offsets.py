@@ -46,7 +46,7 @@ def checked_offsets(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]
 
 
 def checked_group(group: str | ConsumerGroupMetadata) -> ConsumerGroupMetadata:
-    """As ConsumerGroupMetadata. UsageError for what is no group."""
+    """Returns the group as ConsumerGroupMetadata. UsageError for what is no group."""
     made = group if isinstance(group, ConsumerGroupMetadata) else ConsumerGroupMetadata(group)
     if not made.group_id:
         raise UsageError(f"send_offsets: group is {group!r}, must be a group's id or a ConsumerGroupMetadata")

@@ -1,4 +1,4 @@
-"""What to do about each error code of the APIs of transactions: one table for each API.
+"""The reaction to each error code of the APIs of transactions: one table for each API.
 
 Java has it in the handleResponse of each handler in TransactionManager. Codes that a table does not name are retried where Java's
 class for them is a RetriableException, and otherwise fatal, but for AddPartitionsToTxn: those are about the partitions.
@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 
 class Reaction(IntEnum):
-    """What becomes of the request; of several in one answer the gravest, which is the largest."""
+    """The fate of the request; of several in one answer the gravest counts, which is the largest."""
 
     DONE = 0
     RETRY = 1  # after retry.backoff.ms
@@ -99,7 +99,7 @@ ADVICE: Final[Mapping[int, str]] = {
     E.ILLEGAL_GENERATION: "the consumer's group has been balanced again since",
     E.FENCED_INSTANCE_ID: "another consumer has this group.instance.id now",
 }
-"""What a user can do, where the name does not say it."""
+"""Advice to a user, where the name does not say it."""
 
 
 def reaction(api: ApiKey, code: int) -> Reaction:
@@ -113,7 +113,7 @@ def reaction(api: ApiKey, code: int) -> Reaction:
 
 
 def gravest(api: ApiKey, codes: Mapping[str, int]) -> tuple[str, int]:
-    """Of what an answer says of several things (topics, groups), by their names, the one that decides."""
+    """Returns which of the things an answer is about (topics, groups), by their names, decides, and its code."""
     causes = {what: code for what, code in codes.items() if code not in _NO_CAUSE}
     deciding = causes if any(causes.values()) else codes
     return max(deciding.items(), key=lambda of: reaction(api, of[1]), default=("", int(E.NONE)))

@@ -1,4 +1,4 @@
-"""What is asked of coordinators: each request as a value, and what of the open transaction they still have to be told."""
+"""Requests to coordinators, each as a value, and what of the open transaction they still have to be told."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def find_coordinator(key: CoordinatorKey) -> TransactionRequest:
 
 
 def found_coordinator(answer: FindCoordinatorResponse) -> Coordinator:
-    """What any version of the answer says of the one coordinator that was asked for."""
+    """Returns what any version of the answer says of the one coordinator that was asked for."""
     for coordinator in answer.coordinators:
         return coordinator
     return Coordinator("", answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message)
@@ -166,7 +166,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 class Contents:
-    """What belongs to one transaction after the other: partitions and consumer groups. No lock, no socket, no clock.
+    """The partitions and consumer groups of one transaction after the other. No lock, no socket, no clock.
 
     With version 1 each has to be added at the transaction's coordinator before anything is sent to it; with version 2 (KIP-890)
     leaders and group coordinators do that.
@@ -193,7 +193,7 @@ class Contents:
         self.forget_waiting()
 
     def forget_waiting(self) -> None:
-        """What was not added yet never will be."""
+        """Forgets what was not added yet: it never will be."""
         self._waiting.clear()
         self._offsets.clear()
 
@@ -208,7 +208,7 @@ class Contents:
         return False
 
     def add_offsets(self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Those that were added before, of other partitions, stay."""
+        """Adds offsets; those that were added before, of other partitions, stay."""
         before = self._offsets.get(group.group_id, (group, {}))[1]
         self._offsets[group.group_id] = group, before | offsets
 
@@ -223,7 +223,7 @@ class Contents:
         return bool(self._offsets) if group_id is None else group_id in self._offsets
 
     def next_request(self, producer: ProducerIdAndEpoch, version: int) -> TransactionRequest | None:
-        """What comes next: partitions, which records wait for, before offsets."""
+        """Returns what comes next: partitions, which records wait for, before offsets."""
         transactional_id = self._transactional_id
         if not (self._waiting or self._offsets):
             return None

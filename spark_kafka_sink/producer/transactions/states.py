@@ -44,7 +44,7 @@ NEXT: Final[Mapping[State, frozenset[State]]] = {
 
 
 class Call(Enum):
-    """What a program can ask for, by the name of the producer's method."""
+    """The calls of a program, by the name of the producer's method."""
 
     INIT = "init_transactions"
     BEGIN = "begin"
@@ -83,7 +83,7 @@ INSTEAD: Final[Mapping[State, str]] = {
     S.ABORTABLE_ERROR: "call abort()",
     S.FATAL_ERROR: "close the producer",
 }
-"""What to do instead of a call that is not allowed."""
+"""Advice on what to do instead of a call that is not allowed."""
 
 
 def check_move(state: State, following: State) -> None:

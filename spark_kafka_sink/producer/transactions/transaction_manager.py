@@ -102,7 +102,7 @@ class TransactionManager:
     def add_offsets(
         self, group: ConsumerGroupMetadata, offsets: dict[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> None:
-        """To be committed with the transaction."""
+        """Adds offsets to be committed with the transaction."""
         with self._changed:
             self._check(Call.SEND_OFFSETS)
             self._deadline_ms = deadline_ms
@@ -213,9 +213,12 @@ class TransactionManager:
     # The sender's thread: what is to be asked
 
     def next_request(self, now_ms: int, is_flushed: Callable[[], bool]) -> TransactionRequest | None:
-        """What the state asks for. is_flushed: tells whether no record is waiting or on its way, so that the transaction may end.
-        It is asked when the transaction takes no more records, and with the lock held, so that this stays so: an answer from
-        before a commit() would know nothing of what was sent just before that."""
+        """Returns what the state asks for.
+
+        is_flushed: tells whether no record is waiting or on its way, so that the transaction may end. It is asked when the
+            transaction takes no more records, and with the lock held, so that this stays so: an answer from before a commit()
+            would know nothing of what was sent just before that.
+        """
         with self._changed:
             adds = self._state in _SENDING and self._contents.is_waiting()  # records wait for that, whoever else does
             if now_ms >= self._deadline_ms and not adds:

@@ -87,7 +87,7 @@ class TransactionalIdentity(NumberedIdentity):
         return self._manager.may_drain(queue)
 
     def may_send_to(self, node: int) -> bool:
-        """To a broker that is too old nothing may go, and the transaction can only be aborted."""
+        """Returns False for a broker that is too old, and fails the transaction, which can then only be aborted."""
         error = self._coordinators.too_old(self._manager, node)
         if error is not None:
             self._manager.failed(error)
@@ -147,8 +147,11 @@ class TransactionalIdentity(NumberedIdentity):
     # A program's calls
 
     def check_may_send(self, *, in_own_scope: bool = False) -> None:
-        """Where each transaction has an id of its own only its scope counts what belongs to it: `prepare` would not wait for what
-        is sent beside that, nor would it be in its handle."""
+        """Raises UsageError outside of a transaction's scope where each transaction has an id of its own.
+
+        Only the scope counts what belongs to the transaction: `prepare` would not wait for what is sent beside that, nor would
+        it be in its handle.
+        """
         if self._id is None and not in_own_scope:
             raise UsageError(
                 "nothing can be sent outside of a transaction: open one with producer.transaction(transactional_id), and append"

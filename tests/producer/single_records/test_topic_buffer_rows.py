@@ -96,7 +96,7 @@ class BufferedRowsModel(RuleBasedStateMachine):
     def the_partitioner_has_chosen_and_all_find_no_memory(self, data: st.DataObject) -> None:
         count = len(self.rows)
         chosen = data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
-        self.buffered.choose(np.array(chosen, np.int32))
+        self.buffered.keep_partitions(np.array(chosen, np.int32))
         self.buffered = self.buffered.pending()
         self.rows = [row._replace(partition=partition) for row, partition in zip(self.rows, chosen, strict=True)]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.errors import OptionError
-from spark_kafka_sink.producer.partitioners.partitioner_class import NAMES, partitioner_of
+from spark_kafka_sink.producer.partitioners.registry import NAMES, partitioner_of
 from tests.producer.partitioners.asking import ask, available, config
 
 KEYS = pa.array([b"%d" % n for n in range(40)])

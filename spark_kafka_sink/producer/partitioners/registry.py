@@ -28,7 +28,7 @@ from spark_kafka_sink.producer.partitioners.partitioner import ClosablePartition
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What partitioners are made from."""
+    """The parts that partitioners are made from."""
 
     config: ProducerConfig
     queues: Queues | None
