@@ -109,7 +109,7 @@ class Answer:
         # A Metadata answer tells of the brokers, too, so its parts cannot be made apart.
         has_parts = key in SHAPES and key is not ApiKey.METADATA
         matched, rest = split(key, request.body, is_affected) if has_parts else (request.body, None)
-        _answered_instead(request, serve, _tried(self.make, matched), rest)
+        _answered_instead(request, serve, _tried(self.make, matched, "made"), rest)
 
 
 def _answered_instead(request: Request, serve: Serve, answer: Message | None, rest: Message | None) -> None:
@@ -142,12 +142,7 @@ def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Messag
     """Serves it, and sends what `changed` makes of the answer."""
 
     def deliver(answered: Request, answer: Message | None) -> None:
-        new = None
-        try:
-            new = None if answer is None else changed(answer)
-        except Exception:
-            # A test's own function. Its request is answered already, so nobody else would end it.
-            logger.exception("An answer could not be changed: its connection is closed")
+        new = None if answer is None else _tried(changed, answer, "changed")
         if new is None:
             answered.drop()
         else:
@@ -156,12 +151,13 @@ def _served_with(request: Request, serve: Serve, changed: Callable[[Any], Messag
     _served(request, serve, deliver)
 
 
-def _tried(made: Callable[[Any], Message | None], of: Message) -> Message | None:
+def _tried(function: Callable[[Any], Message | None], body: Message, done: str) -> Message | None:
+    """Returns what a test's own function makes of a message; None if it raises, which the log tells."""
     try:
-        return made(of)
+        return function(body)
     except Exception:
-        # A test's own function. Its request may be answered already, so nobody else would end it.
-        logger.exception("An answer could not be made: its connection is closed")
+        # Its request may be answered already, so nobody else would end it.
+        logger.exception("An answer could not be %s: its connection is closed", done)
         return None
 
 
