@@ -30,8 +30,8 @@ SHORT = {"request_timeout_ms": 900, "delivery_timeout_ms": 900}
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told after 5 s is told after 0.2."""
-    monkeypatch.setattr(outage_log, "WARN_AFTER_MS", 200)
+    """What is told after 5 s is told after 0.5: on a busy machine a first answer may take 0.2 s."""
+    monkeypatch.setattr(outage_log, "WARN_AFTER_MS", 500)
     monkeypatch.setattr(outage_log, "LOOK_EVERY_MS", 50)
 
 
@@ -196,16 +196,18 @@ def test_nothing_is_told_of_a_producer_that_has_nothing_to_send(cluster: Recordi
     with one_by_one(cluster.bootstrap_servers) as producer:
         send(producer, numbers([0]))
         with cluster.faults.unreachable(1, black_hole=True):
-            time.sleep(0.5)
+            time.sleep(0.8)
     assert told.messages == []
 
 
 def test_a_broker_that_has_answered_is_not_said_to_be_silent_while_a_retry_waits(
     cluster: RecordingBroker, told: pytest.LogCaptureFixture
 ) -> None:
-    cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
     with one_by_one(cluster.bootstrap_servers, retry_backoff_ms=1500, retry_backoff_max_ms=1500) as producer:
-        assert send(producer, numbers([0])) == 1
+        send(producer, numbers([0]))  # so that only the retry waits, not the first look-up of the topic
+        told.clear()
+        cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert send(producer, numbers([1])) == 1
     assert warnings(told)[0].startswith(f"1 records have waited 0 s for broker 1 ({cluster.address(1)}); ")
     assert not any("has not answered" in warning for warning in warnings(told))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import shutil
+import socket
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -107,7 +108,10 @@ class KafkaCluster(Brokers):
         dead = [node for node, broker in self._brokers.items() if not broker.alive]
         if dead:
             raise RuntimeError(self.explain(f"broker(s) {dead} ended while starting"))
-        return set(self.metadata(timeout_s=1.0).brokers) == set(self._brokers)  # short: a broker may have died meanwhile
+        if set(self.metadata(timeout_s=1.0).brokers) != set(self._brokers):  # short: a broker may have died meanwhile
+            return False
+        # In ZooKeeper mode a broker is listed before it listens: KafkaServer.startup registers, then starts the acceptors.
+        return all(listens(self.address(node)) for node in self._brokers)
 
     @property
     def broker_ids(self) -> list[int]:
@@ -169,6 +173,15 @@ class KafkaCluster(Brokers):
     def explain(self, message: str) -> str:
         tails = [f"--- broker {node} said last:\n{broker.output_tail()}" for node, broker in self._brokers.items()]
         return "\n".join([message, *tails])
+
+
+def listens(address: str) -> bool:
+    host, port = address.rsplit(":", 1)
+    try:
+        socket.create_connection((host, int(port)), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def data_folder() -> Path:
