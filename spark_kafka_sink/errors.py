@@ -77,6 +77,20 @@ class BrokerError(PeerError):
     code = "BROKER"
 
 
+class AuthorizationError(BrokerError):
+    """This client may not do what it asked. `facts` has principal where it is known, operation, resource and acl: the line that
+    grants it, as an argument of kafka-acls."""
+
+    code = "AUTHORIZATION"
+
+
+class AuthenticationError(PeerError):
+    """A login or a TLS handshake failed: a wrong password, certificate or host name, or a mechanism or protocol that the other
+    end does not speak. The same settings fail again, so nothing is retried. `facts` has broker."""
+
+    code = "AUTHENTICATION"
+
+
 class DisconnectedError(PeerError):
     """The connection was closed or reset, or could not be made, before the answer came."""
 

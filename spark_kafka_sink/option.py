@@ -20,12 +20,13 @@ REQUIRED: Any = object()
 class Kind:
     """A type with its range: what is wanted, in words, and how a value is read; reading raises ValueError for anything else.
 
-    words: how values are written that are not written as they are.
+    words: how values are written that are not written as they are. is_secret: a value must not be seen, in no error either.
     """
 
     wanted: str
     read: Callable[[object], Any]
     words: Mapping[str, object] = field(default_factory=dict)
+    is_secret: bool = False
 
     def text(self, value: object) -> str:
         """A value as a user writes it."""
@@ -54,7 +55,19 @@ class Option:
         try:
             return self.kind.read(value)
         except ValueError:
-            raise OptionError(f"option {self.name}: {value!r} is not {self.kind.wanted}", option=self.name) from None
+            shown = "the value" if self.kind.is_secret else repr(value)
+            raise OptionError(f"option {self.name}: {shown} is not {self.kind.wanted}", option=self.name) from None
+
+
+_AS_HERE: Any = object()
+
+
+def declared(name: str, kind: Kind, default: object, doc: str, *, java: object = _AS_HERE, differs: str = "") -> Any:
+    """Returns a dataclass field that declares an option. Such a dataclass is a table of options: see config.py."""
+    option = Option(name, kind, default, default if java is _AS_HERE else java, doc, differs)
+    if default is REQUIRED:
+        return field(metadata={"option": option})
+    return field(default=default, metadata={"option": option})
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Logins: the client's side of each SASL mechanism, without sockets."""

@@ -1,0 +1,44 @@
+"""The client's side of a SASL login, whatever the mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from spark_kafka_sink.security_config import SecurityConfig
+
+
+class SaslClient(Protocol):
+    """One login on one connection. Used by one thread, and not after an error."""
+
+    def evaluate(self, challenge: bytes | None) -> bytes | None:
+        """Takes what the server sent, None before the first message. Returns what to send, None if there is nothing more to send.
+
+        Raises AuthenticationError if the server proves to be a wrong one, or sends what the mechanism does not allow.
+        """
+
+    def is_complete(self) -> bool:
+        """Returns whether the server has proved what it has to prove. A login that ends before that has failed."""
+
+    def principal(self) -> str:
+        """Returns who logs in, for error texts; empty if unknown."""
+
+
+class SaslMechanism(Protocol):
+    """A mechanism with its settings. Shared by all connections of a client; used by its thread."""
+
+    @property
+    def name(self) -> str:
+        """The name in SaslHandshake."""
+
+    def client(self, host: str) -> SaslClient | None:
+        """Begins a login at a broker's `host`. Never waits: returns None while a token is being fetched.
+
+        `wakeup` (see `OpenMechanism`) is called when to ask again. Raises AuthenticationError if there is no token to be had.
+        """
+
+
+class OpenMechanism(Protocol):
+    """Makes the mechanism that the settings name: `security/sasl/mechanisms.py:open_mechanism`."""
+
+    def __call__(self, config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism: ...
