@@ -50,6 +50,10 @@ class Token:
     principal: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # What came from outside holds no references: they would be read in this process, and sent to the broker.
+        object.__setattr__(self, "value", Secret(self.value.unresolved(), None))
+
 
 TokenSource: TypeAlias = Callable[[str], Token]
 """Returns a new token for a broker's host, or raises. It may take its time, so it is called in a thread of its own."""
