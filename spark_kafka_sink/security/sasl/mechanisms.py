@@ -10,11 +10,9 @@ from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.credentials import user_and_password
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl.mechanism import SaslMechanism
-from spark_kafka_sink.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerMechanism
 from spark_kafka_sink.security.sasl.plain import PLAIN, CredentialsSource, PlainMechanism
 from spark_kafka_sink.security.sasl.scram import ScramMechanism
 from spark_kafka_sink.security.sasl.scram_messages import SCRAM_HASHES
-from spark_kafka_sink.security.sasl.token_sources import extensions_of, open_tokens
 from spark_kafka_sink.security_config import SecurityConfig
 
 
@@ -35,14 +33,16 @@ def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMe
         jaas = jaas_of(config)
         is_token = jaas is not None and jaas.options.get("tokenauth", "").strip().lower() == "true"
         return ScramMechanism(name, _credentials(config), is_token=is_token)
-    if name == OAUTHBEARER:
-        return OAuthBearerMechanism(open_tokens(config), extensions_of(config), wakeup)
-    # These need packages that few have installed.
+    # Imported where they are named: an HTTP client takes 40 ms to import, and the others need packages that few have.
+    if name == "OAUTHBEARER":
+        from spark_kafka_sink.security.sasl.token_sources import oauthbearer_mechanism
+
+        return oauthbearer_mechanism(config, wakeup)
     if name == "GSSAPI":
         return _made("gssapi_client", "GssapiMechanism", config)
     if name == "AWS_MSK_IAM":
         return _made("aws_msk_iam", "AwsMskIamMechanism", config)
-    known = ", ".join((PLAIN, *SCRAM_HASHES, OAUTHBEARER, "GSSAPI", "AWS_MSK_IAM"))
+    known = ", ".join((PLAIN, *SCRAM_HASHES, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"))
     raise OptionError(f"option sasl.mechanism: {name!r} is not one of {known}", option="sasl.mechanism")
 
 
