@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
@@ -39,9 +38,13 @@ def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMe
 
         return oauthbearer_mechanism(config, wakeup)
     if name == "GSSAPI":
-        return _made("gssapi_client", "GssapiMechanism", config)
+        from spark_kafka_sink.security.sasl.gssapi_client import GssapiMechanism
+
+        return GssapiMechanism(config, wakeup)
     if name == "AWS_MSK_IAM":
-        return _made("aws_msk_iam", "AwsMskIamMechanism", config)
+        from spark_kafka_sink.security.sasl.aws_msk_iam import AwsMskIamMechanism
+
+        return AwsMskIamMechanism(config, wakeup)
     known = ", ".join((PLAIN, *SCRAM_HASHES, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"))
     raise OptionError(f"option sasl.mechanism: {name!r} is not one of {known}", option="sasl.mechanism")
 
@@ -56,8 +59,3 @@ def _credentials(config: SecurityConfig) -> CredentialsSource:
             raise AuthenticationError(error.message) from None
 
     return now
-
-
-def _made(module: str, name: str, config: SecurityConfig) -> SaslMechanism:
-    made: SaslMechanism = getattr(importlib.import_module(f"spark_kafka_sink.security.sasl.{module}"), name)(config)
-    return made
