@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import sys
 import threading
 from contextlib import closing
@@ -17,6 +18,7 @@ from spark_kafka_sink.security.sasl.aws_msk_iam import AwsMskIamClient, AwsMskIa
 from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials
 from spark_kafka_sink.security_config import SecurityConfig
 from tests.security.sasl.aws_environment import HOST, clean_environment, local_sts, set_key
+from tests.security.sasl.test_fuzzed_handshakes import fuzzed
 
 LINE = "software.amazon.msk.auth.iam.IAMLoginModule required"
 ACCEPTED = b'{"version":"2020_10_22","request-id":"8f1c"}'
@@ -106,6 +108,24 @@ def test_a_broker_that_speaks_first_is_a_wrong_one() -> None:
     login = AwsMskIamClient(AwsCredentials("AKIA1", "S3CRET"), HOST, "eu-west-1")
     with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not have"):
         login.evaluate(b"\x02\x03")
+
+
+def test_fuzzed_answers_are_accepted_for_what_they_say_or_refused() -> None:
+    rng, accepted = random.Random(), 0
+    for _ in range(3000):
+        login, answer = AwsMskIamClient(AwsCredentials("AKIA1", "S3CRET"), HOST, "eu-west-1"), fuzzed(rng, ACCEPTED)
+        login.evaluate(None)
+        try:
+            login.evaluate(answer)
+        except AuthenticationError as error:
+            assert not login.is_complete()
+            assert len(error.message) < 600
+            assert error.message.isprintable()
+        else:
+            accepted += 1
+            said = json.loads(answer)
+            assert (said["version"], type(said["request-id"])) == ("2020_10_22", str)
+    assert 0 < accepted < 3000
 
 
 # Credentials

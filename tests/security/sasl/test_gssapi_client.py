@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import sys
 import threading
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError
+from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, PeerError
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl.gssapi_client import GssapiClient, GssapiMechanism, KerberosSettings, kerberos_settings
 from spark_kafka_sink.security_config import SecurityConfig
 from tests.security.kdc import REALM, Kdc
+from tests.security.sasl.test_fuzzed_handshakes import fuzzed
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 CLIENT = "alice"
@@ -104,10 +106,10 @@ def with_keytab(keytab: Path) -> SecurityConfig:
 class Server:
     """The broker's side of RFC 4752, by python-gssapi."""
 
-    def __init__(self, realm: Kdc, layers: bytes = b"\x01\x00\x00\x00") -> None:
+    def __init__(self, realm: Kdc, layers: bytes = b"\x01\x00\x00\x00", keytab: Path | None = None) -> None:
         import gssapi
 
-        credentials = gssapi.Credentials(usage="accept", store={"keytab": f"FILE:{realm.keytab(SERVICE)}"})
+        credentials = gssapi.Credentials(usage="accept", store={"keytab": f"FILE:{keytab or realm.keytab(SERVICE)}"})
         self._layers = layers
         self.context: Any = gssapi.SecurityContext(creds=credentials, usage="accept")
 
@@ -201,6 +203,25 @@ def test_an_offer_of_layers_is_checked_for_its_origin(realm: Kdc, keytab: Path) 
     client.evaluate(server.accept(client.evaluate(None) or b""))
     with pytest.raises(AuthenticationError, match="Kerberos: A token had an invalid Message Integrity Check"):
         client.evaluate(server.offer()[:-1] + b"\x00")
+
+
+@needs_gssapi
+def test_fuzzed_handshakes_end_in_a_login_that_the_server_has_or_in_an_error(realm: Kdc, keytab: Path) -> None:
+    rng, complete = random.Random(), 0
+    settings, acceptor = kerberos_settings(with_keytab(keytab)), realm.keytab(SERVICE)
+    for _ in range(500):
+        client, server = GssapiClient(settings, "localhost"), Server(realm, keytab=acceptor)
+        try:
+            assert client.evaluate(fuzzed(rng, server.accept(client.evaluate(None) or b""))) == b""
+            reply = client.evaluate(fuzzed(rng, server.offer()))
+        except PeerError as error:
+            assert not client.is_complete()
+            assert error.message.isprintable()
+        else:
+            complete += 1
+            assert client.is_complete()
+            assert server.chosen(reply or b"") == b"\x01\x00\x00\x00"
+    assert 0 < complete < 500
 
 
 # Errors
