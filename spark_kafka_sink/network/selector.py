@@ -323,4 +323,5 @@ class Selector:
 def _lost(channel: KafkaChannel, cause: str) -> DisconnectedError:
     peer = channel.channel.peer
     done = "lost the connection to" if channel.state is ChannelState.READY else "could not connect to"
-    return DisconnectedError(f"{done} {peer}: {cause}", peer=peer)
+    is_handshake = channel.state is ChannelState.HANDSHAKING
+    return DisconnectedError(f"{done} {peer}: {cause}", peer=peer, during_handshake=is_handshake)
