@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from tests.spark.conftest import ROOT
-from tests.spark.secrets_program import MARK, PLANTED
+from tests.spark.secrets_program import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE
 
 pytestmark = pytest.mark.spark
 OWN_SPARK = pytest.mark.whole("50 s: a Spark of its own, with all its logs; the test before has one write")
@@ -29,7 +29,7 @@ SEEN = ("*.seen", "events/**/*", "stream-*/checkpoint/**/*", "*.log")
 def test_plans_hide_secrets_once_the_format_is_registered(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.ui.explainMode", "extended")
     try:
-        with EmbeddedBroker() as broker:
+        with EmbeddedBroker(config=BrokerConfig(sasl_users={USER: SECRET})) as broker:
             broker.create_topic("events")
             options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **PLANTED}
             spark.range(1).selectExpr("'x' AS value").write.format("kafka_sink").mode("append").options(**options).save()
@@ -70,15 +70,17 @@ class Ran:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder = tmp_path_factory.mktemp("secrets")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    with EmbeddedBroker() as broker, (folder / "driver.log").open("wb") as log:
+    python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {**os.environ, **python, VARIABLE: SECRET}
+    users = BrokerConfig(sasl_users={USER: SECRET})
+    with EmbeddedBroker(config=users) as broker, (folder / "driver.log").open("wb") as log:
         broker.create_topic("events", partitions=2)
         done = subprocess.run(
             [sys.executable, str(PROGRAM), broker.bootstrap_servers, str(folder)],
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=110,
+            timeout=200,
             check=False,
         )
     assert done.returncode == 0, (folder / "driver.log").read_text()[-4000:]
@@ -87,9 +89,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 @OWN_SPARK
 def test_writes_end_as_they_should(ran: Ran) -> None:
-    failed = {name for name, outcome in ran.outcomes.items() if outcome != "ok"}
-    assert failed == {name for name in ran.outcomes if name.endswith(("-refused", "-unreachable"))}
-    assert len(failed) == 6
+    failed = {name: outcome for name, outcome in ran.outcomes.items() if outcome != "ok"}
+    assert set(failed) == {name for name in ran.outcomes if name.startswith("failing-")}
+    assert len(failed) == len(FAILING) + 3
 
 
 @OWN_SPARK
@@ -102,7 +104,7 @@ def test_everything_is_looked_at(ran: Ran) -> None:
         "ui-sql.seen",
         "ui-page-SQL.seen",
         "stream-explained.seen",
-        "batch-unreachable-error.seen",
+        "failing-wrong-password-error.seen",
     ):
         assert len(texts[part]) > 100, part
     assert len(PLANTED) >= 10
