@@ -9,7 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -187,7 +187,7 @@ SERVED: Final = Counter[str]()
 @pytest.fixture
 def apis() -> Iterator[Callable[[Sequence[bytes]], Session]]:
     """Gives a function that serves the frames of one connection, until it is closed, and returns what became of it."""
-    config = {"sasl_users": {"ana": "secret"}, "sasl_mechanisms": MECHANISMS, "oauthbearer_key": KEY}
+    config: dict[str, Any] = {"sasl_users": {"ana": "secret"}, "sasl_mechanisms": MECHANISMS, "oauthbearer_key": KEY}
     with Rig(**config, connection_failed_authentication_delay_ms=0) as rig:
         made = KafkaApis(rig.services())
 
