@@ -19,48 +19,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_kafka_sink as sks
-from spark_kafka_sink.security_config import SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import sink_options
-
-MARK = "hunter2"
-SECRET = f"{MARK}\"'\\{MARK}"
-JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="{MARK}\\"\'\\\\{MARK}";'
-USER = "alice"
-VARIABLE = "PASSWORD_OF_ALICE"
-
-LOGIN = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"}
-# With these a login works: one way to the password, and no proxy.
-PLANTED: dict[str, str] = {
-    **LOGIN,
-    **{f"kafka.{name}": SECRET for name, option in SECURITY_OPTIONS.items() if option.kind.is_secret},
-    "kafka.sasl.jaas.config": JAAS,
-}
-del PLANTED["kafka.sasl.password"], PLANTED["kafka.proxy.url"]
-
-TOKEN = {**LOGIN, "kafka.sasl.mechanism": "OAUTHBEARER"}
-PROXY = {"kafka.proxy.url": f"socks5://alice:{MARK}%22%27%5C{MARK}@127.0.0.1:1"}
-USER_AND_PASSWORD = {**LOGIN, "kafka.sasl.username": USER, "kafka.sasl.password": SECRET}
-WRONG_PASSWORD = {**USER_AND_PASSWORD, "kafka.sasl.password": f"{SECRET} and more"}
-TLS = {"kafka.security.protocol": "SSL", "kafka.max.block.ms": "3000"}
-FAILING: dict[str, dict[str, str]] = {
-    "misspelled": {**PLANTED, "kafka.sasl.pasword": SECRET, "ssl.key": SECRET},
-    "no-jaas": {**LOGIN, "kafka.sasl.jaas.config": SECRET},
-    "no-proxy": {**PLANTED, "kafka.proxy.url": SECRET},
-    "proxy": {**PLANTED, **PROXY, "kafka.max.block.ms": "1500"},
-    "wrong-password": WRONG_PASSWORD,
-    "no-reference": {**USER_AND_PASSWORD, "kafka.sasl.password": f"{SECRET}${{env:NOT_THERE}}"},
-    "no-provider": {**USER_AND_PASSWORD, "kafka.sasl.password": f"{SECRET}${{{MARK}:{MARK}}}"},
-    "token": {**TOKEN, "kafka.sasl.oauthbearer.token": SECRET, "kafka.max.block.ms": "3000"},
-    "token-endpoint": {
-        **TOKEN,
-        "kafka.sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/token",
-        "kafka.sasl.oauthbearer.client.credentials.client.id": "me",
-        "kafka.sasl.oauthbearer.client.credentials.client.secret": SECRET,
-        "kafka.max.block.ms": "3000",
-    },
-    "keys": {**TLS, "kafka.ssl.keystore.key": SECRET, "kafka.ssl.keystore.certificate.chain": SECRET},
-    "certificates": {**TLS, "kafka.ssl.truststore.certificates": SECRET},
-}
+from tests.planted_secrets import FAILING, MISSPELLED, PLANTED, SECRET, USER_AND_PASSWORD, VARIABLE, WRONG_PASSWORD
 
 # PySpark filters what goes to the console.
 LOG4J = """
@@ -171,35 +131,37 @@ def main(servers: str, folder: Path) -> None:
     spark.stop()
 
 
+def kafka(options: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options as the sink takes them."""
+    return {f"kafka.{name}": value for name, value in options.items()}
+
+
 def write_all(program: Program) -> None:
     def sink(options: Mapping[str, str]) -> Callable[[Any], Any]:
         return lambda writer: writer.format("kafka_sink").options(**{**program.servers, **options})
 
-    program.batch("batch", PLANTED)
-    program.batch("batch-password", USER_AND_PASSWORD)
-    program.batch("batch-reference", {**USER_AND_PASSWORD, "kafka.sasl.password": f"${{env:{VARIABLE}}}"})
-    program.stream("stream", sink(PLANTED))
-    program.stream("foreach-batch", lambda writer: writer.foreachBatch(sks.foreach_batch({**program.servers, **PLANTED})))
+    planted, password = kafka(PLANTED), kafka(USER_AND_PASSWORD)
+    program.batch("batch", planted)
+    program.batch("batch-password", password)
+    program.batch("batch-reference", {**password, "kafka.sasl.password": f"${{env:{VARIABLE}}}"})
+    program.stream("stream", sink(planted))
+    program.stream("foreach-batch", lambda writer: writer.foreachBatch(sks.foreach_batch({**program.servers, **planted})))
     with program.recorded("publish"):
-        program.keep("report", sks.publish(program.rows, options={**program.servers, **PLANTED}, progress=False))
+        program.keep("report", sks.publish(program.rows, options={**program.servers, **planted}, progress=False))
     with program.recorded("partition-writer"):
-        program.rows.foreachPartition(sks.partition_writer({**program.servers, **PLANTED}))
-    sks.register(program.spark, options={**program.servers, **PLANTED})
+        program.rows.foreachPartition(sks.partition_writer({**program.servers, **planted}))
+    sks.register(program.spark, options={**program.servers, **planted})
     with program.recorded("session-options"):
         program.rows.write.format("kafka_sink").mode("append").save()
     sks.register(program.spark)
     for name, options in FAILING.items():
-        program.batch(f"failing-{name}", options)
-    for name in ("misspelled", "wrong-password"):
-        program.stream(f"failing-stream-{name}", sink(FAILING[name]))
+        program.batch(f"failing-{name}", kafka(options))
+    program.batch("failing-prefix", {**planted, "sasl.password": SECRET, "ssl.key": SECRET})
+    for name in (MISSPELLED, WRONG_PASSWORD):
+        program.stream(f"failing-stream-{name}", sink(kafka(FAILING[name])))
     with program.recorded("failing-publish"):
-        sks.publish(program.rows, options={**program.servers, **WRONG_PASSWORD}, progress=False)
-    program.keep("options", [sink_options({**program.servers, **options}) for options in (PLANTED, *sound())])
-
-
-def sound() -> list[dict[str, str]]:
-    """Returns the failing options that are refused by no check."""
-    return [FAILING[name] for name in ("proxy", "wrong-password", "token", "token-endpoint", "keys")]
+        sks.publish(program.rows, options={**program.servers, **kafka(FAILING[WRONG_PASSWORD])}, progress=False)
+    program.keep("options", sink_options({**program.servers, **planted}))
 
 
 if __name__ == "__main__":
