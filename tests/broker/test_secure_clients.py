@@ -20,9 +20,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from spark_kafka_sink import Producer as OurProducer
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.compat.java_tools import tool
 
@@ -145,6 +147,38 @@ class TestConfluent:
                 producer.poll(0.1)
             assert producer.flush(TIMEOUT_S) == 0
             assert (logins.hits >= 4, outcomes) == (True, {"None"})
+
+
+class TestOurs:
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {"ssl_client_auth": "required"},
+            {"sasl_users": USERS},
+            {"sasl_users": USERS, "sasl_mechanisms": ("SCRAM-SHA-256",)},
+            {"sasl_users": USERS, "sasl_mechanisms": ("SCRAM-SHA-512",)},
+            {"sasl_mechanisms": ("OAUTHBEARER",)},
+            {"sasl_mechanisms": ("OAUTHBEARER",), "oauthbearer_key": KEY},
+        ],
+        ids=lambda config: "-".join(map(str, config.values())) or "tls",
+    )
+    def test_the_producer_takes_the_brokers_settings_as_they_are(self, config: dict[str, Any]) -> None:
+        with broker_of(num_network_threads=1, **config) as broker:
+            broker.create_topic("t")
+            with OurProducer(broker.client_settings) as producer:
+                assert producer.send("t", value=b"value").result(TIMEOUT_S).offset == 0
+
+    def test_a_user_that_is_not_there(self) -> None:
+        with broker_of(sasl_users=USERS) as broker, pytest.raises(OptionError, match="no user 'eve'; there are ana, bob"):
+            broker.client_settings_for("eve")
+
+    def test_a_token_that_only_others_can_sign(self) -> None:
+        public = AUTHORITY.client("issuer").certificate
+        with broker_of(sasl_mechanisms=("OAUTHBEARER",), oauthbearer_key=public) as broker:
+            assert "sasl.oauthbearer.token" not in broker.client_settings
+            with pytest.raises(UsageError, match="public key only"):
+                broker.token("ana")
 
 
 class TestRights:
