@@ -20,9 +20,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from spark_kafka_sink import Producer as OurProducer
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.broker.compat.java_tools import tool
 
 pytestmark = pytest.mark.slow
@@ -126,25 +129,56 @@ class TestConfluent:
             assert written(confluent(broker, "ana")) == [None]
             assert written(confluent(broker, "bob", **quickly)) == ["TOPIC_AUTHORIZATION_FAILED"]
 
-    def test_a_login_ends_with_its_token_and_is_renewed(self) -> None:
+    def test_a_login_ends_with_its_token_and_is_renewed_before(self) -> None:
         """librdkafka logs in again on the same connection (KIP-368); without that the broker would close it."""
         with broker_of(sasl_mechanisms=("OAUTHBEARER",), oauthbearer_key=KEY, num_network_threads=1) as broker:
             broker.create_topic("t")
-            made: list[float] = []
+            logins = broker.faults.watch(ApiKey.SASL_AUTHENTICATE)
 
             def oauth_cb(_: str) -> tuple[str, float]:
-                made.append(time.time())
-                return broker.token("ana", 33), time.time() + 2
+                return broker.token("ana", 2), time.time() + 2
 
-            settings = confluent(broker, oauth_cb=oauth_cb)
-            producer = Producer(settings)
-            deadline = time.monotonic() + 10
+            producer = Producer(confluent(broker, oauth_cb=oauth_cb))
+            deadline = time.monotonic() + TIMEOUT_S
             outcomes = set[str]()
-            while len(made) < 3 and time.monotonic() < deadline:
+            # One for bootstrap.servers, one for the broker by its id, and again.
+            while logins.hits < 4 and time.monotonic() < deadline:
                 producer.produce("t", b"value", on_delivery=lambda error, _: outcomes.add(str(error)))
                 producer.poll(0.1)
             assert producer.flush(TIMEOUT_S) == 0
-            assert (len(made) >= 3, outcomes) == (True, {"None"})
+            assert (logins.hits >= 4, outcomes) == (True, {"None"})
+
+
+class TestOurs:
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {"ssl_client_auth": "required"},
+            {"sasl_users": USERS},
+            {"sasl_users": USERS, "sasl_mechanisms": ("SCRAM-SHA-256",)},
+            {"sasl_users": USERS, "sasl_mechanisms": ("SCRAM-SHA-512",)},
+            {"sasl_mechanisms": ("OAUTHBEARER",)},
+            {"sasl_mechanisms": ("OAUTHBEARER",), "oauthbearer_key": KEY},
+        ],
+        ids=lambda config: "-".join(map(str, config.values())) or "tls",
+    )
+    def test_the_producer_takes_the_brokers_settings_as_they_are(self, config: dict[str, Any]) -> None:
+        with broker_of(num_network_threads=1, **config) as broker:
+            broker.create_topic("t")
+            with OurProducer(broker.client_settings) as producer:
+                assert producer.send("t", value=b"value").result(TIMEOUT_S).offset == 0
+
+    def test_a_user_that_is_not_there(self) -> None:
+        with broker_of(sasl_users=USERS) as broker, pytest.raises(OptionError, match="no user 'eve'; there are ana, bob"):
+            broker.client_settings_for("eve")
+
+    def test_a_token_that_only_others_can_sign(self) -> None:
+        public = AUTHORITY.client("issuer").certificate
+        with broker_of(sasl_mechanisms=("OAUTHBEARER",), oauthbearer_key=public) as broker:
+            assert "sasl.oauthbearer.token" not in broker.client_settings
+            with pytest.raises(UsageError, match="public key only"):
+                broker.token("ana")
 
 
 class TestRights:
@@ -182,6 +216,11 @@ class TestRights:
     every = AclBindingFilter(
         ResourceType.ANY, anything, ResourcePatternType.ANY, anything, anything, AclOperation.ANY, AclPermissionType.ANY
     )
+
+    def acl(self, topic: str, operation: AclOperation) -> AclBinding:
+        return AclBinding(
+            ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:ana", "*", operation, AclPermissionType.ALLOW
+        )
 
 
 # Java
