@@ -6,7 +6,6 @@ Pure but for reading a file. What is wrong is an OptionError that names the opti
 from __future__ import annotations
 
 import base64
-import binascii
 import getpass
 import hashlib
 import hmac
@@ -153,7 +152,7 @@ def pem_blocks(source: Source, data: bytes) -> list[PemBlock]:
             body = body[header.end() :].lstrip()
         try:
             blocks.append(PemBlock(label, "\n".join(headers), base64.b64decode("".join(body.split()), validate=True)))
-        except binascii.Error:
+        except ValueError:  # binascii.Error is one; another is raised for what is not ASCII
             raise source.wrong(f"has a damaged block (number {number}, {label}): it is not base64") from None
     if not blocks and "-----BEGIN" in text:
         raise source.wrong("has a PEM block that does not end: a line such as -----END CERTIFICATE----- is missing")

@@ -62,6 +62,19 @@ def test_frames_in_one_record_are_given_without_more_bytes_coming(ends: Ends, fa
     assert time.monotonic() - began < 4
 
 
+def test_decrypted_frames_do_not_wait_for_a_long_write(ends: Ends, far: ssl.SSLSocket) -> None:
+    far.sendall(framed(b"a") + framed(b"b") + framed(b"c"))
+    assert received(ends.until(lambda result: bool(result.received))) == [(1, b"a")]
+    ends.selector.send(1, [bytes(30_000_000)])
+    assert received(ends.poll()) == [(1, b"b")]
+    taken = 0
+    while taken < 1_000_000:  # so there is room to write again
+        taken += len(far.recv(100_000))
+    result = ends.poll()
+    assert received(result) == [(1, b"c")]
+    assert result.sent == []
+
+
 def test_a_muted_connection_keeps_what_is_decrypted(ends: Ends, far: ssl.SSLSocket) -> None:
     far.sendall(framed(b"a") + framed(b"b"))
     ends.until(lambda result: bool(result.received))

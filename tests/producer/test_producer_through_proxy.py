@@ -16,7 +16,6 @@ from tests.kafka.witness import read_topic
 from tests.network.small_proxy import SmallProxy
 
 USER, PASSWORD = "ann", 'p@"ss/:'
-QUOTED = "p%40%22ss%2F%3A"
 
 
 @pytest.fixture
@@ -32,13 +31,16 @@ def proxy(request: pytest.FixtureRequest) -> Iterator[SmallProxy]:
         yield proxy
 
 
-def url(proxy: SmallProxy, password: str = QUOTED) -> str:
+def url(proxy: SmallProxy, password: str) -> str:
     return f"{proxy.scheme}://{USER}:{password}@{proxy.address[0]}:{proxy.address[1]}"
 
 
-def test_every_connection_goes_through_the_proxy(brokers: EmbeddedBroker, proxy: SmallProxy) -> None:
+def test_every_connection_goes_through_the_proxy(
+    brokers: EmbeddedBroker, proxy: SmallProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROXY_PASSWORD", PASSWORD)
     servers = [server.rpartition(":") for server in brokers.direct_servers.split(",")]
-    with Producer({"bootstrap.servers": brokers.direct_servers, "proxy.url": url(proxy)}) as producer:
+    with Producer({"bootstrap.servers": brokers.direct_servers, "proxy.url": url(proxy, "${env:PROXY_PASSWORD}")}) as producer:
         for number in range(100):
             producer.send("t", value=b"%d" % number, partition=number % 4)
     found = read_topic(brokers.direct_servers, "t")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import struct
 import subprocess
 import sys
@@ -210,6 +211,32 @@ def test_a_jks_key_store_is_refused_with_the_line_that_converts_it(magic: int) -
     assert message.endswith(
         f"keytool -importkeystore -srckeystore '/etc/my keys.jks'{kind} -destkeystore '/etc/my keys.p12' -deststoretype PKCS12"
     )
+
+
+# Anything
+
+
+@pytest.mark.parametrize("kind", ["PEM", "encrypted PEM", "PKCS12", "JKS", "DER"])
+def test_stores_that_are_damaged_anyhow_are_read_or_refused(certificates: Certificates, kind: str) -> None:
+    client, rng = certificates.client, random.Random(kind)
+    store = {
+        "PEM": (client.key_pem + client.chain_pem).encode(),
+        "encrypted PEM": (client.encrypted_key_pem(PASSWORD) + client.chain_pem).encode(),
+        "PKCS12": client.pkcs12(PASSWORD),
+        "JKS": jks(trusted(client.der), private(client.der)),
+        "DER": client.der,
+    }[kind]
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(store)
+        for _ in range(rng.randrange(4)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        for read in (key_pair, trusted_certificates):
+            try:
+                read(TRUST, bytes(damaged[: rng.choice([len(damaged), rng.randrange(len(damaged))])]), PASSWORD)
+            except OptionError:
+                refused += 1
+    assert 100 < refused <= 300
 
 
 # What keytool writes
