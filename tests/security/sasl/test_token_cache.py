@@ -454,7 +454,9 @@ def test_users_that_come_and_go_in_many_threads_are_each_told(is_per_host: bool)
     told = Counter(outcomes.get_nowait() for _ in range(outcomes.qsize()))
 
     assert told.total() == 8 * 60
-    assert set(told) <= {"not now", "for-host-0", "for-host-1", "for-host-2"}
+    # A token that lives for a millisecond may be dead when it arrives.
+    texts = {text.partition(" at 2")[0] for text in told}
+    assert texts <= {"not now", "the token expired", "for-host-0", "for-host-1", "for-host-2"}
 
 
 def test_equal_settings_share_a_cache_for_as_long_as_somebody_uses_it() -> None:
