@@ -409,18 +409,18 @@ def refusing(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "read_s", "words"),
     [
-        (refusing, "Tunnel connection failed: 407"),
-        (silent, "timed out waiting for the token endpoint https://identity.example/token"),
+        (refusing, 30, "Tunnel connection failed: 407"),
+        (silent, 0.1, "timed out waiting for the token endpoint https://identity.example/token"),
     ],
 )
 def test_a_proxy_that_gives_no_tunnel(
-    answer: Callable[[socket.socket], None], words: str, monkeypatch: pytest.MonkeyPatch
+    answer: Callable[[socket.socket], None], read_s: float, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with raw_server(answer) as proxy:
         monkeypatch.setenv("https_proxy", proxy.removesuffix("/token"))
-        said = refused("https://identity.example/token", backoff_ms=0, timeouts=HttpTimeouts(5, 0.1))
+        said = refused("https://identity.example/token", backoff_ms=0, timeouts=HttpTimeouts(30, read_s))
 
     assert words in said
 
