@@ -149,10 +149,10 @@ class CredentialsSource:
     def _sts_config(self) -> Any:
         from botocore.config import Config
 
-        # Within the time that a source of tokens has.
+        # Two attempts within the 20 s that a login waits for a token.
         return Config(
-            connect_timeout=5,
-            read_timeout=10,
+            connect_timeout=3,
+            read_timeout=5,
             retries={"total_max_attempts": 2},
             use_fips_endpoint=self._options.fips.strip().lower() == "true",
         )
