@@ -208,9 +208,11 @@ def test_a_missing_botocore_is_named_with_the_extra(monkeypatch: pytest.MonkeyPa
         mechanism()
 
 
-def test_nothing_of_ours_logs_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_logs_a_secret(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     set_key(monkeypatch, token="T0KEN")
-    with caplog.at_level(logging.DEBUG):
-        login = client()
-        login.evaluate(None)
+    with caplog.at_level(logging.DEBUG), local_sts(monkeypatch):
+        login = client('awsRoleArn="arn:aws:iam::1:role/sink"')
+        assert "ROLET0KEN" in message(login).values()
+        logging.getLogger("botocore.parsers").debug("of another call of this program's")
     assert [secret for secret in SECRETS if secret in caplog.text or secret in repr(vars(login))] == []
+    assert "of another call of this program's" in caplog.text
