@@ -41,6 +41,9 @@ $(VENV)/.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet -e '.[dev]' -c constraints.txt
+	@# There are no wheels of it for Linux: it is compiled where Kerberos's headers are (libkrb5-dev). Without it tests are skipped.
+	if command -v krb5-config > /dev/null; then $(VENV)/bin/python -m pip install --quiet gssapi -c constraints.txt || \
+		echo "python-gssapi could not be installed: the tests of Kerberos are skipped" >&2; fi
 	@touch $@
 
 $(VENV_OLDEST)/.stamp: pyproject.toml constraints.txt

@@ -27,11 +27,16 @@ from benchmarks.results import (
     EMBEDDED,
     EXACTLY_ONCE,
     JVM,
+    JVM_TLS,
     JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
     SEND,
     SINK,
+    SINK_SCRAM,
+    SINK_TLS,
+    START,
+    START_SASL_SSL,
     Run,
     Runs,
 )
@@ -45,9 +50,9 @@ RECORD_OVERHEAD = 16  # bytes a record takes beside its key and value, batch hea
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One row of the table. `kind`: throughput, producer, memory, connections, streaming or commits.
+    """One row of the table. `kind`: throughput, producer, memory, connections, streaming, commits or security.
 
-    rows: micro-batches, where it is not their rows that count.
+    rows: micro-batches or starts, where it is not their rows that count.
     """
 
     kind: str
@@ -103,6 +108,9 @@ CELLS: Sequence[Cell] = (
     Cell("streaming", "small_batches", 100, "lz4", 8, 100, 30, (AT_LEAST_ONCE, EXACTLY_ONCE)),
     Cell("streaming", "commit_phase", 100, "lz4", 8, 3, 1, (COMMIT,)),
     Cell("commits", "micro_batches", 100, "lz4", 8, 10_000, 500, (COMMIT, LOG_READ, COLD_LOG_READ)),
+    Cell("security", "tls", 100, "none", 8, 5_000_000, 1_000_000, (SINK, SINK_TLS, SINK_SCRAM, JVM, JVM_TLS)),
+    Cell("security", "first_ack", 100, "none", 1, 50, 10, (START, START_SASL_SSL)),
+    Cell("security", "new_process", 100, "none", 1, 5, 2, (START, START_SASL_SSL)),
     Cell("connections", "connections", 1024, "none", 8, 200_000, 30_000, (BUSY_CONNECTION,)),
 )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import spark_kafka_sink as sks
-from benchmarks.results import CEILING, CONFLUENT, EMBEDDED, JVM, JVM_TUNED, SINK
+from benchmarks.results import CEILING, CONFLUENT, EMBEDDED, JVM, JVM_TLS, JVM_TUNED, SINK, SINK_SCRAM, SINK_TLS
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.spark.options import TASK_LINGER_MS
 
@@ -24,12 +24,13 @@ POLL_EVERY = 1000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where and how to write."""
+    """Where and how to write. security: options that both sinks know."""
 
     bootstrap_servers: str
     topic: str
     codec: str
     partitions: int
+    security: Mapping[str, str] = field(default_factory=dict)
 
 
 Contender = Callable[["DataFrame", Target], None]
@@ -69,7 +70,7 @@ def our_settings(partitions: int) -> dict[str, object]:
 
 
 def _spark_options(target: Target, settings: Mapping[str, object]) -> dict[str, str]:
-    kafka = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, **settings}
+    kafka = {"bootstrap.servers": target.bootstrap_servers, "compression.type": target.codec, **target.security, **settings}
     return {"topic": target.topic} | {f"kafka.{name}": str(value) for name, value in kafka.items()}
 
 
@@ -145,4 +146,7 @@ CONTENDERS: Mapping[str, Contender] = {
     CONFLUENT: confluent,
     CEILING: ceiling,
     EMBEDDED: sink,
+    SINK_TLS: sink,
+    SINK_SCRAM: sink,
+    JVM_TLS: jvm_sink,
 }

@@ -16,11 +16,16 @@ from benchmarks.results import (
     EMBEDDED,
     EXACTLY_ONCE,
     JVM,
+    JVM_TLS,
     JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
     SEND,
     SINK,
+    SINK_SCRAM,
+    SINK_TLS,
+    START,
+    START_SASL_SSL,
     Results,
     Run,
     Runs,
@@ -167,6 +172,27 @@ def _broker_memory(results: Results) -> Spread:
     return spread([run.peak_rss / 2**20 for run in results["connections"][BUSY_CONNECTION]])
 
 
+def _tls_against_jvm(results: Results) -> Spread:
+    """The share of its speed that this sink keeps over TLS, of the share that Spark's JVM sink keeps."""
+    speeds = {name: rows_per_s(results["tls"][name]) for name in (SINK, SINK_TLS, JVM, JVM_TLS)}
+    ours = [tls / plain for tls, plain in zip(speeds[SINK_TLS], speeds[SINK], strict=True)]
+    theirs = [tls / plain for tls, plain in zip(speeds[JVM_TLS], speeds[JVM], strict=True)]
+    rounds = ratio(ours, theirs)
+    middles = {name: median(them) for name, them in speeds.items()}
+    middle = (middles[SINK_TLS] / middles[SINK]) / (middles[JVM_TLS] / middles[JVM])
+    return Spread(middle, rounds.low, rounds.high)
+
+
+def _start(cell: str) -> Figure:
+    """Time from the start to the first ack over TLS with a login, of that over plain text."""
+
+    def figure(results: Results) -> Spread:
+        runs = results[cell]
+        return ratio([run.ms_each for run in runs[START_SASL_SSL]], [run.ms_each for run in runs[START]])
+
+    return figure
+
+
 def _memory(cell: str) -> Figure:
     """MB that the sink's worker takes over one that drops its input."""
 
@@ -222,6 +248,11 @@ GOALS: Sequence[Goal] = (
         at_least=False,
     ),
     Goal("exactly once, many micro-batches: MB of commit log, at its largest", _commit_log_mb, COMMIT_LOG_MB, at_least=False),
+    Goal("TLS, 100 B, none, 8 partitions: rows/s of plain text", _faster_than("tls", SINK, SINK_TLS), 0.65),
+    Goal("TLS, 100 B, none, 8 partitions: share of speed kept, of that of Spark's JVM sink", _tls_against_jvm, 1.0),
+    Goal("SCRAM, 100 B, none, 8 partitions: rows/s of plain text", _faster_than("tls", SINK, SINK_SCRAM), 0.97),
+    Goal("a new producer to its first ack: TLS and SCRAM, of plain text", _start("first_ack"), 1.5, at_least=False),
+    Goal("a new process to its first ack: TLS and SCRAM, of plain text", _start("new_process"), 1.5, at_least=False),
     Goal("memory, 100 B: MB over a worker that drops its input", _memory("memory-100B"), MEMORY_MB, at_least=False),
     Goal("memory, 100 KB: MB over a worker that drops its input", _memory("memory-100KB"), MEMORY_MB, at_least=False),
 )

@@ -22,11 +22,16 @@ from benchmarks.results import (
     EMBEDDED,
     EXACTLY_ONCE,
     JVM,
+    JVM_TLS,
     JVM_TUNED,
     KAFKA_PYTHON,
     LOG_READ,
     SEND,
     SINK,
+    SINK_SCRAM,
+    SINK_TLS,
+    START,
+    START_SASL_SSL,
     Results,
     Run,
 )
@@ -46,9 +51,14 @@ LABELS = {
     COMMIT: "a commit, from begin to end",
     LOG_READ: "a commit's claim and read of its log, by a driver that has read it before",
     COLD_LOG_READ: "a new driver's first claim: connects, reads the whole log",
+    SINK_TLS: "this sink, TLS",
+    SINK_SCRAM: "this sink, SCRAM",
+    JVM_TLS: "Spark's JVM sink, TLS",
+    START: "from start to first ack, plain text",
+    START_SASL_SSL: "from start to first ack, TLS and SCRAM",
 }
 # What has rows of another kind, or none that are to be compared with other cells'.
-NOT_DRAWN = ("memory", "connections", "small_batches", "commit_phase", "micro_batches")
+NOT_DRAWN = ("memory", "connections", "small_batches", "commit_phase", "micro_batches", "first_ack", "new_process")
 COLORS = {
     SINK: "#d55e00",
     JVM: "#0072b2",
@@ -64,6 +74,11 @@ COLORS = {
     COMMIT: "#000000",
     LOG_READ: "#000000",
     COLD_LOG_READ: "#000000",
+    SINK_TLS: "#a04000",
+    SINK_SCRAM: "#e59866",
+    JVM_TLS: "#003f6b",
+    START: "#000000",
+    START_SASL_SSL: "#000000",
 }
 
 

@@ -10,6 +10,8 @@ SEND, KAFKA_PYTHON = "send", "kafka-python"
 EMBEDDED, BUSY_CONNECTION = "embedded", "connection"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
 COMMIT, LOG_READ, COLD_LOG_READ = "commit", "log read", "cold log read"
+SINK_TLS, SINK_SCRAM, JVM_TLS = "sink TLS", "sink SCRAM", "jvm TLS"
+START, START_SASL_SSL = "start", "start SASL_SSL"
 
 
 @dataclass(frozen=True, slots=True)

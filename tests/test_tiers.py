@@ -39,6 +39,12 @@ def test_tests_that_share_something_costly_share_a_worker(marks: set[str], group
     assert group_of(marks, "tests/test_x.py") == group
 
 
+@pytest.mark.parametrize("folder", ["tests/kafka_versions/", "tests/kafka_security/"])
+@pytest.mark.parametrize("mark", ["kafka", "spark"])
+def test_tests_that_share_a_folders_clusters_share_a_worker(mark: str, folder: str) -> None:
+    assert group_of({mark}, f"{folder}test_x.py") == folder
+
+
 @pytest.mark.parametrize(
     ("marks", "file", "is_for"),
     [

@@ -42,8 +42,9 @@ _SLOW_FOLDERS: Final = ("tests/benchmarks/", "tests/broker/compat/", "tests/cli/
 # Kills take both cores for minutes, and all of Spark's other tests share one session. The rest follows file by file.
 _GROUPS: Final = ("chaos", "spark", "java", "kafka")
 _SHARED: Final = _GROUPS[:2]
-# These share a cluster of each version.
+# The tests of a folder share clusters: one of each version; the secure one.
 _VERSIONS: Final = "tests/kafka_versions/"
+_SECURITY: Final = "tests/kafka_security/"
 # The Makefile runs this folder with each pyspark.
 _SPARKS_OWN: Final = "tests/spark/"
 OLDEST: Final = "oldest"
@@ -68,9 +69,8 @@ def tiers_of(marks: Collection[str], *, has_real_twin: bool) -> frozenset[Tier]:
 
 def group_of(marks: Collection[str], file: str) -> str:
     """Returns the name of the group whose tests share a worker."""
-    if file.startswith(_VERSIONS):
-        return _VERSIONS
-    return next((name for name in _SHARED if name in marks), file)
+    folder = next((name for name in (_VERSIONS, _SECURITY) if file.startswith(name)), None)
+    return folder or next((name for name in _SHARED if name in marks), file)
 
 
 def is_for_oldest(marks: Collection[str], file: str) -> bool:
@@ -137,7 +137,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _rank(item: pytest.Item) -> int:
     """Sorts groups by how long they take; within one the order stays, which has the tests of a session's fixture together."""
-    if item.nodeid.startswith(_VERSIONS):
+    if item.nodeid.startswith((_VERSIONS, _SECURITY)):
         return 2
     marks = marks_of(item)
     return next((rank for rank, name in enumerate(_GROUPS) if name in marks), len(_GROUPS))

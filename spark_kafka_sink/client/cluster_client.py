@@ -53,7 +53,7 @@ class ClusterClient:
 
     Deadlines are on time.monotonic's clock. After a lost connection, or if a broker cannot be reached, it asks again until then;
     callers read error codes in responses. A DeadlineError names what was asked of which broker, and the last result. In a forked
-    child it makes connections of its own, and leaves the parent's alone.
+    child it makes connections of its own, and leaves the parent's alone. A rejected login raises AuthenticationError at once.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -260,7 +260,7 @@ class ClusterClient:
         elif monotonic_ms() - self._used_ms > _IDLE_MS:
             self._client.poll(0, monotonic_ms())
         if not self._metadata.nodes():
-            self._refresh(1, "the brokers", "", deadline)
+            self._refresh(self._metadata.refresh(), "the brokers", "", deadline)
         elif (self._client.least_loaded_node(monotonic_ms()) or 0) < 0:
             # Known brokers have failed, so that bootstrap.servers may be asked as well, but for metadata only: without it nobody
             # would be asked until the deadline.
@@ -270,6 +270,8 @@ class ClusterClient:
         """Waits until an answer has served this version of metadata."""
         waiter = ResponseWaiter(deadline, self._backoff)
         while self._metadata.answered < version or not self._metadata.nodes():
+            if (error := self._metadata.rejection(version)) is not None:
+                raise error.with_traceback(None)
             left_ms = round((deadline - time.monotonic()) * 1000)
             if left_ms <= 0:
                 servers = ",".join(self.config.bootstrap_servers)

@@ -152,8 +152,9 @@ class RequestRound:
 
     def _fail(self, node_id: int) -> None:
         reason = self._client.why_not_ready(node_id) or f"broker {node_id} cannot be connected to"
+        error = self._client.authentication_error(node_id) or DisconnectedError(reason)
         for number in self._unsent.pop(node_id):
-            self._answers[number] = DisconnectedError(reason)
+            self._answers[number] = error
 
     def _take(self, response: ClientResponse) -> bool:
         """Returns whether it is a response of this round: one may be of a round that was over before, or an error."""

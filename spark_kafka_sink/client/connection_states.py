@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import UsageError
-from spark_kafka_sink.network.channel import Address
+from spark_kafka_sink.network.channel import Address, resolve
 
 Resolver: TypeAlias = Callable[[str, int], Sequence[Address]]
 
@@ -28,38 +27,28 @@ def bootstrap_nodes(servers: Iterable[str]) -> Mapping[int, Node]:
     return nodes
 
 
-def resolve(host: str, port: int) -> list[Address]:
-    """Returns all addresses of a host, IPv4 first as in Java by default: brokers that listen on one family listen on that.
-
-    Waits for the system's resolver, which has timeouts of its own. Raises OSError if there is no address.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError as error:
-        raise OSError(f"{host!r} is no host name: {error}") from error
-    addresses = dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found)
-    return sorted(addresses, key=lambda address: address.family != socket.AF_INET)
-
-
 class HostAddresses:
-    """The addresses of one host; each is tried once before the name is resolved again (client.dns.lookup=use_all_dns_ips)."""
+    """The addresses of one host; each is tried once before the name is resolved again (client.dns.lookup=use_all_dns_ips).
+
+    last: the address that was tried last, None before the first.
+    """
 
     def __init__(self, host: str, port: int, resolver: Resolver = resolve) -> None:
         self.host = host
         self.port = port
         self._resolve = resolver
         self._untried: deque[Address] = deque()
-        self._last: Address | None = None
+        self.last: Address | None = None
 
     def take(self) -> Address:
         """Returns the address to try now. Raises OSError if the name does not resolve."""
         if not self._untried:
             self._untried.extend(self._resolve(self.host, self.port))
             # The last one comes last, whatever was wrong with it (a load balancer's dead instance, say).
-            if self._untried[0] == self._last:
+            if self._untried[0] == self.last:
                 self._untried.rotate(-1)
-        self._last = self._untried.popleft()
-        return self._last
+        self.last = self._untried.popleft()
+        return self.last
 
     def forget(self) -> None:
         """Makes the next `take` resolve the name again, because the host may have moved."""
@@ -71,28 +60,49 @@ FOREVER_MS: Final = 2**31 - 1
 
 
 class ConnectionState(Enum):
-    """The state of one connection. CONNECTING covers TCP and TLS; SASL will come between CHECKING_API_VERSIONS and READY."""
+    """The state of one connection.
+
+    CONNECTING covers TCP and TLS. AUTHENTICATING is a SASL login, REAUTHENTICATING one before the session's end: requests in
+    flight are answered meanwhile, and new ones wait. PROBING is a connection of its own, made after one that failed, to find out
+    which protocol the other end speaks. AUTHENTICATION_FAILED is DISCONNECTED by a failure that the same settings meet again.
+    """
 
     DISCONNECTED = auto()
     CONNECTING = auto()
     CHECKING_API_VERSIONS = auto()
+    AUTHENTICATING = auto()
     READY = auto()
+    REAUTHENTICATING = auto()
+    PROBING = auto()
+    AUTHENTICATION_FAILED = auto()
 
 
 S = ConnectionState
 
+_ENDS: Final = frozenset({S.DISCONNECTED, S.AUTHENTICATION_FAILED})
+
 NEXT: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] = {
     S.DISCONNECTED: frozenset({S.CONNECTING}),
-    S.CONNECTING: frozenset({S.CHECKING_API_VERSIONS, S.DISCONNECTED}),
-    S.CHECKING_API_VERSIONS: frozenset({S.READY, S.DISCONNECTED}),
-    S.READY: frozenset({S.DISCONNECTED}),
+    S.CONNECTING: frozenset({S.CHECKING_API_VERSIONS, S.PROBING}) | _ENDS,
+    S.CHECKING_API_VERSIONS: frozenset({S.AUTHENTICATING, S.READY, S.PROBING}) | _ENDS,
+    S.AUTHENTICATING: frozenset({S.AUTHENTICATING, S.READY}) | _ENDS,
+    S.READY: frozenset({S.REAUTHENTICATING, S.PROBING}) | _ENDS,
+    S.REAUTHENTICATING: frozenset({S.READY}) | _ENDS,
+    S.PROBING: _ENDS,
+    S.AUTHENTICATION_FAILED: frozenset({S.CONNECTING}),
 }
 """Which state may follow which."""
+
+_PREPARING: Final = frozenset({S.CONNECTING, S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.REAUTHENTICATING, S.PROBING})
+_WITH_DEADLINE: Final = frozenset({S.CONNECTING, S.AUTHENTICATING, S.PROBING})
 
 
 @dataclass(slots=True)
 class NodeConnectionState:
-    """One node's connection. `failures` counts since it was ready last, `setup_failures` since TCP connected last."""
+    """One node's connection. `failures` counts since it was ready last, `setup_failures` since TCP connected last.
+
+    deadline_ms: when to give up CONNECTING, AUTHENTICATING or PROBING.
+    """
 
     addresses: HostAddresses
     setup_timeout_ms: int
@@ -102,6 +112,7 @@ class NodeConnectionState:
     failures: int = 0
     setup_failures: int = 0
     throttled_until_ms: int = 0
+    deadline_ms: int = 0
 
     def move(self, state: ConnectionState) -> None:
         if state not in NEXT[self.state]:
@@ -130,6 +141,7 @@ class ClusterConnectionStates:
             self._nodes[node_id] = node
         node.move(S.CONNECTING)
         node.attempted_ms = now_ms
+        node.deadline_ms = now_ms + node.setup_timeout_ms
         return node.addresses.take()
 
     def checking_api_versions(self, node_id: int) -> None:
@@ -137,13 +149,30 @@ class ClusterConnectionStates:
         node.move(S.CHECKING_API_VERSIONS)
         self._setup_succeeded(node)
 
+    def authenticating(self, node_id: int, deadline_ms: int) -> None:
+        """Begins a login that has to end by the deadline, or moves the deadline of the one that is under way."""
+        node = self._nodes[node_id]
+        node.move(S.AUTHENTICATING)
+        node.deadline_ms = deadline_ms
+
+    def reauthenticating(self, node_id: int) -> None:
+        """Holds back new requests until the session is renewed (`ready`) or the connection is ended."""
+        self._nodes[node_id].move(S.REAUTHENTICATING)
+
+    def probing(self, node_id: int, deadline_ms: int) -> Address | None:
+        """Keeps the attempt open after its connection was lost. Returns the address that was tried."""
+        node = self._nodes[node_id]
+        node.move(S.PROBING)
+        node.deadline_ms = deadline_ms
+        return node.addresses.last
+
     def ready(self, node_id: int) -> None:
         node = self._nodes[node_id]
         node.move(S.READY)
         node.failures = 0
         node.backoff_ms = self._reconnect.backoff_ms(0)
 
-    def disconnected(self, node_id: int, now_ms: int) -> None:
+    def disconnected(self, node_id: int, now_ms: int, *, authentication_failed: bool = False) -> None:
         """Records that an attempt failed, or that an established connection was lost."""
         node = self._nodes[node_id]
         node.attempted_ms = now_ms
@@ -155,7 +184,7 @@ class ClusterConnectionStates:
         else:
             self._setup_succeeded(node)
             node.addresses.forget()
-        node.move(S.DISCONNECTED)
+        node.move(S.AUTHENTICATION_FAILED if authentication_failed else S.DISCONNECTED)
 
     def _setup_succeeded(self, node: NodeConnectionState) -> None:
         node.setup_failures = 0
@@ -186,18 +215,19 @@ class ClusterConnectionStates:
 
     def is_disconnected(self, node_id: int) -> bool:
         """Returns whether it was tried or connected, and is not now."""
-        return self.state(node_id) is S.DISCONNECTED
+        return self.state(node_id) in _ENDS
 
     def open_nodes(self) -> list[int]:
         """Returns the nodes that are connected or being connected to."""
-        return [node_id for node_id, node in self._nodes.items() if node.state is not S.DISCONNECTED]
+        return [node_id for node_id, node in self._nodes.items() if node.state not in _ENDS]
 
     def is_preparing(self, node_id: int) -> bool:
-        return self.state(node_id) in (S.CONNECTING, S.CHECKING_API_VERSIONS)
+        """Returns whether it will be ready, or lost, without anything done by the caller."""
+        return self.state(node_id) in _PREPARING
 
     def can_connect(self, node_id: int, now_ms: int) -> bool:
         node = self._nodes.get(node_id)
-        return node is None or (node.state is S.DISCONNECTED and now_ms >= node.attempted_ms + node.backoff_ms)
+        return node is None or (node.state in _ENDS and now_ms >= node.attempted_ms + node.backoff_ms)
 
     def attempted_ms(self, node_id: int) -> int:
         """Returns when it was tried last; 0 for never."""
@@ -209,21 +239,19 @@ class ClusterConnectionStates:
         node = self._nodes.get(node_id)
         if node is None:
             return 0
-        until = {
-            S.DISCONNECTED: node.attempted_ms + node.backoff_ms,
-            S.CONNECTING: node.attempted_ms + node.setup_timeout_ms,
-            S.CHECKING_API_VERSIONS: now_ms + FOREVER_MS,
-            S.READY: node.throttled_until_ms if node.throttled_until_ms > now_ms else now_ms + FOREVER_MS,
-        }[node.state]
+        if node.state in _ENDS:
+            until = node.attempted_ms + node.backoff_ms
+        elif node.state in _WITH_DEADLINE:
+            until = node.deadline_ms
+        elif node.state is S.READY and node.throttled_until_ms > now_ms:
+            until = node.throttled_until_ms
+        else:
+            return FOREVER_MS
         return max(0, until - now_ms)
 
     def setup_deadlines(self) -> Mapping[int, int]:
-        """Returns when to give up each attempt to connect, by node."""
-        return {
-            node_id: node.attempted_ms + node.setup_timeout_ms
-            for node_id, node in self._nodes.items()
-            if node.state is S.CONNECTING
-        }
+        """Returns when to give up each attempt to connect, to log in or to probe, by node."""
+        return {node_id: node.deadline_ms for node_id, node in self._nodes.items() if node.state in _WITH_DEADLINE}
 
     def setup_timeout_ms(self, node_id: int) -> int:
         return self._nodes[node_id].setup_timeout_ms

@@ -16,20 +16,36 @@ from spark_kafka_sink.client.api_versions import (
     node_api_versions,
 )
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_states import ClusterConnectionStates, Resolver, resolve
+from spark_kafka_sink.client.connection_failures import ConnectionFailures
+from spark_kafka_sink.client.connection_states import ClusterConnectionStates, ConnectionState, Resolver
 from spark_kafka_sink.client.in_flight import ClientResponse, InFlightRequest, InFlightRequests
+from spark_kafka_sink.client.logins import ConnectionEnd, Logins, final_error, open_mechanism_of
+from spark_kafka_sink.client.protocol_probe import PROBE_MS, ProbeChannel, Question, question_after
+from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError, ProtocolError
+from spark_kafka_sink.errors import (
+    AuthenticationError,
+    BrokerError,
+    DisconnectedError,
+    OptionError,
+    PeerError,
+    ProtocolError,
+)
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel
-from spark_kafka_sink.network.selector import PollResult, Selector
+from spark_kafka_sink.network.selector import Disconnected, PollResult, Selector
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.messages import decode_response, encode_request
+from spark_kafka_sink.security.channel_opener import ChannelOpener
+from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
 """The same limit as librdkafka's receive.message.max.bytes; a Metadata answer for 100,000 partitions is under 10 MB."""
+
+MAX_LOGIN_RESPONSE_BYTES: Final = 512 * 1024
+"""The limit until a SASL login is complete; Kafka's brokers have it for what a client sends until then."""
 
 CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
     ApiKey.PRODUCE: 6,
@@ -42,7 +58,7 @@ CLIENT_THROTTLES_SINCE: Final[Mapping[int, int]] = {
 _CORRELATION_ID: Final = struct.Struct(">i")
 
 _NEGOTIATION: Final = object()
-"""The tag of the ApiVersions requests that are made here."""
+"""The tag of the requests that are made here: ApiVersions and those of logins."""
 
 Body = Message | Callable[[int], Message]
 """A request's message, or a function that makes it for the version agreed on."""
@@ -51,13 +67,14 @@ Body = Message | Callable[[int], Message]
 class OpenChannel(Protocol):
     """Begins to connect. Raises OSError if that fails at once."""
 
-    def __call__(self, address: Address, *, send_buffer: int, receive_buffer: int) -> Channel: ...
+    def __call__(self, address: Address, *, host: str, port: int, send_buffer: int, receive_buffer: int) -> Channel: ...
 
 
 @dataclass(frozen=True, slots=True)
 class LostConnection:
     """A connection that ended or could not be made. `idle`: closed by this client, because it was not used."""
 
+    node_id: int
     label: str
     error: PeerError
     idle: bool
@@ -79,22 +96,30 @@ class Connections:
         config: ProducerConfig,
         clock: Callable[[], int],
         *,
-        resolver: Resolver = resolve,
-        open_channel: OpenChannel = PlainChannel.connect,
+        resolver: Resolver | None = None,
+        open_channel: OpenChannel | None = None,
+        open_mechanism: OpenMechanism | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        """resolver, open_channel, open_mechanism: those of `security/` by default."""
         self._config = config
         self._clock = clock
-        self._open_channel = open_channel
         self._rng = rng or random.Random()
-        self.states = ClusterConnectionStates(config, resolver=resolver, rng=self._rng)
+        opener = ChannelOpener(config.security)
+        self._open_channel = open_channel or opener.open
+        self.states = ClusterConnectionStates(config, resolver=resolver or opener.resolve, rng=self._rng)
         self.in_flight = InFlightRequests(config.max_in_flight)
         idle_ms = config.connections_max_idle_ms
         self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
+        self._logins: Logins | None = None  # without SASL
+        if config.security.uses_sasl:
+            mechanism = (open_mechanism or open_mechanism_of)(config.security, self._selector.wakeup)
+            self._logins = Logins(config, mechanism, self.states, self.in_flight, self._send_login, self._rng)
         self.versions: dict[int, NodeApiVersions] = {}  # of each node that can_send
         self.features = FinalizedFeatures()
-        self._labels: dict[int, str] = {}
-        self.failures: dict[int, str] = {}  # the reason why each node that is not connected was lost or not reached
+        self.failures = ConnectionFailures()
+        self.label = self.failures.label
+        self._probed: dict[int, PeerError] = {}  # the failure that each probe under way is to explain
         self._correlation_id = -1
         self.wakeup = self._selector.wakeup
         self.connection_count = self._selector.connection_count
@@ -103,14 +128,10 @@ class Connections:
     def close(self) -> None:
         """Closes every connection and forgets what was in flight."""
         self._selector.close()
-        for node_id in self._labels:
+        for node_id in self.failures.brokers:
             self.in_flight.clear(node_id)
 
     # Queries
-
-    def label(self, node_id: int) -> str:
-        """Returns a node's name for people."""
-        return self._labels.get(node_id, f"broker {node_id}")
 
     def can_send(self, node_id: int, now_ms: int) -> bool:
         ready = self.states.is_ready(node_id, now_ms) and self._selector.can_send(node_id)
@@ -139,18 +160,24 @@ class Connections:
 
     def connect(self, node: Node, now_ms: int) -> LostConnection | None:
         """Begins to connect. Returns the lost connection if that failed at once."""
-        address_text = f"{node.host}:{node.port}"
-        self._labels[node.id] = f"bootstrap server {address_text}" if node.id < 0 else str(node)
-        sizes = {"send_buffer": self._config.send_buffer_bytes, "receive_buffer": self._config.receive_buffer_bytes}
+        broker = self.failures.connecting(node)
+        failure: PeerError
         try:
             address = self.states.connecting(node.id, node.host, node.port, now_ms)
-            self._selector.register(node.id, self._open_channel(address, **sizes))
+            self._selector.register(node.id, self._opened(address, broker))
         except OSError as error:
-            self.states.disconnected(node.id, now_ms)
-            text = f"could not connect to {address_text}: {error.strerror or error}"
-            self.failures[node.id] = text
-            return LostConnection(self.label(node.id), DisconnectedError(text), idle=False)
-        return None
+            failure = DisconnectedError(f"could not connect to {node.host}:{node.port}: {error.strerror or error}")
+        except (PeerError, OptionError) as error:
+            failure = final_error(error, broker)
+        else:
+            if self._logins is not None:
+                self._selector.limit_frames(node.id, MAX_LOGIN_RESPONSE_BYTES)
+            return None
+        return self._ended(node.id, failure, now_ms)
+
+    def _opened(self, address: Address, broker: BrokerAddress) -> Channel:
+        sizes = {"send_buffer": self._config.send_buffer_bytes, "receive_buffer": self._config.receive_buffer_bytes}
+        return self._open_channel(address, host=broker.host, port=broker.port, **sizes)
 
     def send(
         self,
@@ -188,10 +215,14 @@ class Connections:
                 deadline_ms=now_ms + timeout_ms,
             )
         )
+        if self._logins is not None and (session := self._logins.sessions.get(node_id)) is not None:
+            session.is_used = True
 
     def poll(self, timeout_ms: int, now_ms: int) -> tuple[PollEvents, int]:
         """Sends and receives, waiting at most `timeout_ms`. Returns the events and the time at which they were seen."""
-        deadlines = (*self.states.setup_deadlines().values(), self.in_flight.next_deadline_ms())
+        deadlines = [*self.states.setup_deadlines().values(), self.in_flight.next_deadline_ms()]
+        if self._logins is not None:
+            deadlines.append(self._logins.next_due_ms(now_ms))
         until_deadline_ms = min((deadline - now_ms for deadline in deadlines if deadline is not None), default=timeout_ms)
         result = self._selector.poll(max(0, min(timeout_ms, until_deadline_ms)))
         now_ms = self._clock()
@@ -204,11 +235,14 @@ class Connections:
         for lost in result.disconnected:
             # It may have been given up just now because of its last response.
             if not self.states.is_disconnected(lost.connection_id):
-                self._disconnect(lost.connection_id, lost.error, now_ms, events, idle=lost.idle)
+                self._lost(lost, now_ms, events)
         for node_id in result.connected:
             self.states.checking_api_versions(node_id)
             self._ask_versions(node_id, API_VERSIONS.max_version, now_ms)
         self._handle_timeouts(now_ms, events)
+        if self._logins is not None:
+            for end in self._logins.tend(now_ms):
+                self._end(end, now_ms, events)
         return events, now_ms
 
     # Events of the selector
@@ -223,7 +257,7 @@ class Connections:
             self.in_flight.answered(node_id)
             self._throttle(request, body, now_ms)
             if request.tag is _NEGOTIATION:
-                self._api_versions_answered(request, body, now_ms, events)
+                self._negotiated(request, body, now_ms, events)
             else:
                 events.responses.append(request.response(body, None, now_ms))
 
@@ -245,15 +279,25 @@ class Connections:
 
     def _disconnect(self, node_id: int, error: PeerError, now_ms: int, events: PollEvents, *, idle: bool = False) -> None:
         """Ends a connection. Everything in flight on it fails with `error`, because no response can come any more."""
+        self._drop(node_id, error, now_ms, events)
+        events.lost.append(self._ended(node_id, error, now_ms, idle=idle))
+
+    def _drop(self, node_id: int, error: PeerError, now_ms: int, events: PollEvents) -> None:
         self._selector.close_connection(node_id)
+        self._probed.pop(node_id, None)
+        if self._logins is not None:
+            self._logins.forget(node_id)
+        failed = (request for request in self.in_flight.clear(node_id) if request.tag is not _NEGOTIATION)
+        events.responses.extend(request.response(None, error, now_ms) for request in failed)
+
+    def _ended(self, node_id: int, error: PeerError, now_ms: int, *, idle: bool = False) -> LostConnection:
         if idle:
             self.states.remove(node_id)
         else:
-            self.states.disconnected(node_id, now_ms)
-            self.failures[node_id] = error.message
-        failed = (request for request in self.in_flight.clear(node_id) if request.tag is not _NEGOTIATION)
-        events.responses.extend(request.response(None, error, now_ms) for request in failed)
-        events.lost.append(LostConnection(self.label(node_id), error, idle))
+            is_first_step = self.states.state(node_id) is ConnectionState.CONNECTING
+            error = self.failures.failed(node_id, error, is_first_step=is_first_step)
+            self.states.disconnected(node_id, now_ms, authentication_failed=isinstance(error, AuthenticationError))
+        return LostConnection(node_id, self.label(node_id), error, idle)
 
     def close_all(self, error: PeerError, now_ms: int) -> list[ClientResponse]:
         """Ends every connection, made or being made. Returns the responses of what was in flight, which fails with `error`."""
@@ -265,20 +309,31 @@ class Connections:
     def _handle_timeouts(self, now_ms: int, events: PollEvents) -> None:
         for node_id, deadline_ms in self.states.setup_deadlines().items():
             if deadline_ms <= now_ms:
-                waited = f"{self.states.setup_timeout_ms(node_id):,} ms (socket.connection.setup.timeout.ms)"
-                text = f"could not connect to {self.label(node_id)} within {waited}"
-                self._disconnect(node_id, DisconnectedError(text, timed_out=True), now_ms, events)
+                error = self._probed.get(node_id) or DisconnectedError(self._late(node_id), timed_out=True)
+                self._disconnect(node_id, error, now_ms, events)
         for request in self.in_flight.timed_out(now_ms):
             text = f"{self.label(request.node_id)} did not answer {request.api.name} within {request.timeout_ms:,} ms"
             self._disconnect(request.node_id, DisconnectedError(text, timed_out=True), now_ms, events)
+
+    def _late(self, node_id: int) -> str:
+        late_login = None if self._logins is None else self._logins.why_late(node_id)
+        waited = f"{self.states.setup_timeout_ms(node_id):,} ms (socket.connection.setup.timeout.ms)"
+        return late_login or f"could not connect to {self.label(node_id)} within {waited}"
 
     # Agreeing on versions
 
     def _ask_versions(self, node_id: int, version: int, now_ms: int) -> None:
         self.send(node_id, API_VERSIONS, api_versions_request(), now_ms, tag=_NEGOTIATION, version=version)
 
-    def _api_versions_answered(self, request: InFlightRequest, body: Message, now_ms: int, events: PollEvents) -> None:
-        assert isinstance(body, ApiVersionsResponse)
+    def _negotiated(self, request: InFlightRequest, body: Message, now_ms: int, events: PollEvents) -> None:
+        if isinstance(body, ApiVersionsResponse):
+            self._api_versions_answered(request, body, now_ms, events)
+        else:
+            self._login_answered(request.node_id, body, now_ms, events)
+
+    def _api_versions_answered(
+        self, request: InFlightRequest, body: ApiVersionsResponse, now_ms: int, events: PollEvents
+    ) -> None:
         label = self.label(request.node_id)
         retry = fallback_version(request.version, body)
         if retry is not None:
@@ -288,7 +343,75 @@ class Connections:
             error = BrokerError(f"{label} refused ApiVersions: {name}", error_code=body.error_code, error=name)
             self._disconnect(request.node_id, error, now_ms, events)
         else:
-            self.versions[request.node_id] = node_api_versions(label, body)
+            versions = self.versions[request.node_id] = node_api_versions(label, body)
             self.features.update(body, request.node_id)
-            self.states.ready(request.node_id)
-            self.failures.pop(request.node_id, None)
+            if self._logins is None:
+                self._ready(request.node_id)
+            else:
+                end = self._logins.begin(request.node_id, self.failures.brokers[request.node_id], versions, now_ms)
+                self._end(end, now_ms, events)
+
+    def _ready(self, node_id: int) -> None:
+        self.states.ready(node_id)
+        self.failures.ready(node_id)
+
+    # Logins
+
+    def _send_login(self, node_id: int, request: LoginRequest, now_ms: int) -> bool:
+        if not self._selector.can_send(node_id):
+            return False
+        self.send(node_id, request.api, request.body, now_ms, tag=_NEGOTIATION, version=request.version)
+        return True
+
+    def _login_answered(self, node_id: int, body: Message, now_ms: int, events: PollEvents) -> None:
+        assert self._logins is not None
+        end = self._logins.answered(node_id, body, now_ms)
+        self._end(end, now_ms, events)
+        if end is None and not self._logins.is_under_way(node_id):
+            self._selector.limit_frames(node_id, MAX_RESPONSE_BYTES)
+            self._ready(node_id)
+
+    def _end(self, end: ConnectionEnd | None, now_ms: int, events: PollEvents) -> None:
+        if end is not None:
+            self._disconnect(end.node_id, end.error, now_ms, events, idle=end.idle)
+
+    # Other protocols
+
+    def _lost(self, lost: Disconnected, now_ms: int, events: PollEvents) -> None:
+        node_id, error = lost.connection_id, lost.error
+        explained = self._probed.get(node_id)
+        if explained is not None:
+            error = error if isinstance(error, AuthenticationError) else explained
+        elif not lost.idle and (question := self._question(node_id, error)) is not None:
+            self._probe(node_id, question, error, now_ms, events)
+            return
+        self._disconnect(node_id, error, now_ms, events, idle=lost.idle)
+
+    def _question(self, node_id: int, error: PeerError) -> Question | None:
+        """Returns what to ask at a port that closed a connection; None where another protocol is not likely."""
+        if not isinstance(error, DisconnectedError):
+            return None
+        state = self.states.state(node_id)
+        if state is ConnectionState.READY:
+            # A plain client that forgot to log in is cut off at its first request, which is for metadata.
+            is_cut_off = self.failures.named_by is None and self.in_flight.is_first(node_id, ApiKey.METADATA)
+        else:
+            is_cut_off = state is ConnectionState.CHECKING_API_VERSIONS or bool(error.facts.get("during_handshake"))
+            is_cut_off = is_cut_off and not self.failures.was_reached(node_id) and self._config.security.proxy_url is None
+        return question_after(state, self.failures.brokers[node_id], self._config.security) if is_cut_off else None
+
+    def _probe(self, node_id: int, question: Question, error: PeerError, now_ms: int, events: PollEvents) -> None:
+        """Keeps the attempt open, and asks on another connection."""
+        is_ready = self.states.state(node_id) is ConnectionState.READY
+        self._drop(node_id, error, now_ms, events)
+        self.failures.failed(node_id, error, is_first_step=False)
+        address = self.states.probing(node_id, now_ms + PROBE_MS)
+        try:
+            assert address is not None
+            # On the usual kind of connection if it is the login that is in question.
+            channel = self._opened(address, self.failures.brokers[node_id]) if is_ready else PlainChannel.connect(address)
+            self._selector.register(node_id, ProbeChannel(channel, question))
+        except (OSError, PeerError, OptionError):
+            self._disconnect(node_id, error, now_ms, events)
+        else:
+            self._probed[node_id] = error

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from spark_kafka_sink.errors import PeerError, ProtocolError
-from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.fields import Message
 
 
@@ -18,7 +18,8 @@ class ClientResponse:
 
     `error` is DisconnectedError (the connection ended before the response, so the request may or may not have been carried out;
     the fact `timed_out` is true if the broker took too long), ProtocolError (the broker sent something invalid and the connection
-    is closed: the same holds) or UnsupportedVersionError (nothing was sent). Without an error `body` is the response, or None
+    is closed: the same holds), AuthenticationError (the other end of the connection proved to be a wrong one: the same holds) or
+    UnsupportedVersionError (nothing was sent). Without an error `body` is the response, or None
     where none was expected and the request is sent.
     """
 
@@ -93,6 +94,11 @@ class InFlightRequests:
         if node_id is None:
             return sum(map(len, list(self._requests.values())))  # a copy, made at once: other threads ask this, too
         return len(self._requests.get(node_id, ()))
+
+    def is_first(self, node_id: int, key: ApiKey) -> bool:
+        """Returns whether the oldest request of a node is one of this API."""
+        requests = self._requests.get(node_id)
+        return requests is not None and len(requests) > 0 and requests[0].api.key is key
 
     def prolong(self, node_id: int, more_ms: int) -> None:
         """Puts off a node's deadlines, because the broker throttles it (KIP-219)."""

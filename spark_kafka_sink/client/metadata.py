@@ -11,6 +11,7 @@ from typing import ClassVar, Final
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.cluster import Cluster, Node, TopicIds, TopicMetadata, merge_partitions
 from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.protocol.error_codes import error_facts
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.protocol.produce import LeaderIdAndEpoch, NodeEndpoint
@@ -20,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_RELIABLE_EPOCHS: Final = 9
 """KAFKA-9212: brokers with older versions may send a leader epoch that never belonged to the partition."""
+
+NEVER_MS: Final = 2**31 - 1
+"""A delay that ends when somebody asks for an update."""
 
 MAX_RESPONSES: Final = 1000
 """A bound, because brokers and topics come and go for as long as a producer lives; far more than one cluster has."""
@@ -132,6 +136,7 @@ class Metadata:
         self._not_before_ms = self._unchanged_until_ms = -(2**63)
         self._spoken_version = 0  # of the Metadata API, in the request that is on its way
         self._answers = BrokerResponses()
+        self._rejection: tuple[int, AuthenticationError] | None = None  # the version up to which it ends the wait
         self._closed = False
 
     # For subclasses (the lock is held).
@@ -218,6 +223,8 @@ class Metadata:
     def time_to_next_update_ms(self, now_ms: int) -> int:
         """Returns 0 when an update is due; counts back-off after `failed_attempt` and after an unchanged answer."""
         with self._changed:
+            if self._rejection is not None and self._rejection[0] >= self._version:
+                return NEVER_MS
             if self._full_version > self._answered_full or self._partial_version > self._answered:
                 return max(self._not_before_ms - now_ms, self._unchanged_until_ms - now_ms, 0)
             # An update for age alone is no retry: answers that said nothing new do not put it off.
@@ -258,6 +265,7 @@ class Metadata:
                 self._answered_full = max(self._answered_full, request.update_version)
                 self._last_full_ms = now_ms
             self._failures = 0
+            self._rejection = None
             self._not_before_ms = now_ms + self._backoff.backoff_ms(0)
             self._unchanged += 1
             self._take(response, request.partial, node_label, now_ms)
@@ -272,6 +280,24 @@ class Metadata:
             self._unchanged = 0
             self._not_before_ms = now_ms + self._backoff.backoff_ms(self._failures - 1)
             self._answers.failed(node_label, error)
+
+    def rejected(self, node_label: str, error: AuthenticationError, now_ms: int) -> bool:
+        """Records that a broker rejected the login, and ends the waits for an update: nobody is asked until the next
+        `request_update`. Returns False if no update was wanted."""
+        with self._changed:
+            is_wanted = self._full_version > self._answered_full or self._partial_version > self._answered
+            if self._closed or not (is_wanted or now_ms >= self._last_full_ms + self._max_age_ms):
+                return False
+            self.failed_attempt(node_label, error.message, now_ms)
+            self._rejection = (self._version, error)
+            self._changed.notify_all()
+            return True
+
+    def rejection(self, version: int) -> AuthenticationError | None:
+        """Returns the error that ended the wait for this version, as returned by `request_update`; None if none did."""
+        if self._rejection is None or self._rejection[0] < version:
+            return None
+        return self._rejection[1]
 
     def rebootstrap(self) -> None:
         """Forgets the brokers, so that bootstrap.servers are asked again, but not the topics.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.connection_states import FOREVER_MS, bootstrap_nodes
@@ -12,7 +12,7 @@ from spark_kafka_sink.client.connections import Connections, LostConnection
 from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DisconnectedError, PeerError, UnsupportedVersionError
+from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, PeerError, UnsupportedVersionError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import METADATA, MetadataResponse
 
@@ -22,10 +22,19 @@ _METADATA: Final = METADATA.limited_to(1, METADATA.max_version)
 """Not v0, which cannot ask for zero topics and has no controller."""
 
 
+class Rejection(NamedTuple):
+    """A broker rejected a login or a TLS handshake. `ends_metadata`: nobody is asked for metadata until somebody wants it."""
+
+    error: AuthenticationError
+    ends_metadata: bool
+
+
 class MetadataRequests:
     """Sends one request at a time, to the broker with the fewest requests. Belongs to the thread that polls.
 
     When the known brokers do not help, metadata.recovery.strategy decides:
+
+    A login that is rejected ends the search, as in Java: the same settings would fail at the next broker.
 
     - `none`: they are asked for ever.
     - `rebootstrap`, as many attempts have failed as brokers are known: bootstrap.servers are asked as well. Java drops the known
@@ -48,6 +57,7 @@ class MetadataRequests:
         self._due_since_ms: int | None = None  # when an update became due since then
         self._told_to_rebootstrap = False
         self._cluster_id: str | None = None
+        self.rejections: dict[int, Rejection] = {}
 
     def node(self, node_id: int) -> Node | None:
         return self._bootstrap.get(node_id) if node_id < 0 else self._metadata.nodes().get(node_id)
@@ -116,7 +126,9 @@ class MetadataRequests:
         request, body = self._in_flight, response.body
         assert request is not None
         if response.error is not None:
-            self._failed(label, response.error, now_ms)
+            self._in_flight = None
+            if not isinstance(response.error, AuthenticationError):  # the end of the connection tells it
+                self._failed(label, response.error, now_ms)
             return
         assert isinstance(body, MetadataResponse)
         self._in_flight = None
@@ -125,6 +137,7 @@ class MetadataRequests:
                 self._connections.features.begin_again(response.node_id)
             self._cluster_id = body.cluster_id
         if self._metadata.update(request, body, label, now_ms):
+            self._connections.failures.named_by = response.node_id
             self._failures = 0
             self._due_since_ms = None
         else:
@@ -135,9 +148,20 @@ class MetadataRequests:
         """Takes note of a connection that ended. The end of an idle one says nothing of the cluster."""
         if lost.idle:
             return
+        if isinstance(lost.error, AuthenticationError):
+            self._rejected(lost.node_id, lost.error, now_ms)
+            return
         if self.is_due(now_ms):
             self._failed(lost.label, lost.error, now_ms)
         self._metadata.request_update()
+
+    def _rejected(self, node_id: int, error: AuthenticationError, now_ms: int) -> None:
+        ends = self._in_flight is None and self._metadata.rejected(self._connections.label(node_id), error, now_ms)
+        if ends:
+            self._failures += 1
+            self._due_since_ms = None
+        before = self.rejections.get(node_id)
+        self.rejections[node_id] = Rejection(error, ends or (before is not None and before.ends_metadata))
 
     def _failed(self, label: str, error: PeerError, now_ms: int) -> None:
         self._in_flight = None

@@ -6,17 +6,17 @@ import random
 from collections.abc import Callable
 
 from spark_kafka_sink.client.api_versions import NodeApiVersions
-from spark_kafka_sink.client.connection_states import Resolver, resolve
+from spark_kafka_sink.client.connection_states import Resolver
 from spark_kafka_sink.client.connections import Body, Connections, OpenChannel
 from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata
-from spark_kafka_sink.client.metadata_requests import MetadataRequests
+from spark_kafka_sink.client.metadata_requests import MetadataRequests, Rejection
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import UnsupportedVersionError, UsageError
-from spark_kafka_sink.network.channel import PlainChannel
+from spark_kafka_sink.errors import AuthenticationError, UnsupportedVersionError, UsageError
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.protocol.api import AnyApi
+from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
 __all__ = ["ClientResponse", "NetworkClient"]
 
@@ -26,6 +26,8 @@ class NetworkClient:
 
     One thread (the Sender's) owns it and everything behind it; others may call only what says so. `now_ms` is monotonic
     milliseconds from `clock`, which is read here only after a wait.
+
+    rejections: of brokers that rejected a login or a TLS handshake since `take_rejections`.
     """
 
     def __init__(
@@ -34,13 +36,17 @@ class NetworkClient:
         metadata: Metadata,
         *,
         clock: Callable[[], int] = monotonic_ms,
-        resolver: Resolver = resolve,
-        open_channel: OpenChannel = PlainChannel.connect,
+        resolver: Resolver | None = None,
+        open_channel: OpenChannel | None = None,
+        open_mechanism: OpenMechanism | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self._reconnect_backoff_ms = config.reconnect_backoff_ms
-        self._connections = Connections(config, clock, resolver=resolver, open_channel=open_channel, rng=rng)
+        self._connections = Connections(
+            config, clock, resolver=resolver, open_channel=open_channel, open_mechanism=open_mechanism, rng=rng
+        )
         self._metadata = MetadataRequests(config, metadata, self._connections)
+        self.rejections = self._metadata.rejections
         self._aborted: list[ClientResponse] = []
         self.wakeup = self._connections.wakeup  # ends the poll that runs now or comes next; from any thread
 
@@ -60,11 +66,22 @@ class NetworkClient:
 
     def why_not_ready(self, node_id: int) -> str | None:
         """Returns why the last connection to a node ended or could not be made; None if there was no failure."""
-        failure = self._connections.failures.get(node_id)
+        failure = self._connections.failures.last(node_id)
         if failure is None:
             return None
         stuck = self._metadata.why_stuck()
-        return f"{self._connections.label(node_id)}: {failure}" + (f" ({stuck})" if stuck else "")
+        return f"{self._connections.label(node_id)}: {failure.message}" + (f" ({stuck})" if stuck else "")
+
+    def authentication_error(self, node_id: int) -> AuthenticationError | None:
+        """Returns why the last connection to a node failed, if the same settings fail again."""
+        failure = self._connections.failures.last(node_id)
+        return failure if isinstance(failure, AuthenticationError) else None
+
+    def take_rejections(self) -> dict[int, Rejection]:
+        """Returns the rejections since the last call, by node id."""
+        taken = dict(self.rejections)
+        self.rejections.clear()
+        return taken
 
     def poll_delay_ms(self, node_id: int, now_ms: int) -> int:
         """Returns for how long it makes no sense to call `ready` again, unless a poll returns earlier."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from selectors import EVENT_READ, EVENT_WRITE
 
-from spark_kafka_sink.errors import DisconnectedError, PeerError, ProtocolError, UsageError
+from spark_kafka_sink.errors import DisconnectedError, PeerError, UsageError
 from spark_kafka_sink.network.channel import Buffer, Channel
 from spark_kafka_sink.network.frames import FrameWriter
 from spark_kafka_sink.network.kafka_channel import ChannelState, KafkaChannel, NetworkCounts
@@ -263,7 +263,7 @@ class Selector:
             return
         try:
             step(channel, result)
-        except ProtocolError as error:
+        except PeerError as error:
             self._fail(channel, error, result)
         except EOFError:
             self._fail(channel, _lost(channel, channel.cut_off()), result)
@@ -320,4 +320,5 @@ class Selector:
 def _lost(channel: KafkaChannel, cause: str) -> DisconnectedError:
     peer = channel.channel.peer
     done = "lost the connection to" if channel.state is ChannelState.READY else "could not connect to"
-    return DisconnectedError(f"{done} {peer}: {cause}", peer=peer)
+    is_handshake = channel.state is ChannelState.HANDSHAKING
+    return DisconnectedError(f"{done} {peer}: {cause}", peer=peer, during_handshake=is_handshake)

@@ -16,9 +16,14 @@ from benchmarks.results import (
     CONFLUENT,
     EXACTLY_ONCE,
     JVM,
+    JVM_TLS,
     JVM_TUNED,
     LOG_READ,
     SINK,
+    SINK_SCRAM,
+    SINK_TLS,
+    START,
+    START_SASL_SSL,
     Results,
     Run,
 )
@@ -153,3 +158,27 @@ def test_many_partitions_are_compared_over_the_rounds_that_both_cells_have() -> 
     figure = figure_of("producer, 1,000 partitions", results)
     assert figure is not None
     assert (figure.middle, figure.low, figure.high) == pytest.approx((1.5, 1.0, 2.0))
+
+
+def test_what_tls_costs_is_compared_with_what_it_costs_sparks_own_sink() -> None:
+    # TLS keeps 0.6 of this sink's speed, and 0.75 of that of Spark's
+    results = {"tls": {SINK: at(100.0, 200.0), SINK_TLS: at(60.0, 120.0), JVM: at(40.0, 80.0), JVM_TLS: at(30.0, 60.0)}}
+    figure = figure_of("TLS, 100 B, none, 8 partitions: share", results)
+    assert figure is not None
+    assert figure.middle == pytest.approx(0.8)
+    assert not goal("TLS, 100 B, none, 8 partitions: share").met(figure)
+
+
+def test_a_login_may_cost_hardly_anything_once_connected() -> None:
+    cheap, dear = ({"tls": {SINK: at(100.0), SINK_SCRAM: at(speed)}} for speed in (98.0, 90.0))
+    text = "SCRAM, 100 B"
+    assert [goal(text).met(figure) for each in (cheap, dear) if (figure := figure_of(text, each)) is not None] == [True, False]
+
+
+@pytest.mark.parametrize(("cell", "text"), [("first_ack", "a new producer"), ("new_process", "a new process")])
+def test_the_time_to_a_first_ack_is_that_of_plain_text_by_half_more_at_most(cell: str, text: str) -> None:
+    results = {cell: {START: [Run(10, 1.0, 0.0)] * 3, START_SASL_SSL: [Run(10, 1.75, 0.0)] * 3}}
+    figure = figure_of(text, results)
+    assert figure == Spread(1.75, 1.75, 1.75)
+    assert not goal(text).met(figure)
+    assert goal(text).met(Spread(1.4, 1.4, 1.4))

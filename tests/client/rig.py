@@ -15,11 +15,12 @@ from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.effects import Change
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_states import Resolver, resolve
+from spark_kafka_sink.client.connection_states import Resolver
 from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig, producer_config
-from spark_kafka_sink.network.channel import Address, Buffer, PlainChannel
+from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.network.channel import Address, Buffer, PlainChannel, resolve
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import Api, ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersion, ApiVersionsResponse
@@ -27,6 +28,7 @@ from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
 from spark_kafka_sink.protocol.messages import RequestHeader, decode_request, encode_response
 from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.security.sasl.mechanism import OpenMechanism
 
 NOTHING_DUE = 2**31
 REQUEST_TIMEOUT_MS = 30_000
@@ -81,6 +83,10 @@ class HandMetadata(Metadata):
 
     def failed_attempt(self, node_label: str, error: str, now_ms: int) -> None:
         self.failures.append((node_label, error))
+
+    def rejected(self, node_label: str, error: AuthenticationError, now_ms: int) -> bool:
+        self.failures.append((node_label, error.message))
+        return True
 
     def request_update(self) -> int:
         self.requested += 1
@@ -170,6 +176,7 @@ class Rig:
         known: Sequence[int] | None = None,
         resolver: Resolver = resolve,
         settings: Mapping[str, object] = NO_SETTINGS,
+        open_mechanism: OpenMechanism | None = None,
     ) -> None:
         self.clock = Clock()
         self.broker = broker
@@ -181,10 +188,16 @@ class Rig:
         config = producer_config(servers | dict(settings))
         self.metadata = HandMetadata(config, *map(self.node, bootstrap if known is None else known))
         self.client = NetworkClient(
-            config, self.metadata, clock=self.clock, resolver=resolver, open_channel=self._open, rng=random.Random(7)
+            config,
+            self.metadata,
+            clock=self.clock,
+            resolver=resolver,
+            open_channel=self._open,
+            open_mechanism=open_mechanism,
+            rng=random.Random(7),
         )
 
-    def _open(self, address: Address, *, send_buffer: int, receive_buffer: int) -> WatchedChannel:
+    def _open(self, address: Address, *, host: str, port: int, send_buffer: int, receive_buffer: int) -> WatchedChannel:
         channel = WatchedChannel.connect(address, send_buffer=send_buffer, receive_buffer=receive_buffer)
         channel.change = self.change
         self.opened.append(channel)

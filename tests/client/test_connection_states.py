@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.network.channel import Address
 
 S = ConnectionState
+ENDS = (S.DISCONNECTED, S.AUTHENTICATION_FAILED)
 
 
 def two_addresses(host: str, port: int) -> list[Address]:
@@ -78,12 +79,20 @@ def test_no_state_follows_another_but_as_the_table_says(
         S.CHECKING_API_VERSIONS: lambda: states.checking_api_versions(1),
         S.READY: lambda: states.ready(1),
         S.DISCONNECTED: lambda: states.disconnected(1, 0),
+        S.AUTHENTICATING: lambda: states.authenticating(1, 0),
+        S.REAUTHENTICATING: lambda: states.reauthenticating(1),
+        S.PROBING: lambda: states.probing(1, 0),
+        S.AUTHENTICATION_FAILED: lambda: states.disconnected(1, 0, authentication_failed=True),
     }
     ways = {
         S.CONNECTING: [S.CONNECTING],
         S.CHECKING_API_VERSIONS: [S.CONNECTING, S.CHECKING_API_VERSIONS],
         S.READY: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY],
         S.DISCONNECTED: [S.CONNECTING, S.DISCONNECTED],
+        S.AUTHENTICATING: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.AUTHENTICATING],
+        S.REAUTHENTICATING: [S.CONNECTING, S.CHECKING_API_VERSIONS, S.READY, S.REAUTHENTICATING],
+        S.PROBING: [S.CONNECTING, S.PROBING],
+        S.AUTHENTICATION_FAILED: [S.CONNECTING, S.AUTHENTICATION_FAILED],
     }
     for step in ways[state]:
         path[step]()
@@ -93,6 +102,40 @@ def test_no_state_follows_another_but_as_the_table_says(
     else:
         with pytest.raises(UsageError, match=f"{state.name} cannot become {following.name}"):
             path[following]()
+
+
+def test_a_login_stands_between_the_versions_and_ready_and_has_a_deadline(states: ClusterConnectionStates) -> None:
+    connecting(states)
+    states.checking_api_versions(1)
+    states.authenticating(1, 500)
+    assert states.is_preparing(1)
+    assert not states.is_ready(1, 0)
+    assert states.setup_deadlines() == {1: 500}
+    states.authenticating(1, 900)
+    assert states.poll_delay_ms(1, 100) == 800
+    states.ready(1)
+    assert states.is_ready(1, 0)
+
+
+def test_a_session_that_is_renewed_holds_back_requests_and_is_no_failure(states: ClusterConnectionStates) -> None:
+    made_ready(states)
+    states.reauthenticating(1)
+    assert not states.is_ready(1, 0)
+    assert not states.is_disconnected(1)
+    assert states.poll_delay_ms(1, 0) == FOREVER_MS
+    states.ready(1)
+    assert states.is_ready(1, 0)
+
+
+def test_a_rejected_login_backs_off_as_every_failure_does(states: ClusterConnectionStates) -> None:
+    connecting(states)
+    states.checking_api_versions(1)
+    states.disconnected(1, 100, authentication_failed=True)
+    assert states.state(1) is S.AUTHENTICATION_FAILED
+    assert states.is_disconnected(1)
+    assert not states.can_connect(1, 100)
+    assert states.can_connect(1, 100 + states.poll_delay_ms(1, 100))
+    assert states.open_nodes() == []
 
 
 def test_a_lost_connection_is_not_tried_again_before_its_back_off(states: ClusterConnectionStates) -> None:
@@ -229,13 +272,25 @@ class StatesMachine(RuleBasedStateMachine):
     def get_on(self) -> None:
         if self.states.state(1) is S.CONNECTING:
             self.states.checking_api_versions(1)
-        elif self.states.state(1) is S.CHECKING_API_VERSIONS:
+        elif self.states.state(1) in (S.CHECKING_API_VERSIONS, S.AUTHENTICATING, S.REAUTHENTICATING):
             self.states.ready(1)
 
-    @rule()
-    def lose(self) -> None:
-        if self.states.state(1) not in (None, S.DISCONNECTED):
-            self.states.disconnected(1, self.now_ms)
+    @rule(ms=st.integers(0, 40_000))
+    def log_in(self, ms: int) -> None:
+        if self.states.state(1) in (S.CHECKING_API_VERSIONS, S.AUTHENTICATING):
+            self.states.authenticating(1, self.now_ms + ms)
+        elif self.states.state(1) is S.READY:
+            self.states.reauthenticating(1)
+
+    @rule(ms=st.integers(0, 3_000))
+    def probe(self, ms: int) -> None:
+        if S.PROBING in NEXT.get(self.states.state(1) or S.DISCONNECTED, ()):
+            self.states.probing(1, self.now_ms + ms)
+
+    @rule(is_final=st.booleans())
+    def lose(self, is_final: bool) -> None:
+        if self.states.state(1) not in (None, *ENDS):
+            self.states.disconnected(1, self.now_ms, authentication_failed=is_final)
 
     @rule(ms=st.integers(0, 1000))
     def throttle(self, ms: int) -> None:
@@ -246,10 +301,10 @@ class StatesMachine(RuleBasedStateMachine):
     def one_answer_to_everything(self) -> None:
         states, now_ms = self.states, self.now_ms
         state = states.state(1)
-        assert states.is_preparing(1) == (state in (S.CONNECTING, S.CHECKING_API_VERSIONS))
-        assert states.is_disconnected(1) == (state is S.DISCONNECTED)
+        assert states.is_preparing(1) == (state not in (None, S.READY, *ENDS))
+        assert states.is_disconnected(1) == (state in ENDS)
         assert not (states.can_connect(1, now_ms) and states.is_ready(1, now_ms))
-        assert bool(states.setup_deadlines()) == (state is S.CONNECTING)
+        assert bool(states.setup_deadlines()) == (state in (S.CONNECTING, S.AUTHENTICATING, S.PROBING))
 
     @invariant()
     def delays_have_ends(self) -> None:

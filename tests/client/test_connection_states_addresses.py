@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_states import HostAddresses, bootstrap_nodes, resolve
-from spark_kafka_sink.network.channel import Address
+from spark_kafka_sink.client.connection_states import HostAddresses, bootstrap_nodes
+from spark_kafka_sink.network.channel import Address, resolve
 
 
 def address(host: str) -> Address:

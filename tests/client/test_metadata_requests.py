@@ -149,7 +149,7 @@ def test_a_request_that_fails_is_told_with_its_cause_and_made_again(broker: Embe
         if how == "timeout":
             rig.asked()
             rig.pass_ms(30_000)
-        rig.poll_until(lambda: rig.metadata.failures)
+        rig.poll_until(lambda: rig.metadata.requested)
         label, error = rig.metadata.failures[0]
         words = {"closed": "closed", "reset": "reset", "timeout": "did not answer METADATA", "poisoned": "HTTP"}
         assert label == rig.label()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.kafka.cluster import KafkaCluster
-from tests.kafka.kafka import REQUEST_TIMEOUT_S
+from tests.kafka.kafka import REQUEST_TIMEOUT_S, Kafka
 
 PRINCIPAL = "User:ANONYMOUS"  # everybody, on a PLAINTEXT listener
 SETTINGS = {
@@ -38,12 +38,9 @@ class KafkaWithAcls(KafkaCluster):
         prefixed: every resource whose name begins with `name`.
         """
         pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-        denied = [_binding(kind, name, pattern, operation, AclPermissionType.DENY) for operation in operations]
+        denied = [binding(kind, name, operation, permission=AclPermissionType.DENY, pattern=pattern) for operation in operations]
         # With a first ACL a resource is closed to all that no ACL allows (StandardAuthorizerData.findAclRule).
-        bindings = [*denied, _binding(kind, name, pattern, AclOperation.ALL, AclPermissionType.ALLOW)]
-        for created in self.admin.create_acls(bindings, request_timeout=REQUEST_TIMEOUT_S).values():
-            created.result()
-        self.wait_for(lambda: set(bindings) <= set(self.acls()), f"ACLs of {name} in force", REQUEST_TIMEOUT_S)
+        add_acls(self, [*denied, binding(kind, name, AclOperation.ALL, pattern=pattern)])
 
     @contextmanager
     def denied(self, kind: ResourceType, name: str, *operations: AclOperation, prefixed: bool = False) -> Iterator[None]:
@@ -56,22 +53,43 @@ class KafkaWithAcls(KafkaCluster):
 
     def allow_everything(self) -> None:
         """Removes every ACL."""
-        if not self.acls():
-            return
-        for deleted in self.admin.delete_acls([_everything()], request_timeout=REQUEST_TIMEOUT_S).values():
-            deleted.result()
-        self.wait_for(lambda: not self.acls(), "ACLs removed", REQUEST_TIMEOUT_S)
-
-    def acls(self) -> Collection[AclBinding]:
-        """As the broker's own authorizer has them, which learns of a change a moment after the controller confirmed it."""
-        described: Collection[AclBinding] = self.admin.describe_acls(_everything(), request_timeout=REQUEST_TIMEOUT_S).result()
-        return described
+        remove_acls(self)
 
 
-def _binding(
-    kind: ResourceType, name: str, pattern: ResourcePatternType, operation: AclOperation, permission: AclPermissionType
+def add_acls(kafka: Kafka, bindings: Sequence[AclBinding]) -> None:
+    """Creates ACLs; returns when they are in force."""
+    for created in kafka.admin.create_acls(list(bindings), request_timeout=REQUEST_TIMEOUT_S).values():
+        created.result()
+    names = ", ".join(sorted({each.name for each in bindings}))
+    kafka.wait_for(lambda: set(bindings) <= set(acls(kafka)), f"ACLs of {names} in force", REQUEST_TIMEOUT_S)
+
+
+def remove_acls(kafka: Kafka) -> None:
+    """Removes every ACL; returns when none is in force."""
+    if not acls(kafka):
+        return
+    for deleted in kafka.admin.delete_acls([_everything()], request_timeout=REQUEST_TIMEOUT_S).values():
+        deleted.result()
+    kafka.wait_for(lambda: not acls(kafka), "ACLs removed", REQUEST_TIMEOUT_S)
+
+
+def acls(kafka: Kafka) -> Collection[AclBinding]:
+    """As the broker's own authorizer has them, which learns of a change a moment after the controller confirmed it."""
+    described: Collection[AclBinding] = kafka.admin.describe_acls(_everything(), request_timeout=REQUEST_TIMEOUT_S).result()
+    return described
+
+
+def binding(
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation,
+    *,
+    principal: str = PRINCIPAL,
+    permission: AclPermissionType = AclPermissionType.ALLOW,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
 ) -> AclBinding:
-    return AclBinding(kind, name, pattern, PRINCIPAL, "*", operation, permission)
+    """Returns an ACL for every host."""
+    return AclBinding(kind, name, pattern, principal, "*", operation, permission)
 
 
 def _everything() -> AclBindingFilter:

@@ -14,6 +14,8 @@ from tests.kafka.guardian import Guardian
 # A broker that keeps silent for this long is fenced and its partitions get other leaders. Kafka's 9 s would make every test that
 # kills a leader wait for it; under 4 s a busy machine fences brokers that are well.
 SESSION_TIMEOUT_MS = 4_000
+# Further listeners are reached by a name: certificates and Kerberos principals are for names.
+LISTENER_HOST = "localhost"
 
 
 class Broker:
@@ -40,7 +42,8 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        self._settings_file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        lines = [f"{name}={value}\n".replace("\\", "\\\\") for name, value in settings.items()]
+        self._settings_file.write_text("".join(lines), encoding="ascii")  # Java's properties files are Latin-1
 
     def format(self, cluster_id: str, features: Mapping[str, int]) -> None:
         """features: those to be finalized at another level than this release's own."""
@@ -133,6 +136,22 @@ def zookeeper_mode(broker: Broker, *, advertised: str, zookeeper: str, brokers: 
         "zookeeper.connect": zookeeper,
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     }
+
+
+def with_listeners(settings: Mapping[str, str], ports: Mapping[str, int], protocols: Mapping[str, str]) -> dict[str, str]:
+    """Returns the settings of a node with further listeners for clients.
+
+    Args:
+        settings: those that `kraft` or `zookeeper_mode` returned.
+        ports: of each listener.
+        protocols: the security protocol of each.
+    """
+    named = {
+        "listeners": [f"{name}://127.0.0.1:{port}" for name, port in ports.items()],
+        "advertised.listeners": [f"{name}://{LISTENER_HOST}:{port}" for name, port in ports.items()],
+        "listener.security.protocol.map": [f"{name}:{protocols[name]}" for name in ports],
+    }
+    return {**settings, **{option: ",".join([settings[option], *more]) for option, more in named.items()}}
 
 
 def _settings(broker: Broker, advertised: str, brokers: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.kafka import kafka
-from tests.kafka.broker import Broker, kraft, zookeeper_mode
+from tests.kafka.broker import LISTENER_HOST, Broker, kraft, with_listeners, zookeeper_mode
 from tests.kafka.brokers import Brokers
 from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
@@ -44,6 +44,7 @@ class KafkaCluster(Brokers):
         zookeeper: bool = False,
         advertised: Mapping[int, str] | None = None,
         features: Mapping[str, int] | None = None,
+        listeners: Mapping[str, str] | None = None,
         heap_mb: int = 512,
         java_options: Sequence[str] = QUICK_START,
         deadline_s: float = 90.0,
@@ -54,18 +55,25 @@ class KafkaCluster(Brokers):
         version: Kafka's, one of `versions.POMS`. zookeeper: in ZooKeeper mode, which Kafka has up to 3.9; else KRaft.
         advertised: node id -> "host:port" that the node tells its clients instead of its own address: a proxy's.
         features: finalized levels, such as {"transaction.version": 0}; this release's own for all others. Of KRaft only.
+        listeners: further ones for clients, name -> security protocol, each on a port of its own: `listener(name)` has it.
         heap_mb: of each node. java_options: QUICK_START or, for benchmarks, FULL_SPEED.
         deadline_s: how long they may take to be ready; then TimeoutError with their logs' tails.
         """
         jars_of(version)  # first, as they may have to be downloaded: that is no part of the deadline
-        ports = free_ports(3 * brokers + zookeeper)
+        more = dict(listeners or {})
+        ports = free_ports((3 + len(more)) * brokers + zookeeper)
+        own = ports[: 3 * brokers]
         self._folder = data_folder()
         self._guardian = Guardian()
         self._guardian.watch_folder(self._folder)
         options = [f"-Xms{heap_mb // 2}m", f"-Xmx{heap_mb}m", "-Djava.awt.headless=true", *java_options]
         self._brokers = {
             node: Broker(node, (client, internal, controller), self._folder, self._guardian, options, version)
-            for node, client, internal, controller in zip(count(1), ports[0::3], ports[1::3], ports[2::3], strict=False)
+            for node, client, internal, controller in zip(count(1), own[0::3], own[1::3], own[2::3], strict=False)
+        }
+        self._protocols = more
+        self._listeners = {
+            node: dict(zip(more, ports[len(own) + len(more) * (node - 1) :], strict=False)) for node in self._brokers
         }
         self._zookeeper: ZooKeeper | None = None
         addresses = {node: self.address(node) for node in self._brokers} | dict(advertised or {})
@@ -89,7 +97,7 @@ class KafkaCluster(Brokers):
                 own = zookeeper_mode(broker, advertised=addresses[node], zookeeper=self._zookeeper.address, brokers=count)
             else:
                 own = kraft(broker, advertised=addresses[node], voters=voters, brokers=count)
-            broker.configure(own | dict(overrides))
+            broker.configure(with_listeners(own, self._listeners[node], self._protocols) | dict(overrides))
 
     def _format(self, features: Mapping[str, int]) -> None:
         # urlsafe base64 may begin with "-", which the tool would take for an option; Kafka draws again as well (Uuid.randomUuid).
@@ -119,6 +127,10 @@ class KafkaCluster(Brokers):
 
     def address(self, broker_id: int) -> str:
         return f"127.0.0.1:{self._brokers[broker_id].client_port}"
+
+    def listener(self, name: str) -> str:
+        """Returns where clients reach one of the further listeners: "localhost:port" of each broker."""
+        return ",".join(f"{LISTENER_HOST}:{ports[name]}" for ports in self._listeners.values())
 
     def _internal(self, broker_id: int) -> str:
         return f"127.0.0.1:{self._brokers[broker_id].internal_port}"

@@ -33,14 +33,21 @@ def command(main_class: str, *arguments: str, options: Sequence[str] = (), versi
     return [java(), *options, logging, "-cp", str(jars_of(version) / "*"), main_class, *arguments]
 
 
-def run(main_class: str, *arguments: str, timeout_s: float, given: str = "", version: str = DEFAULT) -> str:
+def run(
+    main_class: str,
+    *arguments: str,
+    timeout_s: float,
+    given: str = "",
+    options: Sequence[str] = (),
+    version: str = DEFAULT,
+) -> str:
     """Runs a tool to its end, with `given` on its stdin, and returns what it printed; a failure is an error that holds the tail
-    of it."""
+    of it. options: further ones of the virtual machine."""
     # Tools live for a second: the quick compiler alone and a single-threaded collector start fastest.
     # Without a locale (CI, cron) Java prints ASCII with question marks.
-    options = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
+    usual = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8")
     done = subprocess.run(
-        command(main_class, *arguments, options=options, version=version),
+        command(main_class, *arguments, options=[*usual, *options], version=version),
         input=given,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

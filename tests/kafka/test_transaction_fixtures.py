@@ -8,7 +8,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_kafka_sink.protocol.api_versions import ApiVersionsResponse
 from tests.broker.network.client import Client
-from tests.kafka.acls import KafkaWithAcls
+from tests.kafka.acls import KafkaWithAcls, acls
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.test_cluster import produce
@@ -50,7 +50,7 @@ def test_a_transaction_is_read_once_it_is_committed(
 
 
 def test_what_no_acl_forbids_is_allowed(kafka_with_acls: KafkaWithAcls, new_topic: NewTopic) -> None:
-    assert not kafka_with_acls.acls()
+    assert not acls(kafka_with_acls)
     produce(kafka_with_acls.bootstrap_servers, topic := new_topic(on=kafka_with_acls), [b"allowed"])
     assert len(read_topic(kafka_with_acls.bootstrap_servers, topic)) == 1
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import COMMIT_LOG, Rights
 from tests.docs.security_blocks import acl_lines
 from tests.kafka import java
-from tests.kafka.acls import KafkaWithAcls
+from tests.kafka.acls import KafkaWithAcls, acls
 
 pytestmark = [pytest.mark.kafka, pytest.mark.whole("a Java program for each line; tests/security/test_acls.py has the lines")]
 
@@ -42,8 +42,8 @@ def run_line(kafka: KafkaWithAcls, line: str) -> set[Granted]:
     kafka.allow_everything()
     try:
         java.run("org.apache.kafka.tools.AclCommand", *arguments, timeout_s=60)
-        kafka.wait_for(lambda: bool(kafka.acls()), "an ACL", 30)
-        return {granted(acl) for acl in kafka.acls()}
+        kafka.wait_for(lambda: bool(acls(kafka)), "an ACL", 30)
+        return {granted(acl) for acl in acls(kafka)}
     finally:
         kafka.allow_everything()
 

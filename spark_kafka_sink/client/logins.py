@@ -1,0 +1,232 @@
+"""The SASL logins of a client's connections: those under way, and when each has to be repeated (KIP-368)."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from spark_kafka_sink.client.api_versions import NodeApiVersions
+from spark_kafka_sink.client.connection_states import ClusterConnectionStates
+from spark_kafka_sink.client.in_flight import InFlightRequests
+from spark_kafka_sink.client.sasl_login import BrokerAddress, LoginRequest, SaslLogin
+from spark_kafka_sink.config import ProducerConfig
+from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, KafkaSinkError, OptionError, PeerError
+from spark_kafka_sink.protocol.fields import Message
+from spark_kafka_sink.security.sasl.mechanism import OpenMechanism, SaslMechanism
+from spark_kafka_sink.security_config import SecurityConfig
+
+MIN_REAUTHENTICATION_MS: Final = 1_100
+"""A broker refuses a re-authentication within 1 s of the one before (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
+
+LIFETIME_USED: Final = (0.85, 0.95)
+"""The part of a session after which it is renewed, at random, as in Java: connections made at once do not renew it at once."""
+
+
+class ConnectionEnd(NamedTuple):
+    """A connection that is to be ended. `idle`: it was not lost, and its end is no failure."""
+
+    node_id: int
+    error: PeerError
+    idle: bool = False
+
+
+@dataclass(slots=True)
+class _Login:
+    """A login under way. `request`: what is to be sent as soon as the connection takes it. `renews`: the session it renews."""
+
+    exchange: SaslLogin
+    broker: BrokerAddress
+    versions: NodeApiVersions
+    renews: Session | None = None
+    request: LoginRequest | None = None
+    waits_for_token: bool = True
+
+
+@dataclass(slots=True)
+class Session:
+    """A login that the broker keeps until `ends_ms`. `due_ms`: when it is to be renewed. `is_used`: since it began.
+
+    is_ending: nothing new is sent, and the connection ends when all is answered, with `error` if there is one.
+    """
+
+    broker: BrokerAddress
+    versions: NodeApiVersions
+    began_ms: int
+    due_ms: int
+    ends_ms: int
+    was_renewed: bool
+    is_used: bool = False
+    is_ending: bool = False
+    error: PeerError | None = None
+
+    @property
+    def last_ms(self) -> int:
+        """The time until which a renewal may wait for a token; requests go on meanwhile."""
+        return (self.due_ms + self.ends_ms) // 2
+
+    def may_be_renewed(self, now_ms: int) -> bool:
+        """Returns whether the session can go on; otherwise a new connection is the way."""
+        is_early = self.was_renewed and now_ms - self.began_ms < MIN_REAUTHENTICATION_MS
+        return self.is_used and self.error is None and now_ms < self.ends_ms and not is_early
+
+
+class Logins:
+    """Carries logins over connections, by node id. Owned by the thread of Connections; times are monotonic ms.
+
+    What it returns is to be ended by the caller, which then calls `forget`.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        mechanism: SaslMechanism,
+        states: ClusterConnectionStates,
+        in_flight: InFlightRequests,
+        send: Callable[[int, LoginRequest, int], bool],
+        rng: random.Random,
+    ) -> None:
+        """send: sends a request to a node, at a time; returns False if another one is still on its way there."""
+        security = config.security
+        self._protocol = security.security_protocol
+        self._request_timeout_ms = config.request_timeout_ms
+        self._token_timeout_ms = max(1_000, security.sasl_login_connect_timeout_ms + security.sasl_login_read_timeout_ms)
+        self._mechanism = mechanism
+        self._states = states
+        self._in_flight = in_flight
+        self._send = send
+        self._rng = rng
+        self._under_way: dict[int, _Login] = {}
+        self.sessions: dict[int, Session] = {}
+
+    def begin(self, node_id: int, broker: BrokerAddress, versions: NodeApiVersions, now_ms: int) -> ConnectionEnd | None:
+        """Begins the login on a connection that is new."""
+        self._states.authenticating(node_id, now_ms + self._token_timeout_ms)
+        return self._ask_for_token(node_id, self._new(node_id, broker, versions), now_ms)
+
+    def answered(self, node_id: int, body: Message, now_ms: int) -> ConnectionEnd | None:
+        """Takes an answer. `is_under_way` tells whether the login is complete."""
+        login = self._under_way[node_id]
+        try:
+            login.request = login.exchange.answered(body)
+        except (PeerError, OptionError) as error:
+            return ConnectionEnd(node_id, final_error(error, login.broker))
+        if login.exchange.is_complete:
+            self._complete(node_id, login, now_ms)
+        else:
+            self._send_next(node_id, login, now_ms)
+        return None
+
+    def is_under_way(self, node_id: int) -> bool:
+        return node_id in self._under_way
+
+    def forget(self, node_id: int) -> None:
+        """The connection is gone."""
+        self._under_way.pop(node_id, None)
+        self.sessions.pop(node_id, None)
+
+    def tend(self, now_ms: int) -> list[ConnectionEnd]:
+        """Goes on with what waits for a token or for its connection, and renews or ends sessions that are due."""
+        ends = []
+        for node_id, login in list(self._under_way.items()):
+            if login.waits_for_token:
+                ends.append(self._ask_for_token(node_id, login, now_ms))
+            else:
+                self._send_next(node_id, login, now_ms)
+        for node_id, session in list(self.sessions.items()):
+            login_or_none = self._under_way.get(node_id)
+            if session.due_ms <= now_ms and (login_or_none is None or login_or_none.waits_for_token):
+                ends.append(self._renew_or_end(node_id, session, now_ms))
+        return [end for end in ends if end is not None]
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """Returns when to call `tend` at the latest, if nothing happens before; None if nothing is due."""
+        times = (session.due_ms if session.due_ms > now_ms else session.last_ms for session in self.sessions.values())
+        return min((time_ms for time_ms in times if time_ms > now_ms), default=None)
+
+    def why_late(self, node_id: int) -> str | None:
+        """Returns what a login that took too long was waiting for; None without a login."""
+        login = self._under_way.get(node_id)
+        if login is None:
+            return None
+        if login.waits_for_token:
+            limit = f"{self._token_timeout_ms:,} ms (sasl.login.connect.timeout.ms + sasl.login.read.timeout.ms)"
+            return f"there was no token for the SASL login at {login.broker.label} within {limit}"
+        limit = f"{self._request_timeout_ms:,} ms (request.timeout.ms)"
+        return f"the SASL login at {login.broker.label} was not complete within {limit}"
+
+    # Internals
+
+    def _new(self, node_id: int, broker: BrokerAddress, versions: NodeApiVersions, renews: Session | None = None) -> _Login:
+        exchange = SaslLogin(self._mechanism, broker, versions, self._protocol)
+        login = self._under_way[node_id] = _Login(exchange, broker, versions, renews)
+        return login
+
+    def _ask_for_token(self, node_id: int, login: _Login, now_ms: int) -> ConnectionEnd | None:
+        """Sends the first request, unless the mechanism is still fetching a token."""
+        try:
+            login.request = login.exchange.begin()
+        except (PeerError, OptionError) as error:
+            failure = final_error(error, login.broker)
+            if login.renews is None:
+                return ConnectionEnd(node_id, failure)
+            # What is in flight may still be answered in the session that there is.
+            login.renews.error = failure
+            return None
+        if login.request is None:
+            return None
+        login.waits_for_token = False
+        if login.renews is None:
+            self._states.authenticating(node_id, now_ms + self._request_timeout_ms)
+        else:
+            self._states.reauthenticating(node_id)
+        self._send_next(node_id, login, now_ms)
+        return None
+
+    def _send_next(self, node_id: int, login: _Login, now_ms: int) -> None:
+        if login.request is not None and self._send(node_id, login.request, now_ms):
+            login.request = None
+
+    def _complete(self, node_id: int, login: _Login, now_ms: int) -> None:
+        self.forget(node_id)
+        lifetime_ms = login.exchange.session_lifetime_ms
+        if lifetime_ms > 0:
+            due_ms = now_ms + int(lifetime_ms * self._rng.uniform(*LIFETIME_USED))
+            was_renewed = login.renews is not None
+            session = Session(login.broker, login.versions, now_ms, due_ms, now_ms + lifetime_ms, was_renewed)
+            self.sessions[node_id] = session
+
+    def _renew_or_end(self, node_id: int, session: Session, now_ms: int) -> ConnectionEnd | None:
+        """Renews a session behind the requests in flight. One that is not used, or that cannot be renewed, ends with its
+        connection once all is answered, and the next request finds a new one."""
+        if not session.is_ending:
+            if session.may_be_renewed(now_ms) and node_id not in self._under_way:
+                login = self._new(node_id, session.broker, session.versions, session)
+                self._ask_for_token(node_id, login, now_ms)
+            begun = self._under_way.get(node_id)
+            is_late = begun is None or (begun.waits_for_token and now_ms >= session.last_ms)
+            if session.may_be_renewed(now_ms) and not is_late:
+                return None
+            self._under_way.pop(node_id, None)
+            session.is_ending = True
+            self._states.reauthenticating(node_id)
+        if self._in_flight.count(node_id):
+            return None
+        ended = DisconnectedError(f"the session at {session.broker.label} ended")
+        return ConnectionEnd(node_id, session.error or ended, idle=session.error is None)
+
+
+def final_error(error: KafkaSinkError, broker: BrokerAddress) -> PeerError:
+    """Returns an error of a broker's; a setting that cannot be used any more, such as a file that is gone, is one as well."""
+    if isinstance(error, PeerError):
+        return error
+    return AuthenticationError(f"{broker.label}: {error.message}", **{"broker": str(broker)} | error.facts)
+
+
+def open_mechanism_of(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMechanism:
+    """Makes the mechanism of sasl.mechanism."""
+    # By name, and only here: clients without SASL load none of it.
+    open_mechanism: OpenMechanism = importlib.import_module("spark_kafka_sink.security.sasl.mechanisms").open_mechanism
+    return open_mechanism(config, wakeup)

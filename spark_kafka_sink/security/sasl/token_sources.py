@@ -1,0 +1,275 @@
+"""Where tokens of OAUTHBEARER come from, as the options say: a text, a file, an OIDC provider, a Python callable."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import math
+import re
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final
+
+from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.security.jaas import jaas_of
+from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.http_post import HttpTimeouts
+from spark_kafka_sink.security.sasl.oauthbearer import Tokens, wrong_extension
+from spark_kafka_sink.security.sasl.oidc import ENDPOINT, OidcTokens, TokenEndpoint, TokenFile, token_of
+from spark_kafka_sink.security.sasl.token_cache import Refresh, SharedTokens, Token, TokenCache, TokenSource
+from spark_kafka_sink.security_config import SecurityConfig
+
+logger = logging.getLogger(__name__)
+
+PROVIDER: Final = "sasl.oauthbearer.token.provider"
+
+_CLOUDS: Final[Mapping[str, bool]] = {"azure": True, "google": False, "aws": False}
+"""The providers that cloud_tokens.py has, and whether each makes another token for another host."""
+_UNSECURED: Final = "unsecuredLogin"
+_EXTENSION: Final = "extension_"
+_UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
+
+
+class ImmediateTokens:
+    """Tokens that take no time to make, and so are made for each login, in the client's thread."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+
+    def get(self, host: str, user: object, wakeup: Callable[[], None]) -> Token:
+        try:
+            token = self._source(host)
+        except OptionError as error:  # a reference that cannot be read any more
+            raise AuthenticationError(error.message) from None
+        if token.expires_at <= time.time():
+            raise AuthenticationError("the token of sasl.oauthbearer.token has expired, and nothing renews it")
+        return token
+
+    def refused(self, host: str, token: Token) -> None:
+        pass
+
+    def leave(self, user: object) -> None:
+        pass
+
+
+def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:
+    """Returns what gives this process's tokens. Raises OptionError if the options name no source, or a wrong one."""
+    jaas = _jaas_options(config)
+    if config.sasl_oauthbearer_token is not None:
+        static = config.sasl_oauthbearer_token
+        return _immediate(lambda _: token_of(static.reveal().strip(), _subject_claim(config)))
+    if config.sasl_oauthbearer_token_provider is not None:
+        source, is_per_host = _provider(config)
+    elif config.sasl_oauthbearer_token_endpoint_url is not None:
+        source, is_per_host = _endpoint(config, jaas), False
+    elif any(name.startswith(_UNSECURED) for name in jaas):
+        _unsecured_token(jaas)  # an option of it may be wrong
+        logger.warning("The token is unsecured: only brokers for tests accept it. Set %s for a real one", ENDPOINT)
+        return _immediate(lambda _: _unsecured_token(jaas))
+    else:
+        ways = f"sasl.oauthbearer.token, {PROVIDER} or {ENDPOINT}"
+        raise OptionError(f"option sasl.mechanism: OAUTHBEARER needs a token: set {ways}", option="sasl.mechanism")
+
+    def make() -> TokenCache:
+        return TokenCache(source, refresh_of(config), is_per_host=is_per_host, deadline_s=_deadline_s(config))
+
+    shared = SharedTokens(_settings(config), make)
+    return lambda: shared.cache
+
+
+def extensions_of(config: SecurityConfig) -> dict[str, str]:
+    """Returns the SASL extensions of the options. Raises OptionError for one that Kafka would not take."""
+    option = "sasl.oauthbearer.extensions"
+    found = {}
+    for part in filter(None, (each.strip() for each in resolve(config.sasl_oauthbearer_extensions or "").split(","))):
+        name, sign, value = part.partition("=")
+        if not sign:
+            raise OptionError(f"option {option}: it must be name=value, with commas between", option=option)
+        found[name.strip()] = value.strip()
+    for prefix in (_EXTENSION, _UNSECURED_EXTENSION):
+        given = {name.removeprefix(prefix): value for name, value in _jaas_options(config).items() if name.startswith(prefix)}
+        found |= given
+    if (wrong := wrong_extension(found)) is not None:
+        raise OptionError(f"option {option}: {wrong}", option=option)
+    return found
+
+
+def refresh_of(config: SecurityConfig) -> Refresh:
+    """Returns when to renew tokens."""
+    return Refresh(
+        window_factor=config.sasl_login_refresh_window_factor,
+        window_jitter=config.sasl_login_refresh_window_jitter,
+        min_period_s=config.sasl_login_refresh_min_period_seconds,
+        buffer_s=config.sasl_login_refresh_buffer_seconds,
+    )
+
+
+def _immediate(source: TokenSource) -> Callable[[], Tokens]:
+    tokens = ImmediateTokens(source)
+    return lambda: tokens
+
+
+def _jaas_options(config: SecurityConfig) -> Mapping[str, str]:
+    jaas = jaas_of(config)
+    return {} if jaas is None else jaas.options
+
+
+def _subject_claim(config: SecurityConfig) -> str:
+    return str(config.settings().get("sasl.oauthbearer.sub.claim.name") or "sub")
+
+
+def _settings(config: SecurityConfig) -> Hashable:
+    """Returns what tells tokens apart. A callable is itself, whatever it calls equal."""
+    settings = {name: value for name, value in config.settings().items() if name.startswith("sasl.")}
+    provider = settings.get(PROVIDER)
+    if provider is not None and not isinstance(provider, str):
+        settings[PROVIDER] = id(provider)  # the cache keeps the callable, so no other gets its id
+    return config.providers, *settings.items()
+
+
+def _deadline_s(config: SecurityConfig) -> float:
+    """Returns how long a source may take: the longest that OidcTokens takes by these options, and 5 s for the name's look-up."""
+    waits_ms = config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms + config.sasl_login_retry_backoff_max_ms
+    return waits_ms / 1000 + 5
+
+
+# An OIDC provider, or a file
+
+
+def _endpoint(config: SecurityConfig, jaas: Mapping[str, str]) -> TokenSource:
+    url = resolve(config.sasl_oauthbearer_token_endpoint_url or "").strip()
+    if url.lower().startswith("file:"):
+        return TokenFile(_path_of(url), _subject_claim(config))
+    # options of their own, or a login line that is a reference as a whole
+    client_id = config.sasl_oauthbearer_client_credentials_client_id or jaas.get("clientId")
+    secret = config.sasl_oauthbearer_client_credentials_client_secret
+    if secret is None and jaas.get("clientSecret"):
+        secret = Secret(jaas["clientSecret"], None)
+    for name, value in (("client.id", client_id), ("client.secret", secret)):
+        if value is None:
+            option = f"sasl.oauthbearer.client.credentials.{name}"
+            raise OptionError(f"option {option}: it is missing, and the token endpoint needs it", option=option)
+    assert client_id is not None
+    assert secret is not None
+    ca_location = config.sasl_oauthbearer_ca_location
+    endpoint = TokenEndpoint(
+        url=url,
+        client_id=resolve(client_id),
+        client_secret=secret,
+        scope=resolve(config.sasl_oauthbearer_scope or jaas.get("scope") or ""),
+        encodes_header=config.sasl_oauthbearer_header_urlencode,
+        ca_location=None if ca_location is None else resolve(ca_location),
+        timeouts=HttpTimeouts(config.sasl_login_connect_timeout_ms / 1000, config.sasl_login_read_timeout_ms / 1000),
+        backoff_ms=config.sasl_login_retry_backoff_ms,
+        backoff_max_ms=config.sasl_login_retry_backoff_max_ms,
+        subject_claim=_subject_claim(config),
+    )
+    return OidcTokens(endpoint)
+
+
+def _path_of(url: str) -> str:
+    parts = urllib.parse.urlsplit(url)
+    path = urllib.request.url2pathname(parts.path)
+    if parts.netloc not in ("", "localhost") or not path:
+        raise OptionError(f"option {ENDPOINT}: a file URL must be file:///path", option=ENDPOINT)
+    return path
+
+
+# A Python callable
+
+
+def _provider(config: SecurityConfig) -> tuple[TokenSource, bool]:
+    """Returns the source, and whether each host has a token of its own."""
+    given = config.sasl_oauthbearer_token_provider
+    if isinstance(given, str) and given.lower() in _CLOUDS:
+        clouds = importlib.import_module("spark_kafka_sink.security.sasl.cloud_tokens")
+        name, call = given.lower(), clouds.token_provider(given.lower(), config)
+    else:
+        name = given if isinstance(given, str) else getattr(given, "__qualname__", type(given).__qualname__)
+        call = _imported(given) if isinstance(given, str) else given
+        if not callable(call):
+            raise OptionError(f"option {PROVIDER}: {name} is not callable", option=PROVIDER)
+    claim = _subject_claim(config)
+    return lambda host: token_from(call(host), name, claim), _CLOUDS.get(name, True)
+
+
+def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
+    """Returns what a provider made, as a Token: it may return a Token, a JWT, or a pair of a token and when it expires.
+
+    Args:
+        result: what the provider returned.
+        name: the provider's, for errors.
+        subject_claim: the claim of a JWT that names the principal.
+
+    Raises:
+        AuthenticationError: It is something else, or a text that does not say when it expires.
+    """
+    if isinstance(result, Token):
+        return result
+    value, expires_at = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+    if isinstance(value, Secret):
+        value = value.reveal()
+    if not isinstance(value, str):
+        text = f"the token provider {name} returned {type(result).__name__}"
+        raise AuthenticationError(f"{text}; it must return a Token, a JWT, or a token and when it expires in s since 1970")
+    token = token_of(value.strip(), subject_claim)
+    given = jwt.seconds(expires_at)
+    if given is None and expires_at is not None:
+        raise AuthenticationError(f"the token provider {name} returned an expiry that is not a number of seconds since 1970")
+    if given is not None:
+        return Token(token.value, given, token.principal)
+    if math.isinf(token.expires_at):
+        text = f"the token provider {name} returned a token that does not say when it expires"
+        raise AuthenticationError(f"{text}; it must return the token and that time, in s since 1970")
+    return token
+
+
+def _imported(dotted: str) -> Any:
+    """Returns the object of a name such as `package.module.function`, or `package.module:function`."""
+    module_name, _, name = dotted.replace(":", ".").rpartition(".")
+    if not module_name:
+        known = ", ".join(_CLOUDS)
+        raise OptionError(
+            f"option {PROVIDER}: {dotted} is not one of {known}, and not a dotted name such as module.function", option=PROVIDER
+        )
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except AttributeError:
+        raise OptionError(f"option {PROVIDER}: module {module_name} has no {name}", option=PROVIDER) from None
+    except Exception as error:
+        text = f"option {PROVIDER}: module {module_name} cannot be imported: {type(error).__name__}: {error}"
+        raise OptionError(text, option=PROVIDER) from error
+
+
+# Java's OAuthBearerUnsecuredLoginCallbackHandler, for tests
+
+_CLAIM: Final = re.compile(r"unsecuredLogin(String|Number|List)Claim_(.+)", re.DOTALL)
+
+
+def _unsecured_token(jaas: Mapping[str, str]) -> Token:
+    """Returns an unsigned JWT that begins now. Raises OptionError for an option that is wrong."""
+    now = time.time()
+    try:
+        lifetime_s = int(jaas.get("unsecuredLoginLifetimeSeconds", "3600"))
+        claims: dict[str, object] = {"exp": now + lifetime_s, "iat": now}
+        for option, value in jaas.items():
+            match = _CLAIM.fullmatch(option)
+            if match is None:
+                continue
+            kind, name = match.groups()
+            if name in ("iat", "exp"):
+                raise _wrong_jaas(f"{option}: the claim {name} cannot be set")
+            claims[name] = value if kind == "String" else float(value) if kind == "Number" else value[1:].split(value[:1])
+    except ValueError:
+        raise _wrong_jaas("a number of unsecuredLogin is not one, or a list is empty") from None
+    principal = claims.get(jaas.get("unsecuredLoginPrincipalClaimName", "").strip() or "sub")
+    if not isinstance(principal, str) or not principal:
+        raise _wrong_jaas("an unsecured token needs unsecuredLoginStringClaim_sub")
+    return Token(Secret(jwt.unsigned(claims)), now + lifetime_s, principal)
+
+
+def _wrong_jaas(text: str) -> OptionError:
+    return OptionError(f"option sasl.jaas.config: {text}", option="sasl.jaas.config")

@@ -1,0 +1,210 @@
+"""A real Kafka as companies run it: TLS, mTLS, every SASL mechanism, ACLs and delegation tokens, each on a listener."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
+
+from tests.kafka import java
+from tests.kafka.acls import add_acls, binding, remove_acls
+from tests.kafka.cluster import QUICK_START, KafkaCluster
+from tests.kafka.kafka import REQUEST_TIMEOUT_S
+from tests.kafka_security import oidc_server
+from tests.kafka_security.certificates import Authority, Identity
+from tests.kafka_security.oidc_server import OidcServer
+from tests.security.kdc import REALM, Kdc
+
+LISTENERS: Mapping[str, str] = {
+    "SSL": "SSL",
+    "MTLS": "SSL",
+    "EXPIRED": "SSL",
+    "ELSEWHERE": "SSL",
+    "CHANGING": "SSL",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+    "REAUTH": "SASL_SSL",
+}
+"""name -> security protocol. MTLS asks clients for a certificate. The certificate of EXPIRED has expired, that of ELSEWHERE is
+for another host, that of CHANGING is for tests to replace. SASL_PLAINTEXT does not offer OAUTHBEARER. REAUTH ends sessions that
+do not log in again after REAUTH_MS."""
+
+REAUTH_MS = 1_500
+
+ALICE, PASSWORD = "alice", "alice-secret"
+"""Logs in with PLAIN, SCRAM and Kerberos, and may do everything."""
+LIMITED = "limited"
+"""Logs in with PLAIN and SCRAM and the same password, and may do what `grant` allows."""
+ODD, ODD_PASSWORD = 'o"dd,=\\user', "p,=\"w'\\é"
+"""Logs in with SCRAM, and may do everything."""
+CERTIFICATE_NAME = "client-certificate"
+"""The common name of a client's certificate that may do everything."""
+OIDC_CLIENT = "oidc-client"
+
+_SUPER_USERS = ("ANONYMOUS", ALICE, ODD, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+_PLUGINS = "org.apache.kafka.common.security"
+_JAAS = {
+    "PLAIN": f'{_PLUGINS}.plain.PlainLoginModule required user_{ALICE}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";',
+    "SCRAM-SHA-256": f"{_PLUGINS}.scram.ScramLoginModule required;",
+    "SCRAM-SHA-512": f"{_PLUGINS}.scram.ScramLoginModule required;",
+    "OAUTHBEARER": f"{_PLUGINS}.oauthbearer.OAuthBearerLoginModule required;",
+}
+
+
+class SecureKafka(KafkaCluster):
+    """One node; `listener("SASL_SSL")` is an address. The harness uses the PLAINTEXT listener, where everybody may do everything.
+
+    Not thread-safe, as KafkaCluster.
+    """
+
+    def __init__(self, folder: Path, oidc: OidcServer, kdc: Kdc | None) -> None:
+        """folder: takes certificates and keys. oidc: may still be starting. kdc: None leaves GSSAPI out."""
+        self.oidc = oidc
+        self.kdc = kdc
+        self.folder = folder
+        self.authority = Authority("sink-test-ca")
+        self.other_authority = Authority("unknown-ca")
+        self.client = self.authority.issue(CERTIFICATE_NAME)
+        self.ca = self._write("ca.pem", self.authority.certificate)
+        self.other_ca = self._write("other-ca.pem", self.other_authority.certificate)
+        here = self.authority.issue("broker", "localhost", "127.0.0.1")
+        stores = {
+            "expired": self.authority.issue("broker", "localhost", "127.0.0.1", expired=True),
+            "elsewhere": self.authority.issue("broker", "kafka.example.test"),
+        }
+        settings = self._settings({name: stores.get(name, here) for name in map(str.lower, LISTENERS)})
+        urls = ",".join(oidc.keys_url(issuer) for issuer in (oidc_server.LONG, oidc_server.SHORT))
+        options = [*QUICK_START, f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={urls}"]
+        if kdc is not None:
+            options.append(f"-Djava.security.krb5.conf={kdc.krb5_conf}")
+        super().__init__(1, settings, listeners=LISTENERS, java_options=options)
+        try:
+            self._add_scram_users()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_all(self, deadline_s: float) -> None:
+        self.oidc.wait()  # a broker asks for the keys while it starts
+        super()._start_all(deadline_s)
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def _settings(self, key_stores: Mapping[str, Identity]) -> dict[str, str]:
+        mechanisms = [*_MECHANISMS, *(["GSSAPI"] if self.kdc is not None else [])]
+        settings = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": ";".join(f"User:{name}" for name in _SUPER_USERS),
+            "delegation.token.secret.key": "delegation-secret",
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
+            "sasl.kerberos.service.name": "kafka",
+            "sasl.oauthbearer.jwks.endpoint.url": self.oidc.keys_url(),
+            "sasl.oauthbearer.expected.audience": oidc_server.AUDIENCE,
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ",".join(set(mechanisms) - {"OAUTHBEARER"}),
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
+            "num.network.threads": "1",  # of each listener
+            "listener.name.mtls.ssl.client.auth": "required",
+            "listener.name.mtls.ssl.truststore.type": "PEM",
+            "listener.name.mtls.ssl.truststore.location": str(self.ca),
+            "listener.name.reauth.connections.max.reauth.ms": str(REAUTH_MS),
+            "listener.name.reauth.sasl.oauthbearer.jwks.endpoint.url": self.oidc.keys_url(oidc_server.SHORT),
+            "listener.name.reauth.sasl.oauthbearer.clock.skew.seconds": "0",
+        }
+        for name, protocol in LISTENERS.items():
+            prefix = f"listener.name.{name.lower()}."
+            if protocol in ("SSL", "SASL_SSL"):
+                store = self._write(f"{name.lower()}.pem", key_stores[name.lower()].key_store)
+                settings |= {f"{prefix}ssl.keystore.type": "PEM", f"{prefix}ssl.keystore.location": str(store)}
+            if protocol.startswith("SASL"):
+                settings |= {f"{prefix}{key}": value for key, value in self._sasl(mechanisms).items()}
+        return settings
+
+    def _sasl(self, mechanisms: list[str]) -> dict[str, str]:
+        jaas = dict(_JAAS)
+        if self.kdc is not None:
+            self.kdc.add("kafka/localhost")
+            keys = self.kdc.keytab("kafka/localhost")
+            jaas["GSSAPI"] = (
+                "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+                f'keyTab="{keys}" principal="kafka/localhost@{REALM}";'
+            )
+        settings = {f"{mechanism.lower()}.sasl.jaas.config": jaas[mechanism] for mechanism in mechanisms}
+        handler = f"{_PLUGINS}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        return settings | {"oauthbearer.sasl.server.callback.handler.class": handler}
+
+    def _add_scram_users(self) -> None:
+        users = {ALICE: PASSWORD, LIMITED: PASSWORD, ODD: ODD_PASSWORD}
+        for mechanism in _SCRAM:
+            info = ScramCredentialInfo(mechanism, 4096)
+            changes: list[UserScramCredentialAlteration] = [
+                UserScramCredentialUpsertion(user, info, password.encode()) for user, password in users.items()
+            ]
+            for done in self.admin.alter_user_scram_credentials(changes, request_timeout=REQUEST_TIMEOUT_S).values():
+                done.result()
+        self.wait_for(lambda: self._has_scram(list(users)), "SCRAM users known", REQUEST_TIMEOUT_S)
+
+    def _has_scram(self, users: list[str]) -> bool:
+        described = self.admin.describe_user_scram_credentials(users, request_timeout=REQUEST_TIMEOUT_S)
+        assert isinstance(described, dict)  # for a list of users; for None it is one future
+        return all(len(each.result().scram_credential_infos) == len(_SCRAM) for each in described.values())
+
+    def port(self, listener: str) -> int:
+        return int(self.listener(listener).rpartition(":")[2])
+
+    def grant(
+        self, kind: ResourceType, name: str, *operations: AclOperation, user: str = LIMITED, prefixed: bool = False
+    ) -> None:
+        """Allows `user` operations on a resource; returns when it is in force. All is taken back after each test."""
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+        principal = f"User:{user}"
+        bindings: list[AclBinding] = [binding(kind, name, each, principal=principal, pattern=pattern) for each in operations]
+        add_acls(self, bindings)
+
+    def revoke_all(self) -> None:
+        remove_acls(self)
+
+    def replace_certificate(self, identity: Identity) -> None:
+        """Gives CHANGING another certificate, as an operator does: writes the file again, then alters the config."""
+        store = self._write("changing.pem", identity.key_store)
+        name = "listener.name.changing.ssl.keystore.location"
+        entry = ConfigEntry(name, str(store), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+        for done in self.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values():
+            done.result()
+
+    def delegation_token(self) -> tuple[str, str]:
+        """Makes a delegation token of ALICE with Kafka's own tool; returns its id and its HMAC: user and password of SCRAM."""
+        login = self._write("alice.properties", self.java_login())
+        printed = java.run(
+            "org.apache.kafka.tools.DelegationTokenCommand",
+            *("--bootstrap-server", self.listener("SASL_PLAINTEXT"), "--command-config", str(login)),
+            *("--create", "--max-life-time-period", "-1"),
+            timeout_s=60,
+        )
+        row = next(line for line in printed.splitlines() if f"User:{ALICE}" in line)
+        token_id, hmac = row.split()[:2]
+        return token_id, hmac
+
+    def java_login(self, mechanism: str = "SCRAM-SHA-256", user: str = ALICE, password: str = PASSWORD, more: str = "") -> str:
+        """Returns the properties of a Java client of SASL_PLAINTEXT. more: further options of its login module."""
+        module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+        jaas = f'{_PLUGINS}.{module} required username="{user}" password="{password}" {more};'
+        return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={jaas}\n"

@@ -1,0 +1,205 @@
+"""What rights our client needs: a user without any asks for one after the other, and works with exactly those of the docs."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import time
+import uuid
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from spark_kafka_sink import Producer, RecordColumns
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
+from spark_kafka_sink.exactly_once.commit_record import PreparedTransaction
+from spark_kafka_sink.exactly_once.committer import Committer
+from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
+from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from tests.exactly_once.queries import PREFIX, Query
+from tests.kafka_security.logins import Settings, with_password
+from tests.kafka_security.secure_kafka import LIMITED, SecureKafka
+from tests.kafka_security.writing import AT_ONCE_S, numbers, refusal, write
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+Grant = tuple[str, str, bool, str]
+"""Kind of resource, its name, whether it is a prefix, operation."""
+
+_OPTIONS = {"--topic": "TOPIC", "--group": "GROUP", "--transactional-id": "TRANSACTIONAL_ID"}
+_KINDS = {
+    "TOPIC": ResourceType.TOPIC,
+    "GROUP": ResourceType.GROUP,
+    "TRANSACTIONAL_ID": ResourceType.TRANSACTIONAL_ID,
+    "CLUSTER": ResourceType.BROKER,
+}
+
+
+def limited(kafka: SecureKafka) -> Settings:
+    return with_password(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256", LIMITED)
+
+
+def grants_of(line: str) -> set[Grant]:
+    """Returns what a line of kafka-acls grants; fails if it is not for LIMITED."""
+    words = shlex.split(line)
+    assert words[0].startswith("kafka-acls")
+    assert words[words.index("--allow-principal") + 1] == f"User:{LIMITED}"
+    if "--cluster" in words:
+        kind, name = "CLUSTER", "kafka-cluster"
+    else:
+        option = next(word for word in words if word in _OPTIONS)
+        kind, name = _OPTIONS[option], words[words.index(option) + 1]
+    prefixed = "--resource-pattern-type" in words and words[words.index("--resource-pattern-type") + 1] == "prefixed"
+    operations = [words[place + 1] for place, word in enumerate(words) if word == "--operation"]
+    if "--producer" in words:  # AclCommand.getProducerResourceFilterToAcls
+        operations += ["Write", "Describe", "Create"]
+    return {(kind, name, prefixed, each) for each in operations}
+
+
+def allow(kafka: SecureKafka, grants: set[Grant]) -> None:
+    for kind, name, prefixed, operation in grants:
+        allowed = AclOperation[_constant(operation)]
+        kafka.grant(_KINDS[kind], name, allowed, prefixed=prefixed)
+
+
+def _constant(operation: str) -> str:
+    return "".join(f"_{c}" if c.isupper() and at else c for at, c in enumerate(operation)).upper()
+
+
+def asked_for(kafka: SecureKafka, work: Callable[[], None]) -> set[Grant]:
+    """Does the work again and again, each time with the rights that its error names, until it works; returns all of them."""
+    granted: set[Grant] = set()
+    while True:
+        begun = time.monotonic()
+        try:
+            work()
+            return granted
+        except KafkaSinkError as error:
+            denied, took = denial(error), time.monotonic() - begun
+        assert took < AT_ONCE_S, f"after {took:.1f} s: {denied}"
+        new = grants_of(denied.facts["acl"])
+        assert not new <= granted, f"asks again for what it has: {denied}"
+        granted |= new
+        allow(kafka, new)
+
+
+def denial(error: BaseException) -> AuthorizationError:
+    """Returns the AuthorizationError that an error is or comes from."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, AuthorizationError):
+        found = found.__cause__ or found.__context__
+    assert isinstance(found, AuthorizationError), repr(error)
+    return found
+
+
+def test_writing_asks_for_the_rights_of_a_producer_and_no_other(granted: SecureKafka, topic: str) -> None:
+    asked = asked_for(granted, lambda: write(limited(granted), topic))
+    assert {grant[:3] for grant in asked} == {("TOPIC", topic, False)}
+    assert numbers(granted, topic) == [0, 1, 2]
+
+
+def test_write_alone_is_enough_for_at_least_once(granted: SecureKafka, topic: str) -> None:
+    granted.grant(ResourceType.TOPIC, topic, AclOperation.WRITE)
+    write(limited(granted), topic)
+    assert numbers(granted, topic) == [0, 1, 2]
+
+
+def test_a_denied_topic_names_the_user_the_operation_and_the_acl(granted: SecureKafka, topic: str) -> None:
+    error = denial(refusal(limited(granted), topic))
+    assert error.facts["error"] == "TOPIC_AUTHORIZATION_FAILED"
+    for text in (f"User:{LIMITED}", topic, "kafka-acls", "--add"):
+        assert text in error.message
+
+
+@pytest.mark.whole("the other kinds of resources")
+def test_a_denied_transactional_id_is_told_at_once(granted: SecureKafka, topic: str) -> None:
+    granted.grant(ResourceType.TOPIC, topic, AclOperation.WRITE)
+    name = f"id-{uuid.uuid4()}"
+
+    def work() -> None:
+        with Producer({**limited(granted), "transactional.id": name}) as producer:
+            producer.init_transactions()
+            producer.begin()
+            producer.send(topic, "0")
+            producer.commit()
+
+    asked = asked_for(granted, work)
+    assert asked == {("TRANSACTIONAL_ID", name, False, each) for each in ("Write", "Describe")}
+
+
+@pytest.mark.whole("the other kinds of resources")
+def test_a_denied_group_is_told_at_once(granted: SecureKafka, topic: str) -> None:
+    granted.grant(ResourceType.TOPIC, topic, AclOperation.WRITE, AclOperation.READ)
+    name = f"id-{uuid.uuid4()}"
+    granted.grant(ResourceType.TRANSACTIONAL_ID, name, AclOperation.WRITE)
+
+    def work() -> None:
+        with Producer({**limited(granted), "transactional.id": name}) as producer:
+            producer.init_transactions()
+            producer.begin()
+            producer.send(topic, "0")
+            producer.send_offsets({(topic, 0): 0}, name)
+            producer.commit()
+
+    assert asked_for(granted, work) == {("GROUP", name, False, "Read")}
+
+
+@pytest.mark.whole("the other kinds of resources")
+def test_a_denied_cluster_is_told_at_once(granted: SecureKafka, topic: str) -> None:
+    """A user who may write nowhere may not get a producer id either."""
+    granted.grant(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+    error = denial(refusal(limited(granted), topic))
+    assert error.facts["error"] in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
+
+
+def docs(topic: str, log_topic: str) -> set[Grant]:
+    """The rights of exactly-once, as docs/exactly-once.md has them."""
+    return {
+        *(("TRANSACTIONAL_ID", f"{PREFIX}.", True, each) for each in ("Write", "Describe")),
+        *(("TOPIC", topic, False, each) for each in ("Write",)),
+        *(("TOPIC", log_topic, False, each) for each in ("Create", "DescribeConfigs", "Read", "Write")),
+    }
+
+
+def commit_a_batch(kafka: SecureKafka, topic: str, log_topic: str, query_id: str, number: int = 0) -> None:
+    """Writes and commits a batch exactly once, as a task and a driver do."""
+    ids = TransactionalIds(PREFIX, query_id)
+    with ClusterClient(producer_config(limited(kafka))) as client:
+        query = Query(kafka, client, topic, log_topic, query_id)
+        Committer(query.log(), TransactionClient(client), PREFIX, 30).check(MicroBatch(query_id, number), 20)
+        identity = ids.for_slot(f"{number:016x}", 0)
+        with Producer(limited(kafka), transactional=True) as producer, producer.transaction(identity) as scope:
+            scope.append(topic, RecordColumns(1, value=pa.array([str(number)])))
+            handle = scope.prepare()
+        assert handle is not None
+        own = PreparedTransaction(handle, 0, 0)
+        Committer(query.log(), TransactionClient(client), PREFIX, 30).commit(MicroBatch(query_id, number), (own,))
+
+
+def test_exactly_once_asks_for_the_rights_of_its_docs_and_no_other(granted: SecureKafka, topic: str) -> None:
+    log_topic, numbers_of_batches = f"{topic}-log", itertools.count()
+
+    def work() -> None:
+        commit_a_batch(granted, topic, log_topic, str(uuid.uuid4()), next(numbers_of_batches))
+
+    asked = asked_for(granted, work)
+    assert {grant for grant in asked if grant[1] != topic} == {grant for grant in docs(topic, log_topic) if grant[1] != topic}
+    assert {grant[:3] for grant in asked if grant[1] == topic} == {("TOPIC", topic, False)}
+    assert len(numbers(granted, topic)) == 1
+
+
+def test_exactly_once_works_with_the_rights_of_its_docs(granted: SecureKafka, topic: str) -> None:
+    log_topic = f"{topic}-log"
+    allow(granted, docs(topic, log_topic))
+    query_id = str(uuid.uuid4())
+    for number in range(2):
+        commit_a_batch(granted, topic, log_topic, query_id, number)
+    with ClusterClient(producer_config(limited(granted))) as client:
+        query = Query(granted, client, topic, log_topic, query_id)
+        query.expect("0", "1")
+        assert query.open_ids() == []

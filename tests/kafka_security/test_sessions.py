@@ -1,0 +1,94 @@
+"""Sessions that end, tokens that expire and certificates that are replaced, while records are being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink import Producer
+from spark_kafka_sink.errors import AuthenticationError, KafkaSinkError
+from tests.kafka_security.certificates import Authority
+from tests.kafka_security.logins import Settings, at, client_credentials, with_password
+from tests.kafka_security.oidc_server import SHORT, SHORT_LIFE_S
+from tests.kafka_security.secure_kafka import OIDC_CLIENT, REAUTH_MS, SecureKafka
+from tests.kafka_security.writing import AT_ONCE_S, Load, numbers
+from tests.tiers import whole_but
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+def expect_each_once_and_in_order(kafka: SecureKafka, topic: str, load: Load) -> None:
+    found = numbers(kafka, topic)
+    assert found == list(range(len(found)))
+    assert len(found) >= load.written
+
+
+LOGINS: dict[str, Callable[[SecureKafka], Settings]] = {
+    "PLAIN": lambda kafka: with_password(kafka, "REAUTH", "PLAIN"),
+    "SCRAM-SHA-256": lambda kafka: with_password(kafka, "REAUTH", "SCRAM-SHA-256"),
+    "OAUTHBEARER": lambda kafka: client_credentials(kafka, "REAUTH", issuer=SHORT),
+}
+
+
+@pytest.mark.parametrize("name", whole_but(LOGINS, ["SCRAM-SHA-256"], "sessions of other mechanisms"))
+def test_a_session_is_renewed_on_its_connection_while_records_are_written(
+    secure_kafka: SecureKafka, topic: str, name: str
+) -> None:
+    with Load(dict(LOGINS[name](secure_kafka)), topic) as load:
+        load.wait_until_written(100)
+        connections = load.figure("connection-creation-total")
+        load.wait_for(REAUTH_MS * 2.5 / 1000)
+        assert load.error is None
+        assert load.figure("connection-creation-total") == connections
+    expect_each_once_and_in_order(secure_kafka, topic, load)
+
+
+@pytest.mark.whole("a token's life is 5 s")
+def test_a_token_that_expires_is_replaced_while_records_are_written(secure_kafka: SecureKafka, topic: str) -> None:
+    with Load(dict(client_credentials(secure_kafka, "REAUTH", issuer=SHORT)), topic) as load:
+        load.wait_for(SHORT_LIFE_S * 2.2)
+        assert load.error is None
+    expect_each_once_and_in_order(secure_kafka, topic, load)
+
+
+@pytest.mark.whole("a token's life is 5 s")
+def test_a_static_token_that_expires_is_an_error_and_loses_nothing_that_was_acked(secure_kafka: SecureKafka, topic: str) -> None:
+    token = secure_kafka.oidc.token(OIDC_CLIENT, SHORT)
+    settings = at(secure_kafka, "REAUTH", sasl__mechanism="OAUTHBEARER", sasl__oauthbearer__token=token)
+    with Load(dict(settings), topic) as load:
+        load.wait_until_written(100)
+        load.wait_for(SHORT_LIFE_S + AT_ONCE_S)
+    assert isinstance(load.error, KafkaSinkError)
+    cause: BaseException | None = load.error
+    while cause is not None and not isinstance(cause, AuthenticationError):
+        cause = cause.__cause__
+    assert isinstance(cause, AuthenticationError), repr(load.error)
+    assert "token" in cause.message
+    expect_each_once_and_in_order(secure_kafka, topic, load)
+
+
+@pytest.fixture
+def certificate(secure_kafka: SecureKafka) -> Iterator[SecureKafka]:
+    """The Kafka, whose listener CHANGING gets a good certificate again after the test."""
+    yield secure_kafka
+    secure_kafka.replace_certificate(secure_kafka.authority.issue("broker", "localhost", "127.0.0.1"))
+
+
+def test_a_brokers_new_certificate_and_the_files_that_trust_it_are_taken_without_a_restart(
+    certificate: SecureKafka, topic: str, tmp_path: Path
+) -> None:
+    kafka = certificate
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(kafka.authority.certificate)
+    # So that the producer connects anew while it runs.
+    settings = at(kafka, "CHANGING", ssl__ca__location=str(trusted), connections__max__idle__ms="300")
+    with Producer(settings) as producer:
+        producer.send(topic, "0").result(20)
+        other = Authority("next-ca")
+        trusted.write_text(other.certificate)
+        kafka.replace_certificate(other.issue("broker", "localhost", "127.0.0.1"))
+        kafka.wait_for(lambda: producer.metrics()["producer-metrics"]["connection-count"] == 0, "idle connections closed", 10)
+        producer.send(topic, "1").result(20)
+    assert numbers(kafka, topic) == [0, 1]
