@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkEr
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security_config import SecurityConfig
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -205,8 +206,6 @@ def rights_of(servers: Sequence[str], security: SecurityConfig) -> Rights:
 # Who a client is
 
 _USERS: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
-_JAAS_USER: Final = re.compile(r"""\busername\s*=\s*(["'])((?:\\.|(?!\1).)*)\1""")
-_JAAS_TOKEN: Final = re.compile(r"""\btokenauth\s*=\s*["']?true""", re.IGNORECASE)
 
 
 def principal_of(servers: Sequence[str], security: SecurityConfig) -> str:
@@ -241,13 +240,12 @@ def _subject(text: Secret | None, file: str | None) -> str:
 
 def _user(security: SecurityConfig) -> str:
     try:
-        if security.sasl_username is not None:
-            return resolve(security.sasl_username)
-        text = "" if security.sasl_jaas_config is None else security.sasl_jaas_config.reveal()
-    except KafkaSinkError:  # a reference that cannot be resolved here; a text can do without the name
+        jaas = jaas_of(security)
+        if jaas is None:
+            return resolve(security.sasl_username or "")
+        return "" if jaas.options.get("tokenauth", "").lower() == "true" else jaas.options.get("username", "")
+    except KafkaSinkError:  # a reference that cannot be read here; a text can do without the name
         return ""
-    found = _JAAS_USER.search(text)
-    return "" if found is None or _JAAS_TOKEN.search(text) else re.sub(r"\\(.)", r"\1", found[2])
 
 
 def _pattern(kind: Resource, name: str) -> tuple[str, str]:

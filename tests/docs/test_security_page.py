@@ -11,6 +11,7 @@ from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.security.acls import COMMIT_LOG, Rights
 from spark_kafka_sink.security_config import SECURITY_OPTIONS
+from spark_kafka_sink.spark.options import sink_options
 from tests.docs.security_blocks import BLOCKS, PAGE, PREFIX, acl_lines
 
 KNOWN = {*OPTIONS, *SECURITY_OPTIONS, "ssl.principal.mapping.rules"}  # the last is the brokers'
@@ -46,6 +47,7 @@ def test_the_producer_takes_a_block_as_it_stands(title: str) -> None:
 
     assert [name for name in options if not name.startswith(PREFIX)] == []
     assert [name for name in settings if name not in KNOWN] == []
+    assert sink_options({**options, "topic": "events"}).producer.security == producer_config(settings).security
     security = producer_config(settings).security
     protocol, mechanism = KINDS[title]
     assert security.security_protocol == protocol

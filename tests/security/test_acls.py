@@ -145,6 +145,7 @@ JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required"
         ({"security.protocol": "SSL", "ssl.keystore.location": "/not/there.pem"}, ""),
         ({**PLAIN, "sasl.username": "ana", "sasl.password": "p"}, "User:ana"),
         ({**SCRAM, "sasl.jaas.config": f'{JAAS} username="an\\"a" password="p";'}, 'User:an"a'),
+        ({**SCRAM, "sasl.jaas.config": "${env:THERE_IS_NO_SUCH_VARIABLE}"}, ""),
         ({**SCRAM, "sasl.jaas.config": f'{JAAS} username="tokenID1" password="p" tokenauth="true";'}, ""),
         ({**PLAIN, "sasl.username": "$ConnectionString", "sasl.password": "p"}, ""),
         ({**PLAIN, "bootstrap.servers": "pkc-1.eu.aws.confluent.cloud:9092", "sasl.username": "KEY", "sasl.password": "p"}, ""),
