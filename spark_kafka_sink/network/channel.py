@@ -44,11 +44,22 @@ def resolve(host: str, port: int) -> list[Address]:
 
 
 class Channel(Protocol):
-    """A connection that never blocks. Owned by the thread that polls its selector. Failures are OSError."""
+    """A connection that never blocks. Owned by the thread that polls its selector.
+
+    Failures are OSError. A failure that the same settings meet again, such as a wrong certificate, is AuthenticationError.
+    """
 
     @property
     def peer(self) -> str:
         """host:port of the far end, for error texts; known before it is connected, and after it is closed."""
+
+    @property
+    def read_needs(self) -> int:
+        """EVENT_READ or EVENT_WRITE: the event after which `recv_into` can go on. TLS may have to write before it can read."""
+
+    @property
+    def write_needs(self) -> int:
+        """EVENT_READ or EVENT_WRITE: the event after which `send` can go on. TLS may have to read before it can write."""
 
     @property
     def interest(self) -> int:
@@ -66,16 +77,26 @@ class Channel(Protocol):
         """The number of bytes read, 0 at the end of the stream, None when there are none yet."""
 
     def send(self, buffers: Sequence[Buffer]) -> int:
-        """The number of bytes taken from the buffers' beginning, 0 when none can be taken now. At most 1,024 buffers."""
+        """The number of bytes taken from the buffers' beginning, 0 when none can be taken now. At most 1,024 buffers.
+
+        After a 0 the next call must begin with the same bytes.
+        """
 
     def has_buffered_bytes(self) -> bool:
         """Whether bytes to read are held here where the selector cannot see them (decrypted ones)."""
+
+    def detach(self) -> socket.socket:
+        """Returns the socket, which the caller closes from now on: TLS starts on it after this channel's handshake."""
 
     def close(self) -> None: ...
 
 
 class PlainChannel:
     """A TCP socket as it is."""
+
+    # Attributes of the class: the selector reads them for each event, and a property would be a call.
+    read_needs: int = EVENT_READ
+    write_needs: int = EVENT_WRITE
 
     def __init__(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)
@@ -142,6 +163,9 @@ class PlainChannel:
 
     def has_buffered_bytes(self) -> bool:
         return False
+
+    def detach(self) -> socket.socket:
+        return self._socket
 
     def close(self) -> None:
         self._socket.close()

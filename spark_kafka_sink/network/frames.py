@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spark_kafka_sink.errors import ProtocolError, UsageError
+from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageError
 from spark_kafka_sink.network.channel import Buffer
 
 MAX_BUFFERS_PER_SEND: Final = 1024
@@ -25,11 +25,17 @@ TURN: Final = 1024 * 1024
 
 _SIZE: Final = struct.Struct(">i")
 
+_TLS_ALERT: Final = b"\x15\x03"
+
 # What other protocols' first four bytes are: the usual mistakes when a port is not a Kafka listener of this kind.
 _STRANGERS: Final = (
     (b"HTTP", "an HTTP server answers there"),
-    (b"\x15\x03", "a TLS listener answers there with an alert, and this connection is not encrypted"),
-    (b"\x16\x03", "the other end speaks TLS, and this connection is not encrypted"),
+    (_TLS_ALERT, "a TLS listener answers there with an alert, and this connection is not encrypted"),
+    (
+        b"\x16\x03",
+        "the other end speaks TLS, and this connection is not encrypted: it needs security.protocol=PLAINTEXT or SASL_PLAINTEXT, "
+        "or a listener with TLS",
+    ),
     (b"SSH-", "an SSH server answers there"),
     (b"GET ", "the other end speaks HTTP"),
     (b"POST", "the other end speaks HTTP"),
@@ -41,11 +47,13 @@ class FrameReader:
     """Takes one connection's bytes as they come and gives whole frames. `peer` is host:port, for error texts.
 
     Memory grows with the bytes that come, whatever size was announced. `max_size` may be changed between frames.
+    `of_broker`: whether a broker sends them.
     """
 
-    def __init__(self, max_size: int, peer: str) -> None:
+    def __init__(self, max_size: int, peer: str, *, of_broker: bool = False) -> None:
         self.max_size = max_size
         self._peer = peer
+        self._of_broker = of_broker
         self.bytes_read = 0
         self._size = bytearray(_SIZE.size)
         self._start()
@@ -70,7 +78,8 @@ class FrameReader:
     def read(self, recv_into: Callable[[memoryview], int | None]) -> memoryview | None:
         """The next frame without its size, or None when it is not here yet or when it is another connection's turn.
 
-        `recv_into` is a channel's. Raises ProtocolError for a size that is out of range, EOFError at the end of the stream.
+        `recv_into` is a channel's. Raises ProtocolError for a size that is out of range, AuthenticationError if the first bytes
+        of a broker are those of TLS, EOFError at the end of the stream.
         """
         while True:
             count = recv_into(self._unread)
@@ -107,6 +116,13 @@ class FrameReader:
         if 0 < size <= self.max_size:
             return size
         start = bytes(self._size)
+        # A TLS server answers a request that is not encrypted with an alert. Later in a conversation it is no proof.
+        if self._of_broker and start.startswith(_TLS_ALERT) and self.bytes_read == _SIZE.size:
+            raise AuthenticationError(
+                f"broker {self._peer} speaks TLS, and this connection is not encrypted: it answered with a TLS alert. "
+                "Set security.protocol=SSL or SASL_SSL, or use the port of a listener without TLS",
+                broker=self._peer,
+            )
         hint = next((hint for prefix, hint in _STRANGERS if start.startswith(prefix)), None)
         raise ProtocolError(
             f"{self._peer} sent a frame of {size:,} bytes where 1 to {self.max_size:,} are possible"

@@ -95,7 +95,8 @@ class KafkaChannel:
         self.overheard = False
         self.last_active_ms = now_ms
         self.events = 0
-        self.reader = FrameReader(max_frame_size, channel.peer)
+        # A connection that is still being made is a client's.
+        self.reader = FrameReader(max_frame_size, channel.peer, of_broker=state is ChannelState.CONNECTING)
         self.writer: FrameWriter | None = None
 
     def wanted_events(self) -> int:
@@ -106,7 +107,8 @@ class KafkaChannel:
         # A muted one is listened to, as before, until something comes: mostly it is unmuted first, and the system need not be
         # told twice for each request (a fifth of a broker's rate with 50 busy connections).
         is_listened_to = not self.muted or (bool(self.events & EVENT_READ) and not self.overheard)
-        return (EVENT_READ if is_listened_to else 0) | (EVENT_WRITE if self.writer is not None else 0)
+        channel = self.channel
+        return (channel.read_needs if is_listened_to else 0) | (channel.write_needs if self.writer is not None else 0)
 
     def prepare(self) -> bool:
         """Goes on towards READY. Returns whether it has just been reached."""

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from selectors import EVENT_READ, EVENT_WRITE
+from selectors import EVENT_READ
 
 from spark_kafka_sink.errors import DisconnectedError, PeerError, UsageError
 from spark_kafka_sink.network.channel import Buffer, Channel
@@ -218,7 +218,8 @@ class Selector:
             else:
                 ready[key.data.connection_id] = (key.data, events)
         for channel in buffered:
-            ready.setdefault(channel.connection_id, (channel, EVENT_READ))
+            _, events = ready.get(channel.connection_id, (channel, 0))
+            ready[channel.connection_id] = (channel, events | channel.channel.read_needs)
         for channel, events in ready.values():
             self._serve(channel, events, now_ms, result)
         self._close_idle(now_ms, result)
@@ -232,10 +233,12 @@ class Selector:
         if channel.state is not ChannelState.READY:
             self._guarded(self._prepare, channel, result)
             return
-        # Before writing: what a peer said before it closed the connection is still there to be read.
-        if events & EVENT_READ:
+        # Before writing: what a peer said before it closed the connection is still there to be read, and a write that needs a
+        # read (TLS) can go on after it.
+        io = channel.channel
+        if events & io.read_needs:
             self._guarded(self._read, channel, result)
-        if events & EVENT_WRITE:
+        if events & io.write_needs:
             self._guarded(self._write, channel, result)
 
     def _prepare(self, channel: KafkaChannel, result: PollResult) -> None:

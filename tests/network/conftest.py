@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.network.ends import Ends
+from tests.security.certificates import Certificates
 
 
 @pytest.fixture
@@ -14,3 +15,8 @@ def ends() -> Iterator[Ends]:
     ends = Ends()
     yield ends
     ends.close()
+
+
+@pytest.fixture(scope="session")
+def certificates() -> Certificates:
+    return Certificates()

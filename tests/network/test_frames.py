@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import ProtocolError, UsageError
+from spark_kafka_sink.errors import AuthenticationError, ProtocolError, UsageError
 from spark_kafka_sink.network.channel import Buffer
 from spark_kafka_sink.network.frames import FIRST_PIECE, GROWTH, MAX_BUFFERS_PER_SEND, FrameReader, FrameWriter
 
@@ -120,6 +120,26 @@ def test_a_size_that_cannot_be_is_refused_before_memory_is_taken(start: bytes, s
     assert says in refused.value.message
     assert refused.value.message.startswith("broker:9092 sent ")
     assert peak < 100_000
+
+
+ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
+
+
+def test_a_tls_alert_for_a_first_answer_proves_that_a_broker_speaks_tls() -> None:
+    with pytest.raises(AuthenticationError) as refused:
+        FrameReader(LIMIT, "broker:9093", of_broker=True).read(Stream(ALERT).recv_into)
+
+    assert refused.value.message.startswith("broker broker:9093 speaks TLS, and this connection is not encrypted")
+    assert "Set security.protocol=SSL or SASL_SSL" in refused.value.message
+    assert refused.value.facts == {"broker": "broker:9093"}
+
+
+def test_a_tls_alert_after_an_answer_proves_nothing() -> None:
+    stream, reader = Stream(framed(b"answer"), ALERT), FrameReader(LIMIT, "broker:9093", of_broker=True)
+    assert read_all(reader, stream.recv_into, 1) == [b"answer"]
+    with pytest.raises(ProtocolError, match="with an alert"):
+        while True:
+            reader.read(stream.recv_into)
 
 
 def test_the_largest_size_that_is_allowed_is_taken() -> None:

@@ -65,7 +65,7 @@ def test_a_reset_connection_is_lost_also_while_sending(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize(
-    "hostile", [b"HTTP/1.1 200 OK", b"\x15\x03\x03\0\2", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"]
+    "hostile", [b"HTTP/1.1 200 OK", b"\x16\x03\x03\0\2", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff"]
 )
 def test_hostile_bytes_close_their_connection_and_no_other(ends: Ends, hostile: bytes) -> None:
     far, other = ends.connected(1), ends.connected(2)

@@ -158,12 +158,16 @@ class Kdc:
             return
         self._principals.add(principal)
         key = ["-randkey"] if password is None else ["-pw", password]
-        self._run("kadmin.local", "-r", REALM, "add_principal", "-maxlife", max_life, *key, principal)
+        self.kadmin("add_principal", "-maxlife", max_life, *key, principal)
+
+    def kadmin(self, command: str, *arguments: str) -> None:
+        """Runs a command of kadmin.local, such as `delete_principal`."""
+        self._run("kadmin.local", "-r", REALM, command, *arguments)
 
     def keytab(self, *principals: str) -> Path:
         """Returns a new keytab with the keys of principals, which have been added."""
         file = self.folder / f"{len(list(self.folder.glob('*.keytab')))}.keytab"
-        self._run("kadmin.local", "-r", REALM, "ktadd", "-norandkey", "-k", str(file), *principals)
+        self.kadmin("ktadd", "-norandkey", "-k", str(file), *principals)
         return file
 
     def ticket_cache(self, principal: str, keytab: Path) -> Path:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-ITERATIONS: Final = 4096
-"""Kafka's minimum, which its tools use (ScramMechanism)."""
-_SALT_BYTES: Final = 16
+from spark_kafka_sink.security.sasl.scram_messages import MIN_ITERATIONS, SCRAM_HASHES, client_key, server_key, stored_key
 
-SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""The hash of each mechanism."""
+ITERATIONS: Final = MIN_ITERATIONS
+"""Kafka's tools use the minimum."""
+_SALT_BYTES: Final = 16
 
 ScramKey: TypeAlias = tuple[str, str]
 """A mechanism and a user."""
@@ -38,9 +37,8 @@ def scram_credential(hash_name: str, password: str, salt: bytes | None = None, i
 
 def of_salted_password(hash_name: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """Returns what is kept of a password that a client has salted (KIP-554)."""
-    client_key = hmac.digest(salted, b"Client Key", hash_name)
-    server_key = hmac.digest(salted, b"Server Key", hash_name)
-    return ScramCredential(salt, hashlib.new(hash_name, client_key).digest(), server_key, iterations)
+    stored = stored_key(client_key(salted, hash_name), hash_name)
+    return ScramCredential(salt, stored, server_key(salted, hash_name), iterations)
 
 
 class Credentials:

@@ -10,7 +10,6 @@ from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.credentials import (
     ITERATIONS,
-    SCRAM_HASHES,
     ScramCredential,
     ScramKey,
     of_salted_password,
@@ -34,6 +33,7 @@ from spark_kafka_sink.protocol.sasl import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from spark_kafka_sink.security.sasl.scram_messages import SCRAM_HASHES
 
 
 def handle_sasl_handshake(services: BrokerServices, request: Request) -> SaslHandshakeResponse | None:

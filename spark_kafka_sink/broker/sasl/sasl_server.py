@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import re
 import secrets
@@ -12,7 +11,18 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from spark_kafka_sink.broker.cluster.credentials import SCRAM_HASHES, Credentials, ScramCredential
+from spark_kafka_sink.broker.cluster.credentials import Credentials, ScramCredential
+from spark_kafka_sink.security.sasl.scram_messages import (
+    BASE64,
+    EXTENSIONS,
+    NAME,
+    PRINTABLE,
+    SCRAM_HASHES,
+    VALUE,
+    stored_key,
+    unescaped,
+    xor,
+)
 
 
 class SaslError(Exception):
@@ -59,18 +69,10 @@ def check_authorization_id(requested: str, user: str) -> None:
         raise SaslAuthenticationError(text)
 
 
-_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
-_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
-_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
-
 _CLIENT_FIRST: Final = re.compile(
-    rf"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+    rf"n,(?:a=(?P<authzid>{NAME}))?,(?P<bare>(?:m={VALUE},)?n=(?P<name>{NAME}),r=(?P<nonce>{PRINTABLE})(?P<extensions>{EXTENSIONS}))"
 )
-_CLIENT_FINAL: Final = re.compile(
-    rf"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
-)
+_CLIENT_FINAL: Final = re.compile(rf"(?P<without_proof>c={BASE64},r=(?P<nonce>{PRINTABLE}){EXTENSIONS}),p=(?P<proof>{BASE64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ def client_first(message: bytes) -> ClientFirst:
     match = _CLIENT_FIRST.fullmatch(message.decode(errors="replace"))
     if match is None:
         raise SaslError("Invalid SCRAM client first message format")
-    authorization_id = _unescaped(match["authzid"] or "")
-    return ClientFirst(match["bare"], _unescaped(match["name"]), match["nonce"], authorization_id, match["extensions"])
+    authorization_id = unescaped(match["authzid"] or "")
+    return ClientFirst(match["bare"], unescaped(match["name"]), match["nonce"], authorization_id, match["extensions"])
 
 
 def client_final(message: bytes) -> ClientFinal:
@@ -108,10 +110,6 @@ def client_final(message: bytes) -> ClientFinal:
     if match is None:
         raise SaslError("Invalid SCRAM client final message format")
     return ClientFinal(match["without_proof"], match["nonce"], base64.b64decode(match["proof"], validate=True))
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("=2C", ",").replace("=3D", "=")
 
 
 class ScramState(Enum):
@@ -181,6 +179,5 @@ class ScramSaslServer:
         signature = hmac.digest(credential.stored_key, signed, self._hash)
         if len(proof) != len(signature):
             raise SaslError("Invalid client credentials")
-        client_key = bytes(ours ^ theirs for ours, theirs in zip(signature, proof, strict=True))
-        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
+        if not hmac.compare_digest(stored_key(xor(signature, proof), self._hash), credential.stored_key):
             raise SaslError("Invalid client credentials")

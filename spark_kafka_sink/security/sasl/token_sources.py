@@ -17,7 +17,7 @@ from spark_kafka_sink.secret import Secret, resolve
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.http_post import HttpTimeouts
-from spark_kafka_sink.security.sasl.oauthbearer import Tokens, wrong_extension
+from spark_kafka_sink.security.sasl.oauthbearer import OAuthBearerMechanism, Tokens, wrong_extension
 from spark_kafka_sink.security.sasl.oidc import ENDPOINT, OidcTokens, TokenEndpoint, TokenFile, token_of
 from spark_kafka_sink.security.sasl.token_cache import Refresh, SharedTokens, Token, TokenCache, TokenSource
 from spark_kafka_sink.security_config import SecurityConfig
@@ -53,6 +53,11 @@ class ImmediateTokens:
 
     def leave(self, user: object) -> None:
         pass
+
+
+def oauthbearer_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> OAuthBearerMechanism:
+    """Returns OAUTHBEARER with the settings. See `open_mechanism`."""
+    return OAuthBearerMechanism(open_tokens(config), extensions_of(config), wakeup)
 
 
 def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:

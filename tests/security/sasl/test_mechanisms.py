@@ -375,14 +375,14 @@ def test_what_a_provider_may_not_return(result: object, words: str) -> None:
 def test_mechanisms_that_need_packages_are_imported_when_they_are_named(
     name: str, module: str, made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = list[SecurityConfig]()
+    given = list[tuple[SecurityConfig, Callable[[], None]]]()
     stand_in = types.ModuleType(module)
-    vars(stand_in)[made] = given.append
+    vars(stand_in)[made] = lambda *arguments: given.append(arguments)
     monkeypatch.setitem(sys.modules, f"spark_kafka_sink.security.sasl.{module}", stand_in)
-    asked = config(sasl_mechanism=name)
-    open_mechanism(asked, lambda: None)
+    asked, woken = config(sasl_mechanism=name), threading.Event()
+    open_mechanism(asked, woken.set)
 
-    assert given == [asked]
+    assert given == [(asked, woken.set)]
 
 
 @pytest.mark.parametrize("name", ["azure", "Google", "aws"])

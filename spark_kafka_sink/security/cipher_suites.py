@@ -1,0 +1,29 @@
+"""Names of cipher suites: Java's options have the IETF's names, OpenSSL has its own for those of TLS 1.2."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+TLS_1_3_SUITES: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+"""Those that OpenSSL offers. The two with CCM it has, and does not offer."""
+
+_IETF: Final = re.compile(r"TLS_(?P<exchange>[A-Z_]+?)_WITH_(?P<cipher>\w+?)(?:_(?P<digest>SHA\d*))?")
+
+
+def openssl_name(name: str) -> str:
+    """Returns OpenSSL's name for a suite of TLS 1.2; one that is not in the IETF's notation as it is.
+
+    OpenSSL 3.2 takes both. Only suites in which the server shows a certificate are translated.
+    """
+    found = _IETF.fullmatch(name)
+    if found is None:
+        return name
+    exchange = found["exchange"].replace("_", "-")
+    # AES_128 and CAMELLIA_256 are one word; CBC goes without saying.
+    cipher = re.sub(r"(AES|CAMELLIA|ARIA|CCM)_(\d+)", r"\1\2", found["cipher"]).replace("_CBC", "").replace("_", "-")
+    if exchange == "RSA" or (exchange == "ECDHE-RSA" and cipher.startswith("ARIA")):
+        exchange = exchange.removesuffix("RSA").removesuffix("-")
+    # The digest in ChaCha20's names is that of the key derivation, of which there is no choice.
+    digest = "" if cipher.startswith("CHACHA20") else found["digest"]
+    return "-".join(filter(None, (exchange, cipher, digest)))

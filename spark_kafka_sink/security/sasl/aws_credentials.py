@@ -1,0 +1,185 @@
+"""AWS credentials, through botocore: its default chain, a profile, or a role. One look-up serves all of a process's producers."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.jaas import jaas_of
+from spark_kafka_sink.security.sasl.aws_signature import AwsCredentials, region_of
+from spark_kafka_sink.security.sasl.token_cache import SharedTokens, Token, TokenCache
+from spark_kafka_sink.security_config import SecurityConfig
+
+GOOD_FOR_S: Final = 600
+"""botocore gives no credentials that end sooner than this, or raises (RefreshableCredentials' mandatory refresh)."""
+
+_FIND: Final = (
+    "found no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, write a profile to ~/.aws/credentials, or give"
+    " the instance, container or pod a role"
+)
+# Of aws-msk-iam-auth's MSKCredentialProvider. botocore retries by its own settings and knows no fallback; nothing is logged.
+_WITHOUT_EFFECT: Final = frozenset({"awsAddDefaultProviders", "awsDebugCreds", "awsMaxBackOffTimeMs", "awsMaxRetries"})
+
+
+def _option(name: str) -> Any:
+    return field(default="", metadata={"option": name}, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsOptions:
+    """Which credentials: those of a profile, of a role, or of botocore's default chain; by aws-msk-iam-auth's names.
+
+    Without a fallback: a role that cannot be assumed is an error, where Java's goes on with whatever else it finds.
+    """
+
+    profile: str = _option("awsProfileName")
+    role: str = _option("awsRoleArn")
+    session_name: str = _option("awsRoleSessionName")
+    external_id: str = _option("awsRoleExternalId")
+    key_id: str = _option("awsRoleAccessKeyId")
+    secret_key: str = _option("awsRoleSecretAccessKey")
+    token: str = _option("awsRoleSessionToken")
+    sts_region: str = _option("awsStsRegion")
+    fips: str = _option("awsShouldUseFips")
+
+
+_FIELDS: Final = {each.metadata["option"]: each.name for each in fields(AwsOptions)}
+
+
+def aws_options(config: SecurityConfig) -> AwsOptions:
+    """Returns what the login line says of credentials. Raises OptionError for what it cannot say, and if botocore is missing."""
+    if importlib.util.find_spec("botocore") is None:
+        raise OptionError(
+            "AWS credentials need botocore, which is not installed: pip install 'spark-kafka-sink[aws]'", option="sasl.mechanism"
+        )
+    jaas = jaas_of(config)
+    given: dict[str, str] = {}
+    for name, value in (jaas.options if jaas is not None else {}).items():
+        if name in _FIELDS:
+            given[_FIELDS[name]] = value
+        elif name == "awsMskRegionProvider":
+            raise _wrong("awsMskRegionProvider is a class of Java's; set the environment variable AWS_REGION instead")
+        elif name.startswith("aws") and name not in _WITHOUT_EFFECT:
+            raise _wrong(f"{name} is not one of {', '.join(_FIELDS)}")
+    options = AwsOptions(**given)
+    if options.profile and options.role:
+        raise _wrong(
+            "awsProfileName and awsRoleArn are two answers to one question; write the role into the profile, as role_arn"
+        )
+    if not options.role and len(given) > bool(options.profile):
+        raise _wrong("options of a role are set, and awsRoleArn is missing")
+    if bool(options.key_id) != bool(options.secret_key):
+        raise _wrong("awsRoleAccessKeyId and awsRoleSecretAccessKey go together")
+    return options
+
+
+def _wrong(text: str) -> OptionError:
+    return OptionError(f"option sasl.jaas.config: {text}", option="sasl.jaas.config")
+
+
+class CredentialsSource:
+    """Credentials by botocore, which keeps and refreshes them. Looking them up may wait for the network.
+
+    Used by one thread at a time, which is not the client's. A forked child begins with connections of its own.
+    """
+
+    def __init__(self, options: AwsOptions) -> None:
+        self._options = options
+        self._pid = -1
+        self._session: Any = None
+        self._credentials: Any = None
+
+    def get(self, host: str) -> tuple[AwsCredentials, str]:
+        """Returns credentials that are good for ten minutes, and the region of a broker.
+
+        The region is the one in the host's name, else that of the environment or the profile.
+
+        Raises AuthenticationError if there are no credentials, or the region is unknown.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            if self._pid != os.getpid():
+                self._open()
+            frozen = self._credentials.get_frozen_credentials()
+            region = region_of(host) or os.environ.get("AWS_REGION") or self._session.get_config_variable("region")
+        except (BotoCoreError, ClientError) as error:
+            raise AuthenticationError(f"could not get AWS credentials{self._whose()}: {error}") from error
+        if not region:
+            text = f"the AWS region is unknown, because {host} does not name it: set the environment variable AWS_REGION"
+            raise AuthenticationError(text)
+        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token or ""), region
+
+    def _open(self) -> None:
+        import botocore.session
+        from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, DeferredRefreshableCredentials
+
+        options = self._options
+        session = botocore.session.Session(profile=options.profile or None)
+        found = (
+            Credentials(options.key_id, options.secret_key, options.token or None)
+            if options.key_id
+            else session.get_credentials()
+        )
+        if found is None:
+            raise AuthenticationError(_FIND)
+        if options.role:
+            arguments = {"RoleSessionName": options.session_name or "spark-kafka-sink"}
+            if options.external_id:
+                arguments["ExternalId"] = options.external_id
+            fetcher = AssumeRoleCredentialFetcher(
+                functools.partial(
+                    session.create_client, region_name=options.sts_region or "aws-global", config=self._sts_config()
+                ),
+                found,
+                options.role,
+                extra_args=arguments,
+            )
+            found = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+        self._session, self._credentials, self._pid = session, found, os.getpid()
+
+    def _sts_config(self) -> Any:
+        from botocore.config import Config
+
+        # Within the time that a source of tokens has.
+        return Config(
+            connect_timeout=5,
+            read_timeout=10,
+            retries={"total_max_attempts": 2},
+            use_fips_endpoint=self._options.fips.strip().lower() == "true",
+        )
+
+    def _whose(self) -> str:
+        if self._options.role:
+            return f" of the role {self._options.role}"
+        return f" of the profile {self._options.profile}" if self._options.profile else ""
+
+
+def shared_credentials(options: AwsOptions) -> Callable[[], TokenCache]:
+    """Returns what gives this process's cache of credentials: its tokens hold credentials, see `credentials_in`."""
+
+    def make() -> TokenCache:
+        source = CredentialsSource(options)
+
+        def token(host: str) -> Token:
+            found, region = source.get(host)
+            text = json.dumps([found.key_id, found.secret_key, found.token])
+            return Token(Secret(text, None), time.time() + GOOD_FOR_S, found.key_id, {"region": region})
+
+        return TokenCache(token, is_per_host=True)
+
+    shared = SharedTokens(("aws", options), make)
+    return lambda: shared.cache
+
+
+def credentials_in(token: Token) -> tuple[AwsCredentials, str]:
+    """Returns the credentials and the region that a token of `shared_credentials` holds."""
+    return AwsCredentials(*json.loads(token.value.reveal())), token.extensions["region"]

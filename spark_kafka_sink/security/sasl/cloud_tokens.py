@@ -1,0 +1,168 @@
+"""Tokens for OAUTHBEARER from the clouds' own libraries: azure, google and aws as sasl.oauthbearer.token.provider."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any, Final
+
+from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.aws_credentials import CredentialsSource, aws_options
+from spark_kafka_sink.security.sasl.aws_signature import LIFETIME_S, encoded, signed_query
+from spark_kafka_sink.security.sasl.token_cache import Token
+from spark_kafka_sink.security_config import SecurityConfig
+
+OPTION: Final = "sasl.oauthbearer.token.provider"
+
+GOOGLE_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
+AWS_USER_AGENT: Final = "spark-kafka-sink"
+
+
+def token_provider(name: str, config: SecurityConfig) -> Callable[[str], Token]:
+    """Returns what makes a token for a broker's host. It may wait for the network; one thread at a time calls it.
+
+    Args:
+        name: azure, google or aws.
+
+    Raises:
+        OptionError: The name is another, or the library is not installed.
+    """
+    match name:
+        case "azure":
+            _check_installed("azure.identity", "azure-identity", "azure")
+            scope = resolve(config.sasl_oauthbearer_scope) if config.sasl_oauthbearer_scope else None
+            return AzureTokens(scope)
+        case "google":
+            _check_installed("google.auth", "google-auth", "gcp")
+            _check_installed("requests", "requests", "gcp")
+            return GoogleTokens()
+        case "aws":
+            _check_installed("botocore", "botocore", "aws")
+            return AwsTokens(CredentialsSource(aws_options(config)))
+    raise OptionError(f"option {OPTION}: {name!r} is not one of azure, google, aws", option=OPTION)
+
+
+def _check_installed(module: str, package: str, extra: str) -> None:
+    try:
+        found = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that the module is in
+        found = False
+    if not found:
+        text = f"option {OPTION}: {package} is not installed: pip install 'spark-kafka-sink[{extra}]'"
+        raise OptionError(text, option=OPTION)
+
+
+class _PerProcess:
+    """Credentials of a library's, which may hold connections: a forked child makes its own."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._pid = -1
+        self._made: Any = None
+
+    def get(self) -> Any:
+        if self._pid != os.getpid():
+            self._made, self._pid = self._make(), os.getpid()
+        return self._made
+
+
+class AzureTokens:
+    """Tokens of Microsoft Entra for Event Hubs, by azure-identity: environment, workload identity, managed identity, CLI."""
+
+    def __init__(self, scope: str | None = None, make: Callable[[], Any] | None = None) -> None:
+        """scope: by default that of the host's namespace. make: makes the credential, by default DefaultAzureCredential."""
+        self._scope = scope
+        self._credential = _PerProcess(make or _default_azure_credential)
+
+    def __call__(self, host: str) -> Token:
+        from azure.core.exceptions import ClientAuthenticationError
+
+        scope = self._scope or f"https://{host}/.default"
+        try:
+            token = self._credential.get().get_token(scope)
+        except ClientAuthenticationError as error:  # also CredentialUnavailableError
+            raise AuthenticationError(f"azure-identity got no token for {scope}: {error.message}") from error
+        return Token(Secret(token.token, None), float(token.expires_on), _subject(token.token))
+
+
+def _default_azure_credential() -> Any:
+    from azure.identity import DefaultAzureCredential
+
+    # A Spark task has nobody to open a browser for.
+    return DefaultAzureCredential(exclude_interactive_browser_credential=True)
+
+
+class GoogleTokens:
+    """Tokens for Google's Managed Service for Apache Kafka: an access token in the form of a JWT (GcpLoginCallbackHandler)."""
+
+    def __init__(self, make: Callable[[], Any] | None = None, clock: Callable[[], float] = time.time) -> None:
+        """make: makes the credentials, by default the application default ones. clock: seconds since the epoch."""
+        self._credentials = _PerProcess(make or _default_google_credentials)
+        self._clock = clock
+
+    def __call__(self, host: str) -> Token:
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import Request
+
+        try:
+            credentials = self._credentials.get()
+            credentials.refresh(Request())
+        except GoogleAuthError as error:
+            raise AuthenticationError(f"google-auth got no token: {error}") from error
+        subject = _google_account(credentials)
+        expires_at = credentials.expiry.replace(tzinfo=UTC).timestamp()
+        header = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
+        claims = {"exp": int(expires_at), "iat": int(self._clock()), "iss": "Google", "scope": "kafka", "sub": subject}
+        parts = (json.dumps(header), json.dumps(claims), credentials.token)
+        return Token(Secret(".".join(_base64url(part) for part in parts), None), expires_at, subject)
+
+
+def _default_google_credentials() -> Any:
+    import google.auth
+
+    return google.auth.default(scopes=[GOOGLE_SCOPE])[0]
+
+
+def _google_account(credentials: Any) -> str:
+    """Returns the account that the token is for. Raises AuthenticationError where credentials are a person's, as in Java."""
+    account = getattr(credentials, "service_account_email", None)
+    if not account:
+        raise AuthenticationError(
+            f"the Google credentials ({type(credentials).__name__}) are not those of a service account: use a service account, or"
+            " gcloud auth application-default login --impersonate-service-account=EMAIL"
+        )
+    return str(account)
+
+
+class AwsTokens:
+    """Tokens for MSK's OAUTHBEARER: a signed URL, as in aws-msk-iam-sasl-signer-python."""
+
+    def __init__(self, source: CredentialsSource, clock: Callable[[], float] = time.time) -> None:
+        """clock: seconds since the epoch."""
+        self._source = source
+        self._clock = clock
+
+    def __call__(self, host: str) -> Token:
+        (credentials, region), now_s = self._source.get(host), self._clock()
+        server = f"kafka.{region}.amazonaws.com"
+        query = dict(signed_query(credentials, server, region, now_s)) | {"User-Agent": AWS_USER_AGENT}
+        url = f"https://{server}/?{encoded(query)}"
+        # The time of the signature has no parts of a second.
+        return Token(Secret(_base64url(url), None), int(now_s) + LIFETIME_S, credentials.key_id)
+
+
+def _base64url(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _subject(token: str) -> str:
+    """Returns the application or user that a token of Entra is for; empty if it does not say."""
+    claims = jwt.claims(token) or {}
+    return next((claims[name] for name in ("appid", "upn", "oid") if isinstance(claims.get(name), str)), "")

@@ -1,0 +1,336 @@
+"""The options of TLS as an SSLContext: what to trust, who we are, which versions and cipher suites.
+
+Everything is read and checked here, so that a wrong file is an OptionError at the start and not a failed connection later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Final, NoReturn
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.network.tls_channel import TlsSessions
+from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.security.cipher_suites import TLS_1_3_SUITES, openssl_name
+from spark_kafka_sink.security.key_stores import KeyPair, Source, chain, key_pair, private_key, trusted_certificates
+from spark_kafka_sink.security_config import SecurityConfig
+
+logger = logging.getLogger(__name__)
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_OLD_VERSIONS: Final = ("SSL", "SSLv2", "SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+
+_NEVER: Final = ":!aNULL:!eNULL"
+"""Suites without a certificate or without encryption, whatever else is asked for."""
+
+_PROBE: Final = "probe"
+"""librdkafka's value of ssl.ca.location for the system's authorities."""
+
+
+class ClientTls:
+    """A context with the sessions that belong to it. Used by any thread."""
+
+    def __init__(self, context: ssl.SSLContext, trusted: str, shows_certificate: bool) -> None:
+        """trusted: which authorities are trusted, for error texts. shows_certificate: whether there is a client certificate."""
+        self.context = context
+        self.trusted = trusted
+        self.shows_certificate = shows_certificate
+        self.sessions = TlsSessions()
+
+
+def client_tls(config: SecurityConfig) -> ClientTls:
+    """Reads files and makes the context. Raises OptionError for what is wrong with an option or with its file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificates and host names
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
+    _choose_versions(context, config)
+    _choose_suites(context, config)
+    trusted = _trust(context, config)
+    identity = _identity(config)
+    if identity is not None:
+        _show(context, identity, _revealed(config.ssl_key_password or config.ssl_keystore_password))
+    return ClientTls(context, trusted, identity is not None)
+
+
+# What to trust
+
+
+def _trust(context: ssl.SSLContext, config: SecurityConfig) -> str:
+    text = config.ssl_truststore_certificates
+    location, option = _either(config, "ssl.truststore.location", "ssl.ca.location")
+    if text is not None:
+        if location:
+            _refuse("ssl.truststore.certificates", f"{option} is set as well. Set one of them")
+        source, data = Source("ssl.truststore.certificates"), text.reveal().encode()
+        trusted = "the certificates of ssl.truststore.certificates"
+    elif not location or (option == "ssl.ca.location" and location == _PROBE):
+        context.load_default_certs()
+        return "the system's authorities"
+    elif option == "ssl.ca.location" and os.path.isdir(location):
+        context.load_verify_locations(capath=location)
+        return f"those in the folder {location}"
+    else:
+        source = Source(option, location)
+        data = source.read()
+        trusted = f"the certificates in {location}"
+    # As in Java a certificate that is named is trusted, whether an authority above it is or not.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    certificates = trusted_certificates(source, data, _revealed(config.ssl_truststore_password))
+    try:
+        context.load_verify_locations(cadata=b"".join(certificates))
+    except ssl.SSLError:
+        _name_the_bad_one(source, certificates)
+    return trusted
+
+
+def _name_the_bad_one(source: Source, certificates: list[bytes]) -> NoReturn:
+    scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    for number, certificate in enumerate(certificates, start=1):
+        try:
+            scratch.load_verify_locations(cadata=certificate)
+        except ssl.SSLError as error:
+            raise source.wrong(f"has a damaged certificate (number {number} of {len(certificates)}): {_reason(error)}") from None
+    raise source.wrong("has certificates that OpenSSL cannot read together")
+
+
+# Who we are
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """The client's key and certificates, and where they are from."""
+
+    pair: KeyPair
+    key_source: Source
+    chain_source: Source
+
+
+def _identity(config: SecurityConfig) -> _Identity | None:
+    texts = config.ssl_keystore_certificate_chain, config.ssl_keystore_key
+    store = resolve(config.ssl_keystore_location or "")
+    files = resolve(config.ssl_certificate_location or ""), resolve(config.ssl_key_location or "")
+    given = [bool(any(texts)), bool(store), any(files)]
+    if sum(given) > 1:
+        _refuse(
+            "ssl.keystore.location",
+            "the client's key is given more than once. Set one of ssl.keystore.location, ssl.keystore.key with "
+            "ssl.keystore.certificate.chain, ssl.key.location with ssl.certificate.location",
+        )
+    if store:
+        source = Source("ssl.keystore.location", store)
+        password = config.ssl_keystore_password or config.ssl_key_password
+        return _Identity(key_pair(source, source.read(), _revealed(password)), source, source)
+    if any(texts):
+        names = "ssl.keystore.certificate.chain", "ssl.keystore.key"
+        sources, data = [Source(name) for name in names], [text.reveal().encode() if text else b"" for text in texts]
+    elif any(files):
+        names = "ssl.certificate.location", "ssl.key.location"
+        sources = [Source(name, file) for name, file in zip(names, files, strict=True)]
+        data = [source.read() if source.file else b"" for source in sources]
+    else:
+        return None
+    for name, other, there in zip(names, reversed(names), data, strict=True):
+        if not there:
+            _refuse(name, f"it is not set, and {other} is. A key and its certificate go together")
+    return _Identity(KeyPair(private_key(sources[1], data[1]), chain(sources[0], data[0])), sources[1], sources[0])
+
+
+def _show(context: ssl.SSLContext, identity: _Identity, password: str | None) -> None:
+    if identity.pair.key.is_encrypted and password is None:
+        raise identity.key_source.wrong("has a private key that is encrypted. Set ssl.key.password")
+    try:
+        with _key_file(identity.pair) as path:
+            # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(path, password=password or "")
+    except ssl.SSLError as error:
+        raise _unusable(error, identity) from None
+    except ValueError:
+        raise identity.key_source.wrong(
+            "cannot be used: ssl.key.password is longer than the 1,024 bytes that OpenSSL takes"
+        ) from None
+
+
+def _unusable(error: ssl.SSLError, identity: _Identity) -> OptionError:
+    certificates, key = identity.chain_source, identity.key_source
+    reason = error.reason or ""
+    if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+        return certificates.wrong("has a certificate that does not fit the private key. The first one must be that of the key")
+    if reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
+        return certificates.wrong(f"has a certificate that is too weak for this machine's OpenSSL ({_reason(error)}). Renew it")
+    if identity.pair.key.is_encrypted:
+        return key.wrong("has a private key that cannot be decrypted. Check ssl.key.password; else the key is damaged")
+    return key.wrong(f"has a private key or a certificate that is damaged: {_reason(error)}")
+
+
+@contextlib.contextmanager
+def _key_file(pair: KeyPair) -> Iterator[str]:
+    """Gives the path of a file with key and certificates, which the ssl module cannot read from memory.
+
+    On Linux it is in memory and has no name. Elsewhere it is in a private folder until it has been read.
+    """
+    text = b"".join(block.text() for block in (pair.key, *pair.chain))
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+        with open(descriptor, "wb") as file:
+            file.write(text)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
+    with tempfile.TemporaryDirectory() as folder:  # 0700
+        path = os.path.join(folder, "certificate")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+        yield path
+
+
+# Versions and cipher suites
+
+
+def _choose_versions(context: ssl.SSLContext, config: SecurityConfig) -> None:
+    enabled = set(_VERSIONS)
+    if config.ssl_enabled_protocols:
+        names = _listed(resolve(config.ssl_enabled_protocols))
+        enabled = {_version("ssl.enabled.protocols", name) for name in names if name not in _OLD_VERSIONS}
+        old = [name for name in names if name in _OLD_VERSIONS]
+        if not enabled:
+            _refuse("ssl.enabled.protocols", f"{', '.join(old)} is not supported. Use TLSv1.2, TLSv1.3 or both")
+        if old:
+            logger.warning("option ssl.enabled.protocols: %s is not supported and not offered", ", ".join(old))
+    newest = resolve(config.ssl_protocol or "TLS").strip()
+    if newest != "TLS":
+        # As in Java: a client with TLSv1.2 here does not speak TLSv1.3, even if that is enabled.
+        limit = _VERSIONS[_version("ssl.protocol", newest)]
+        enabled = {name for name in enabled if _VERSIONS[name] <= limit}
+        if not enabled:
+            _refuse("ssl.protocol", f"{newest} leaves no version of ssl.enabled.protocols")
+    context.minimum_version = min(_VERSIONS[name] for name in enabled)
+    context.maximum_version = max(_VERSIONS[name] for name in enabled)
+
+
+def _version(option: str, name: str) -> str:
+    if name not in _VERSIONS:
+        _refuse(option, f"{name!r} is not supported. Use TLSv1.2 or TLSv1.3")
+    return name
+
+
+def _choose_suites(context: ssl.SSLContext, config: SecurityConfig) -> None:
+    if not config.ssl_cipher_suites:
+        return
+    option = "ssl.cipher.suites"
+    names = _listed(resolve(config.ssl_cipher_suites))
+    new = [name for name in names if name in TLS_1_3_SUITES]
+    old = [name for name in names if name not in TLS_1_3_SUITES]
+    for name in old:
+        try:
+            context.set_ciphers(openssl_name(name) + _NEVER)
+        except ssl.SSLError:
+            _refuse(option, f"OpenSSL has no cipher suite {name!r}. Use the names of the IETF or of OpenSSL")
+    # A version without a suite is not spoken, as in Java.
+    if not new:
+        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
+    elif set(new) != TLS_1_3_SUITES:
+        logger.warning(
+            "option %s: Python's ssl module cannot choose among the suites of TLS 1.3. It offers %s",
+            option,
+            ", ".join(sorted(TLS_1_3_SUITES)),
+        )
+    if old:
+        context.set_ciphers(":".join(map(openssl_name, old)) + _NEVER)
+    else:
+        context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_3)
+    if context.minimum_version > context.maximum_version:
+        _refuse(option, "it has no suite of a version that ssl.enabled.protocols and ssl.protocol leave")
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+# The context of a process, read again when files change
+
+
+_CACHE: Final[dict[tuple[object, ...], ClientTls]] = {}
+"""Contexts by options and by the state of files. Each step is one operation of a dict: a lock could be forked while held."""
+
+MAX_CONTEXTS: Final = 16
+
+
+class ReloadingTls:
+    """The context of one configuration, made again when a file or a referenced secret changes. Owned by its opener's thread."""
+
+    def __init__(self, config: SecurityConfig) -> None:
+        """Raises OptionError for what is wrong with an option or with its file."""
+        self._config = config
+        self._options = tuple(getattr(config, field.name) for field in fields(config) if field.name.startswith("ssl_"))
+        self._stamp = _stamp(config)
+        self._tls = self._made(self._stamp)
+        self._told = ""
+
+    def current(self) -> ClientTls:
+        """Returns the context for a new connection. Files that are bad now, half-written perhaps, leave the last good one."""
+        try:
+            stamp = _stamp(self._config)
+            if stamp != self._stamp:
+                self._tls = self._made(stamp)
+                self._stamp = stamp
+                logger.info("read the certificates of TLS again, because they have changed")
+                self._told = ""
+        except OptionError as error:
+            if error.message != self._told:
+                logger.warning("keeping the certificates of TLS that were read before: %s", error.message)
+                self._told = error.message
+        return self._tls
+
+    def _made(self, stamp: tuple[object, ...]) -> ClientTls:
+        key = (self._options, stamp)
+        found = _CACHE.get(key)
+        if found is None:
+            found = _CACHE.setdefault(key, client_tls(self._config))
+            for oldest in list(_CACHE)[:-MAX_CONTEXTS]:
+                _CACHE.pop(oldest, None)
+        return found
+
+
+def _stamp(config: SecurityConfig) -> tuple[object, ...]:
+    """Returns what changes when a file does: its time, size and number; and a hash of secrets, which may be references."""
+    stamps: list[object] = []
+    for option, value in config.settings().items():
+        if not option.startswith("ssl."):
+            continue
+        if isinstance(value, Secret):
+            stamps.append(hash(value.reveal()))
+        elif option.endswith(".location") and isinstance(value, str):
+            path = resolve(value)
+            try:
+                found = os.stat(path)
+                stamps.append((path, found.st_mtime_ns, found.st_size, found.st_ino))
+            except (OSError, ValueError):
+                stamps.append((path, None))  # reading it tells what is wrong
+    return tuple(stamps)
+
+
+def _either(config: SecurityConfig, java: str, librdkafka: str) -> tuple[str, str]:
+    """Returns the value of the one of two options that is set, and its name."""
+    settings = config.settings()
+    values = {name: resolve(str(settings[name])) for name in (java, librdkafka) if settings[name]}
+    if len(values) > 1:
+        _refuse(java, f"{librdkafka} is set as well, which is its name in librdkafka. Set one of them")
+    return next(((value, name) for name, value in values.items()), ("", java))
+
+
+def _revealed(secret: Secret | None) -> str | None:
+    return secret.reveal() if secret is not None else None
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or error.strerror or "unknown").replace("_", " ").lower()
+
+
+def _refuse(option: str, text: str) -> NoReturn:
+    raise OptionError(f"option {option}: {text}", option=option)

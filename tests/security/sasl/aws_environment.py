@@ -1,0 +1,73 @@
+"""An environment of AWS without a network: no file and no variable of the machine's, and an STS on the loopback address."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+from spark_kafka_sink.security.sasl import token_cache
+
+HOST = "b-1.x.abcdef.kafka.eu-west-1.amazonaws.com"
+
+
+def clean_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Takes away what botocore could find credentials by, and what this process has found before."""
+    monkeypatch.setattr(token_cache, "_shared", token_cache._Shared())
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+
+
+def set_key(monkeypatch: pytest.MonkeyPatch, key_id: str = "AKIA1", secret_key: str = "S3CRET", token: str = "") -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key_id)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret_key)
+    if token:
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+
+
+_ASSUMED = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>
+<AssumedRoleUser><Arn>arn:aws:sts::1:assumed-role/sink/s</Arn><AssumedRoleId>A:s</AssumedRoleId></AssumedRoleUser>
+<Credentials><AccessKeyId>ASIA2</AccessKeyId><SecretAccessKey>ROLES3CRET</SecretAccessKey><SessionToken>ROLET0KEN</SessionToken>
+<Expiration>2099-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
+_DENIED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type><Code>AccessDenied</Code>
+<Message>not authorized to perform: sts:AssumeRole</Message></Error></ErrorResponse>"""
+
+
+@contextmanager
+def local_sts(monkeypatch: pytest.MonkeyPatch, *, denies: bool = False) -> Iterator[list[dict[str, str]]]:
+    """Serves AssumeRole. Yields the requests, each with its parameters and `key_id`, who signed it."""
+    asked: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            key_id = self.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
+            asked.append({name: values[0] for name, values in parse_qs(body).items()} | {"key_id": key_id})
+            answer = (_DENIED if denies else _ASSUMED).encode()
+            self.send_response(403 if denies else 200)
+            self.send_header("Content-Type", "text/xml")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
+        try:
+            yield asked
+        finally:
+            server.shutdown()
+            thread.join(5)
