@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import spark_kafka_sink
 from spark_kafka_sink.config import OPTIONS, producer_config
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -66,6 +68,17 @@ def test_every_option_that_the_page_names_is_one() -> None:
 
     assert len(named) > 10
     assert [name for name in named if name not in KNOWN] == []
+
+
+def test_every_text_of_an_error_that_the_page_names_is_one_of_the_code() -> None:
+    rows = TEXT.partition("## When it does not connect")[2]
+    named = [text for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE) for text in re.findall("`([^`]+)`", row)]
+    package = Path(spark_kafka_sink.__file__).parent
+    # Texts that a line's end cuts in two are joined.
+    code = re.sub(r'"\n\s+f?"', "", "".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py")))
+
+    assert len(named) > 10
+    assert [text for text in named if text not in code] == []
 
 
 # Rights
