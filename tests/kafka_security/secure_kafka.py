@@ -50,16 +50,22 @@ LIMITED = "limited"
 """Logs in with PLAIN and SCRAM and the same password, and may do what `grant` allows."""
 ODD, ODD_PASSWORD = 'o"dd,=\\user', "p,=\"w'\\é"
 """Logs in with SCRAM, and may do everything."""
+EVENT_HUBS_USER, CONNECTION_STRING = (
+    "$ConnectionString",
+    "Endpoint=sb://ns.example.net/;SharedAccessKeyName=n;SharedAccessKey=a+b=",
+)
+"""Logs in with PLAIN, as clients of Event Hubs do, and may do everything."""
 CERTIFICATE_NAME = "client-certificate"
 """The common name of a client's certificate that may do everything."""
 OIDC_CLIENT = "oidc-client"
 
-_SUPER_USERS = ("ANONYMOUS", ALICE, ODD, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
+_SUPER_USERS = ("ANONYMOUS", ALICE, ODD, EVENT_HUBS_USER, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 _PLUGINS = "org.apache.kafka.common.security"
 _JAAS = {
-    "PLAIN": f'{_PLUGINS}.plain.PlainLoginModule required user_{ALICE}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";',
+    "PLAIN": f'{_PLUGINS}.plain.PlainLoginModule required user_{ALICE}="{PASSWORD}" user_{LIMITED}="{PASSWORD}"'
+    f' user_{EVENT_HUBS_USER}="{CONNECTION_STRING}";',
     "SCRAM-SHA-256": f"{_PLUGINS}.scram.ScramLoginModule required;",
     "SCRAM-SHA-512": f"{_PLUGINS}.scram.ScramLoginModule required;",
     "OAUTHBEARER": f"{_PLUGINS}.oauthbearer.OAuthBearerLoginModule required;",
