@@ -24,6 +24,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kafka-like", default=None, metavar="RELEASE", help="the release of Kafka that `kafka_broker` looks like")
     parser.addini("kafka_brokers", "how many brokers the fixture `kafka_broker` has (default: 1)", default="1")
     parser.addini("kafka_like", "the release of Kafka that `kafka_broker` looks like, such as 3.7 (default: the newest known)")
+    parser.addini(
+        "kafka_tls", "whether connections to `kafka_broker` are encrypted (`kafka_broker.client_settings`)", type="bool"
+    )
+    parser.addini("kafka_users", "who can log in to `kafka_broker`, each as user=password; then all must", type="linelist")
+    parser.addini("kafka_acls", "who may do what, each as arguments of kafka-acls; then nobody may do more", type="linelist")
     parser.addini("kafka_settings", "settings of Kafka's for `kafka_broker`, each as name=value", type="linelist")
 
 
@@ -33,15 +38,18 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
     Tests share it, so they make topics of their own (`kafka_topic`); faults that a test sets (`kafka_broker.faults`) it also
     removes. How many brokers there are is `--kafka-brokers` or the ini option `kafka_brokers`; which release of Kafka they look
-    like is `--kafka-like` or `kafka_like`.
+    like is `--kafka-like` or `kafka_like`. With `kafka_tls` or `kafka_users`, clients need `kafka_broker.client_settings`.
     """
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
     from spark_kafka_sink.broker.server_properties import config_from
     from spark_kafka_sink.errors import KafkaSinkError
 
-    settings = dict(_pair(line) for line in request.config.getini("kafka_settings"))
+    ini = request.config.getini
+    settings = dict(_pair(line) for line in ini("kafka_settings"))
+    users, acls = dict(_pair(line) for line in ini("kafka_users")), ini("kafka_acls") or None
     try:
-        embedded = EmbeddedBroker(_brokers(request.config), config=config_from(settings), like=_like(request.config))
+        config = config_from(settings, sasl_users=users, acls=acls)
+        embedded = EmbeddedBroker(_brokers(request.config), config=config, like=_like(request.config), tls=ini("kafka_tls"))
     except (KafkaSinkError, pytest.UsageError) as error:
         # Where it was raised tells nobody anything: the mistake is in pytest's settings.
         pytest.fail(f"kafka_broker: {error}", pytrace=False)

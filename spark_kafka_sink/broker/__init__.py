@@ -9,8 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.broker.acl import Acl, AclOperation, PatternType, Permission, ResourceType
     from spark_kafka_sink.broker.api_exception import ApiException
     from spark_kafka_sink.broker.broker_config import BrokerConfig
+    from spark_kafka_sink.broker.certificates import CertificateAuthority, KeyAndCertificate
     from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
     from spark_kafka_sink.broker.faults.fault import Fault
     from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, Where
@@ -19,18 +21,32 @@ if TYPE_CHECKING:
     from spark_kafka_sink.protocol.error_codes import ErrorCode
 
 __all__ = [
+    "Acl",
+    "AclOperation",
     "ApiException",
     "ApiKey",
     "BrokerConfig",
+    "CertificateAuthority",
     "EmbeddedBroker",
     "ErrorCode",
     "Fault",
     "FaultInjection",
+    "KeyAndCertificate",
+    "PatternType",
+    "Permission",
+    "ResourceType",
     "Where",
     "config_from",
 ]
 
 _HOME = {
+    "Acl": "broker.acl",
+    "AclOperation": "broker.acl",
+    "CertificateAuthority": "broker.certificates",
+    "KeyAndCertificate": "broker.certificates",
+    "PatternType": "broker.acl",
+    "Permission": "broker.acl",
+    "ResourceType": "broker.acl",
     "ApiException": "broker.api_exception",
     "ApiKey": "protocol.api",
     "BrokerConfig": "broker.broker_config",

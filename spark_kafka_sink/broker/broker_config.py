@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from spark_kafka_sink.broker.acl import Acl, parse_acls
 from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, kafka_release
 
 
@@ -13,10 +14,17 @@ from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE, KafkaRelease, 
 class BrokerConfig:
     """Settings with times in ms and sizes in bytes. Defaults are Kafka's unless a comment says otherwise.
 
-    data_dir: None keeps everything in memory. sasl_users: name to password; if there are any, clients must log in.
-    topic_defaults: topic configs (`retention.ms` ...) for topics that do not set them. like: the release of Kafka that clients
-    see. transaction_version, inter_broker_protocol_version: default to those of that release. Raises OptionError if the release
-    is unknown or does not have a setting.
+    data_dir: None keeps everything in memory. topic_defaults: topic configs (`retention.ms` ...) for topics that do not set
+    them. like: the release of Kafka that clients see. transaction_version, inter_broker_protocol_version: default to those of
+    that release. Raises OptionError if the release is unknown or does not have a setting.
+
+    Security: clients must log in if there are `sasl_users`, or if OAUTHBEARER is one of `sasl_mechanisms`. Connections are
+    encrypted if there is a key in `ssl_keystore_*` (PEM); `EmbeddedBroker(tls=True)` makes one. Clients may do everything unless
+    there is an authorizer: with `acls`, which may be empty, `super_users` or `authorizer_class_name`.
+
+    sasl_users: name to password. oauthbearer_key: the key that tokens are checked with: a public key or certificate in PEM, a
+    JWKS, or the secret of HS256; without it OAUTHBEARER takes unsigned tokens, as Kafka does. acls: Acl objects, or arguments of
+    kafka-acls as text. super_users: principals such as "User:admin". ssl_client_auth: none, requested or required.
     """
 
     like: str = NEWEST_RELEASE
@@ -57,6 +65,26 @@ class BrokerConfig:
     fetch_max_bytes: int = 55 * 1024 * 1024
     sasl_users: Mapping[str, str] = field(default_factory=dict, repr=False)
     sasl_mechanisms: tuple[str, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+    oauthbearer_key: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_jwks_endpoint_url: str | None = None
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = ()
+    sasl_oauthbearer_expected_issuer: str | None = None
+    sasl_oauthbearer_clock_skew_seconds: int = 30
+    sasl_oauthbearer_scope_claim_name: str = "scope"
+    sasl_oauthbearer_sub_claim_name: str = "sub"
+    ssl_keystore_location: str | None = None
+    ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_truststore_location: str | None = None
+    ssl_truststore_certificates: str | None = field(default=None, repr=False)
+    ssl_client_auth: str = "none"
+    ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ssl_principal_mapping_rules: str = "DEFAULT"
+    acls: Sequence[Acl | str] | None = None
+    super_users: tuple[str, ...] = ()
+    authorizer_class_name: str = ""
+    allow_everyone_if_no_acl_found: bool = False
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     # What the three say together: two configs are equal if this is.
     release: KafkaRelease = field(init=False, repr=False)
@@ -64,3 +92,24 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         release = kafka_release(self.like, self.transaction_version, self.inter_broker_protocol_version)
         object.__setattr__(self, "release", release)
+        self.initial_acls()  # so that a wrong one is told where it was written
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients must log in."""
+        return bool(self.sasl_users) or "OAUTHBEARER" in self.sasl_mechanisms
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.ssl_keystore_location is not None or self.ssl_keystore_key is not None
+
+    @property
+    def has_authorizer(self) -> bool:
+        """Whether clients may do only what ACLs allow."""
+        return self.acls is not None or bool(self.super_users) or bool(self.authorizer_class_name)
+
+    def initial_acls(self) -> tuple[Acl, ...]:
+        """Returns the ACLs that are there at the start. Raises OptionError for text that is not one."""
+        given = (parse_acls(acl) if isinstance(acl, str) else [acl] for acl in self.acls or ())
+        return tuple(dict.fromkeys(acl for some in given for acl in some))

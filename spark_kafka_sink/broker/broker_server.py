@@ -61,7 +61,7 @@ class BrokerServer:
         sockets.start()
 
     def _listeners(self) -> list[Listener]:
-        protocol = SecurityProtocol.SASL_PLAINTEXT if self._config.sasl_users else SecurityProtocol.PLAINTEXT
+        protocol = security_protocol(self._config)
         listeners = [Listener(protocol.value, self._config.host, self.port, protocol)]
         if self._is_elsewhere:
             listeners.append(Listener(DIRECT_LISTENER, self._config.host, self.direct_port, protocol))
@@ -98,3 +98,10 @@ class BrokerServer:
     def snapshot(self) -> NetworkSnapshot | None:
         """Returns what its sockets and queues do now; None if it is stopped."""
         return None if self._running is None else self._running[0].snapshot()
+
+
+def security_protocol(config: BrokerConfig) -> SecurityProtocol:
+    """Returns how all listeners of a broker are spoken to."""
+    if config.uses_sasl:
+        return SecurityProtocol.SASL_SSL if config.uses_tls else SecurityProtocol.SASL_PLAINTEXT
+    return SecurityProtocol.SSL if config.uses_tls else SecurityProtocol.PLAINTEXT

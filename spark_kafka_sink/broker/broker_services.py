@@ -24,6 +24,8 @@ from spark_kafka_sink.broker.faults.fault_injection import FaultInjection
 from spark_kafka_sink.broker.group.group_coordinator import GroupCoordinator
 from spark_kafka_sink.broker.log.log_manager import LogManager
 from spark_kafka_sink.broker.replica_manager import ReplicaManager
+from spark_kafka_sink.broker.sasl.token_validator import TokenValidator, token_validator
+from spark_kafka_sink.broker.standard_authorizer import StandardAuthorizer, authorizer_of
 from spark_kafka_sink.broker.timer import DelayedOperationPurgatory, SystemTimer, Timer
 from spark_kafka_sink.broker.transaction.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from spark_kafka_sink.broker.transaction.transaction_coordinator import TransactionCoordinator
@@ -35,8 +37,8 @@ from spark_kafka_sink.errors import UsageError
 class BrokerServices:
     """The services that the handlers of one broker work with.
 
-    `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `wall_ms`: the time for
-    timestamps, in ms since 1970.
+    `node_id` and `replica_manager` belong to this broker; all brokers of the process share the rest. `authorizer`: None if
+    everybody may do everything. `tokens`: None without OAUTHBEARER. `wall_ms`: the time for timestamps, in ms since 1970.
     """
 
     node_id: int
@@ -48,6 +50,8 @@ class BrokerServices:
     add_partitions_to_txn_manager: AddPartitionsToTxnManager
     fetch_purgatory: DelayedOperationPurgatory
     credentials: Credentials
+    authorizer: StandardAuthorizer | None
+    tokens: TokenValidator | None
     timer: Timer
     wall_ms: Callable[[], int]
 
@@ -78,6 +82,8 @@ class SharedServices:
         self.cluster = Cluster(config)
         self.cluster.on_change(log_changes)
         self._credentials = Credentials(config.sasl_users, lambda: self.cluster.image.scram)
+        self._authorizer = authorizer_of(config, lambda: self.cluster.image.acls)
+        self._tokens = token_validator(config, wall_ms)
         self.fetch_purgatory = DelayedOperationPurgatory(self.timer)
         self.logs = LogManager(
             self.cluster, self.timer, wall_ms=wall_ms, on_advance=self._advanced, check_disk=self.faults.storage.check_disk
@@ -138,6 +144,8 @@ class SharedServices:
             add_partitions_to_txn_manager=self.add_partitions_to_txn_manager,
             fetch_purgatory=self.fetch_purgatory,
             credentials=self._credentials,
+            authorizer=self._authorizer,
+            tokens=self._tokens,
             timer=self.timer,
             wall_ms=wall_ms,
         )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_server import BrokerServer
 from spark_kafka_sink.broker.broker_services import SharedServices
+from spark_kafka_sink.broker.certificates import CertificateAuthority
+from spark_kafka_sink.broker.client_settings import client_settings, librdkafka_settings, token
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, address_text, partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
@@ -28,7 +31,9 @@ class EmbeddedBroker:
     brokers: their number. port: the first broker's port, the others use the following ones; 0: any free ports. config: the
     settings. like: the release of Kafka that clients see, such as "3.7": its API versions, features and checks. It overrides the
     config's. advertised: broker id -> (host, port) that clients are told instead of the broker's own address, such as a proxy's;
-    port 0: the broker's own.
+    port 0: the broker's own. tls: True encrypts connections, with certificates that are made for it (needs the extra `tls`); an
+    authority of yours signs them instead. `client_settings` are what clients need. Logins and rights are the config's:
+    `BrokerConfig(sasl_users={"ana": "secret"}, acls=["--allow-principal User:ana --operation Write --topic events"])`.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class EmbeddedBroker:
         config: BrokerConfig = _DEFAULTS,
         like: str | None = None,
         advertised: Mapping[int, tuple[str, int]] | None = None,
+        tls: bool | CertificateAuthority = False,
     ) -> None:
         if brokers < 1:
             raise UsageError(f"a cluster of {brokers} brokers: there must be one at least", brokers=brokers)
@@ -48,6 +54,9 @@ class EmbeddedBroker:
         self._ports = {node: port and port + node - 1 for node in range(1, brokers + 1)}
         self._advertised = dict(advertised or {})
         self._faults = FaultInjection(list(self._ports))
+        self._authority = CertificateAuthority() if tls is True else tls or None
+        if self._authority is not None:
+            self._config = _with_certificate(self._config, self._authority, self._hosts())
 
     def __repr__(self) -> str:
         where = "not started" if self._shared is None else self.bootstrap_servers
@@ -130,6 +139,45 @@ class EmbeddedBroker:
         ports = (server.direct_port or server.port for server in self._servers.values())
         return ",".join(address_text(self._config.host, port) for port in ports)
 
+    def _hosts(self) -> Iterator[str]:
+        """Yields the names and addresses by which clients may reach the brokers."""
+        yield from ("localhost", "127.0.0.1", "::1")
+        is_wildcard = self._config.host in ("0.0.0.0", "::", "")
+        yield socket.gethostname() if is_wildcard else self._config.host
+        yield from (host for host, _ in self._advertised.values())
+
+    # Security
+
+    @property
+    def authority(self) -> CertificateAuthority | None:
+        """The authority that signed the brokers' certificate, and signs those of clients; None without `tls`."""
+        return self._authority
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """The settings that clients need, by Kafka's names: where the broker is, how to speak to it, and a first user's login."""
+        return self.client_settings_for(None)
+
+    def client_settings_for(self, user: str | None, *, librdkafka: bool = False) -> dict[str, str]:
+        """Returns the settings that a client needs.
+
+        Args:
+            user: who logs in, or, if clients must show a certificate, whose it is (`CN=<user>`). None: the config's first user.
+            librdkafka: whether to use the names of librdkafka, for confluent-kafka, instead of Kafka's.
+
+        Raises:
+            OptionError: the broker does not have the user.
+        """
+        settings = librdkafka_settings if librdkafka else client_settings
+        return {"bootstrap.servers": self.bootstrap_servers, **settings(self._config, self._authority, user)}
+
+    def token(self, user: str, valid_s: float = 3600, **claims: Any) -> str:
+        """Returns a token with which `user` can log in by OAUTHBEARER for `valid_s` seconds; negative: it has expired already.
+
+        claims: other claims of the token, such as scope. Raises UsageError if the broker has a public key only.
+        """
+        return token(self._config, user, valid_s, **claims)
+
     @property
     def broker_ids(self) -> list[int]:
         """The ids of all brokers, including those that were killed."""
@@ -210,3 +258,17 @@ def _coordinator_type(kind: str) -> CoordinatorType:
         return CoordinatorType[kind.upper()]
     except KeyError:
         raise OptionError(f"kind {kind!r}: must be 'group' or 'transaction'", option="kind") from None
+
+
+def _with_certificate(config: BrokerConfig, authority: CertificateAuthority, hosts: Iterable[str]) -> BrokerConfig:
+    if config.uses_tls:
+        text = "tls=True makes a key and a certificate, and the config has ssl.keystore.* already: use one of them"
+        raise OptionError(text, option="tls")
+    made = authority.server(hosts)
+    trust = None if config.ssl_truststore_location is not None else config.ssl_truststore_certificates or authority.certificate
+    return replace(
+        config,
+        ssl_keystore_certificate_chain=made.certificate,
+        ssl_keystore_key=made.key,
+        ssl_truststore_certificates=trust,
+    )

@@ -6,6 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from spark_kafka_sink.protocol import alter_configs, configs, transactions
+from spark_kafka_sink.protocol.acls import (
+    AclCreationResult,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsResponse,
+    DescribeAclsResponse,
+)
 from spark_kafka_sink.protocol.api import AnyApi, ApiKey
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from spark_kafka_sink.protocol.cluster import DescribeClusterResponse, DescribeLogDirsResponse
@@ -329,6 +336,13 @@ ERROR_RESPONSES: Final[Mapping[ApiKey, ErrorResponse]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.DESCRIBE_ACLS: lambda body, failure: DescribeAclsResponse(error_code=failure.code, error_message=failure.message),
+    ApiKey.CREATE_ACLS: lambda body, failure: CreateAclsResponse(
+        results=tuple(AclCreationResult(failure.code, failure.message) for _ in body.creations)
+    ),
+    ApiKey.DELETE_ACLS: lambda body, failure: DeleteAclsResponse(
+        filter_results=tuple(DeleteAclsFilterResult(failure.code, failure.message) for _ in body.filters)
+    ),
     ApiKey.DESCRIBE_CONFIGS: lambda body, failure: DescribeConfigsResponse(
         results=_by_resource(body.resources, DescribeConfigsResult, failure)
     ),

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.faults.effects import Serve
-from spark_kafka_sink.broker.handlers import configs, fetch, groups, metadata, offsets, produce, sasl, topics, transactions
+from spark_kafka_sink.broker.handlers import acls, configs, fetch, groups, metadata, offsets, produce, sasl, topics, transactions
 from spark_kafka_sink.broker.handlers.common import Handler, answer_error
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
@@ -30,6 +30,9 @@ HANDLERS: Final[Mapping[ApiKey, Handler]] = {
     ApiKey.CREATE_TOPICS: topics.handle_create_topics,
     ApiKey.DELETE_TOPICS: topics.handle_delete_topics,
     ApiKey.CREATE_PARTITIONS: topics.handle_create_partitions,
+    ApiKey.DESCRIBE_ACLS: acls.handle_describe_acls,
+    ApiKey.CREATE_ACLS: acls.handle_create_acls,
+    ApiKey.DELETE_ACLS: acls.handle_delete_acls,
     ApiKey.DESCRIBE_CONFIGS: configs.handle_describe_configs,
     ApiKey.ALTER_CONFIGS: configs.handle_alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.handle_incremental_alter_configs,

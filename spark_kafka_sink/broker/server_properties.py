@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.cluster.broker_settings import BROKER_CONFIGS, check_topic_defaults
+from spark_kafka_sink.broker.cluster.broker_settings import AUTHORIZER, BROKER_CONFIGS, check_topic_defaults
 from spark_kafka_sink.broker.cluster.topic_config import (
     TOPIC_CONFIGS,
     Check,
@@ -17,6 +17,7 @@ from spark_kafka_sink.broker.cluster.topic_config import (
     at_least,
     between,
     each_of,
+    one_of,
 )
 from spark_kafka_sink.broker.kafka_release import NEWEST_TRANSACTION_VERSION
 from spark_kafka_sink.errors import OptionError
@@ -63,7 +64,11 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "group.initial.rebalance.delay.ms": at_least(0),
     "socket.request.max.bytes": at_least(1024),
     "transaction.version": between(0, NEWEST_TRANSACTION_VERSION),
-    "sasl.enabled.mechanisms": each_of(*BrokerConfig().sasl_mechanisms),
+    "sasl.enabled.mechanisms": each_of(*BrokerConfig().sasl_mechanisms, "OAUTHBEARER"),
+    "authorizer.class.name": one_of("", AUTHORIZER),
+    "sasl.oauthbearer.clock.skew.seconds": at_least(0),
+    "ssl.client.auth": one_of("none", "requested", "required"),
+    "ssl.enabled.protocols": each_of("TLSv1.2", "TLSv1.3"),
 }
 _OTHERS: Final = (
     ConfigKey(
@@ -90,6 +95,12 @@ _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], 
         lambda limits: ",".join(f"{host}:{count}" for host, count in limits.items()),
     ),
     "sasl.enabled.mechanisms": ("sasl_mechanisms", _same, _same),
+    "sasl.oauthbearer.expected.audience": ("sasl_oauthbearer_expected_audience", _same, _same),
+    "super.users": (
+        "super_users",
+        lambda text: tuple(user.strip() for user in text.split(";") if user.strip()),
+        ";".join,
+    ),
     "inter.broker.protocol.version": ("inter_broker_protocol_version", lambda text: text or None, _same),
     "transaction.version": ("transaction_version", _same, lambda level: NEWEST_TRANSACTION_VERSION if level is None else level),
 }
@@ -102,7 +113,7 @@ def _settings() -> Iterator[Setting]:
         if key.name in _CONVERTED:
             yield Setting(checked, *_CONVERTED[key.name])
         elif (name := key.name.replace(".", "_")) in known:
-            yield Setting(checked, name)
+            yield Setting(checked, name, _same if key.default is not None else lambda value: value or None)
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {setting.key.name: setting for setting in _settings()}

@@ -33,6 +33,8 @@ def main() -> None:
 @click.option("--like", metavar="RELEASE", help="The release of Kafka that clients see, such as 3.7; docs/broker.md.")
 @click.option("--set", "settings", metavar="NAME=VALUE", multiple=True, help="A setting of Kafka's broker; docs/broker.md.")
 @click.option("--sasl-users", type=click.Path(path_type=Path), metavar="FILE", help="Lines of user=password who may log in.")
+@click.option("--tls", type=click.Path(path_type=Path), metavar="FOLDER", help="Encrypt; ca.pem and client.pem go there.")
+@click.option("--acl", "acls", metavar="TEXT", multiple=True, help="'--allow-principal User:ana --operation Write --topic t'.")
 @click.option("--fault", "faults", metavar="TEXT", multiple=True, help="'produce error=NOT_LEADER_OR_FOLLOWER times=3'.")
 @click.option("--log-format", default="text", show_default=True, type=click.Choice(["text", "json"]), help="Of the log.")
 @click.option("--verbose", is_flag=True, help="Log connections and transactions, too.")

@@ -11,16 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.client_settings import ANYBODY
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.fault_text import add_fault
 from spark_kafka_sink.broker.server_properties import config_from
 from spark_kafka_sink.cli.log_format import log_to, warn
 from spark_kafka_sink.errors import KafkaSinkError
+
+CA_FILE: Final = "ca.pem"
+CLIENT_FILE: Final = "client.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class BrokerOptions:
     like: str | None
     settings: Sequence[str]
     sasl_users: Path | None
+    tls: Path | None
+    acls: Sequence[str]
     faults: Sequence[str]
     log_format: str
     verbose: bool
@@ -42,18 +48,43 @@ class BrokerOptions:
 
 def run_broker(options: BrokerOptions) -> NoReturn:
     """Exits with 0 after SIGTERM, with 130 after Ctrl+C, with 1 and a message where it cannot start, with 2 for wrong options."""
-    broker = EmbeddedBroker(options.brokers, port=options.port, config=_config(options), advertised=_advertised(options))
+    config = _config(options)
+    broker = _broker(options, config)
     _add_faults(broker, options)
     log_to(sys.stderr, options.log_format, verbose=options.verbose)
-    _warn_of_strangers(options)
+    _warn_of_strangers(options, config)
     ended = _Signals()
     _start(broker, options)
     try:
+        _write_certificates(broker, options)
         click.echo(_ready(broker, options))
         number = ended.wait()
     finally:
         broker.stop()
     sys.exit(0 if number == signal.SIGTERM else 128 + number)
+
+
+def _broker(options: BrokerOptions, config: BrokerConfig) -> EmbeddedBroker:
+    advertised, uses_tls = _advertised(options), options.tls is not None
+    try:
+        return EmbeddedBroker(options.brokers, port=options.port, config=config, advertised=advertised, tls=uses_tls)
+    except KafkaSinkError as error:
+        raise click.ClickException(error.message) from None
+
+
+def _write_certificates(broker: EmbeddedBroker, options: BrokerOptions) -> None:
+    """Writes the authority's certificate, and a client's with its key, for clients that the broker will trust."""
+    if options.tls is None or broker.authority is None:
+        return
+    client = broker.authority.client(ANYBODY)
+    try:
+        options.tls.mkdir(parents=True, exist_ok=True)
+        (options.tls / CA_FILE).write_text(broker.authority.certificate)
+        own = options.tls / CLIENT_FILE
+        own.touch(mode=0o600)
+        own.write_text(client.key + client.certificate)
+    except OSError as error:
+        raise click.ClickException(f"certificates cannot be written to {options.tls}: {error.strerror}") from None
 
 
 def _add_faults(broker: EmbeddedBroker, options: BrokerOptions) -> None:
@@ -92,11 +123,13 @@ def _config(options: BrokerOptions) -> BrokerConfig:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--set")
         settings[name.strip()] = value.strip()
     users = {} if options.sasl_users is None else _users(options.sasl_users)
-    others = {} if options.like is None else {"like": options.like}
+    others: dict[str, Any] = {} if options.like is None else {"like": options.like}
+    if options.acls:
+        others["acls"] = options.acls
     try:
         return config_from(settings, host=options.host, data_dir=options.data_dir, sasl_users=users, **others)
     except KafkaSinkError as error:
-        hint = "--like" if error.facts.get("option") == "like" else "--set"
+        hint = {"like": "--like", "acls": "--acl"}.get(error.facts.get("option", ""), "--set")
         raise click.BadParameter(error.message, param_hint=hint) from None
 
 
@@ -126,13 +159,16 @@ def _advertised(options: BrokerOptions) -> dict[int, tuple[str, int]]:
     return {} if host is None else dict.fromkeys(range(1, options.brokers + 1), (host, 0))
 
 
-def _warn_of_strangers(options: BrokerOptions) -> None:
+def _warn_of_strangers(options: BrokerOptions, config: BrokerConfig) -> None:
     try:
         is_loopback = ip_address(options.host).is_loopback
     except ValueError:
         is_loopback = options.host == "localhost"
-    if not is_loopback:
-        risk = "whoever reaches it reads and writes" if options.sasl_users is None else "nothing that it sends is encrypted"
+    uses_tls = options.tls is not None or config.uses_tls
+    risk = None if uses_tls else "nothing that it sends is encrypted"
+    if not (config.uses_sasl or config.has_authorizer or (uses_tls and config.ssl_client_auth == "required")):
+        risk = "whoever reaches it reads and writes"
+    if not is_loopback and risk is not None:
         warn(f"it listens on {options.host or 'every address'}, not on loopback alone: {risk}")
 
 
@@ -161,7 +197,11 @@ def _why(error: OSError, options: BrokerOptions) -> str:
 
 def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
     where = "in memory" if options.data_dir is None else f"in {options.data_dir}"
-    return (
-        f"Ready: bootstrap.servers={broker.bootstrap_servers}, data {where}; for development and tests, not for production "
-        "(Ctrl+C ends it)"
-    )
+    shown = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
+    settings = {name: value for name, value in broker.client_settings.items() if name in shown and value != "PLAINTEXT"}
+    if options.tls is not None:
+        settings["ssl.truststore.location"] = str(options.tls / CA_FILE)
+        if "ssl.keystore.key" in broker.client_settings:
+            settings["ssl.keystore.location"] = str(options.tls / CLIENT_FILE)
+    listed = " ".join(f"{name}={value}" for name, value in settings.items())
+    return f"Ready: {listed}, data {where}; for development and tests, not for production (Ctrl+C ends it)"

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from typing import Final
 
 from spark_kafka_sink.client.cluster import Node
 from spark_kafka_sink.client.sasl_login import BrokerAddress
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, PeerError
 
 logger = logging.getLogger(__name__)
+
+MAX_NAMED: Final = 5
+"""Number of brokers that one error text names."""
 
 
 class ConnectionFailures:
@@ -44,6 +49,12 @@ class ConnectionFailures:
     def last(self, node_id: int) -> PeerError | None:
         """Returns why a node that is not connected was lost or not reached; None if there was no failure since it was ready."""
         return self._failures.get(node_id)
+
+    def of(self, node_ids: Iterable[int]) -> str:
+        """Returns in words why nodes are not connected, or some of many; empty if nothing failed. From any thread."""
+        failures = [f"{self.label(node_id)}: {failure.message}" for node_id in node_ids if (failure := self.last(node_id))]
+        more = [f"and {len(failures) - MAX_NAMED} more"] if len(failures) > MAX_NAMED else []
+        return "; ".join([*failures[:MAX_NAMED], *more])
 
     def failed(self, node_id: int, error: PeerError, *, is_first_step: bool) -> PeerError:
         """Records a failure. Returns it with more words where those help.

@@ -60,6 +60,9 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 _NEGOTIATION: Final = object()
 """The tag of the requests that are made here: ApiVersions and those of logins."""
 
+_REJECTED: Final = 4
+"""The rank of a node that rejected the login, as `least_loaded` ranks them."""
+
 Body = Message | Callable[[int], Message]
 """A request's message, or a function that makes it for the version agreed on."""
 
@@ -140,12 +143,16 @@ class Connections:
     def least_loaded(self, node_ids: Iterable[int], now_ms: int) -> int | None:
         """Returns the ready node with the fewest requests, else one being connected to, else the one tried longest ago.
 
-        Chooses among equals at random. Returns None while back-off leaves none.
+        Chooses among equals at random. Returns None while back-off leaves none. A node that rejected the login is chosen only if
+        there is no connection to another one: that one may be busy for a moment.
         """
         nodes = list(node_ids)
         self._rng.shuffle(nodes)
         ranks = {node_id: rank for node_id in nodes if (rank := self._rank(node_id, now_ms))}
-        return min(ranks, key=ranks.__getitem__, default=None)
+        best = min(ranks, key=ranks.__getitem__, default=None)
+        if best is not None and ranks[best][0] == _REJECTED and not set(nodes).isdisjoint(self.states.open_nodes()):
+            return None
+        return best
 
     def _rank(self, node_id: int, now_ms: int) -> tuple[int, int] | None:
         if self.can_send(node_id, now_ms):
@@ -153,7 +160,8 @@ class Connections:
         if self.states.is_preparing(node_id):
             return 2, 0
         if self.states.can_connect(node_id, now_ms):
-            return 3, self.states.attempted_ms(node_id)
+            rank = _REJECTED if self.states.state(node_id) is ConnectionState.AUTHENTICATION_FAILED else 3
+            return rank, self.states.attempted_ms(node_id)
         return None
 
     # Actions

@@ -72,6 +72,10 @@ class NetworkClient:
         stuck = self._metadata.why_stuck()
         return f"{self._connections.label(node_id)}: {failure.message}" + (f" ({stuck})" if stuck else "")
 
+    def outages(self) -> str:
+        """Returns in words why brokers that are needed are not connected; empty if nothing failed. From any thread."""
+        return self._connections.failures.of(sorted(self._metadata.candidates()))
+
     def authentication_error(self, node_id: int) -> AuthenticationError | None:
         """Returns why the last connection to a node failed, if the same settings fail again."""
         failure = self._connections.failures.last(node_id)

@@ -195,7 +195,7 @@ class SaslLogin:
                 text = f"the broker does not offer the SASL mechanism {self._mechanism.name}. {advice}."
                 raise self._failed(text, error_code=body.error_code, error=ErrorCode(body.error_code).name)
             case ErrorCode.ILLEGAL_SASL_STATE:
-                text = f"the listener answered SaslHandshake with ILLEGAL_SASL_STATE. {self._without_sasl()}"
+                text = f"this listener does not expect a login (ILLEGAL_SASL_STATE). {self._without_sasl()}"
                 raise self._failed(text, error_code=body.error_code, error=ErrorCode.ILLEGAL_SASL_STATE.name)
             case code:
                 raise self._refused("SaslHandshake", code, None)

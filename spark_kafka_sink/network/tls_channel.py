@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Sequence
@@ -105,6 +106,10 @@ class TlsChannel:
         return True
 
     def _wrapped(self, sock: socket.socket) -> ssl.SSLSocket:
+        # A connection that is reset already: wrap_socket would raise too, and leave a socket open.
+        if code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(code, os.strerror(code))
+        sock.getpeername()
         far = self._far
         if not far.is_broker:
             return self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)

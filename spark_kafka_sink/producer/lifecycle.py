@@ -79,9 +79,12 @@ class Lifecycle:
     belongs to the process that made it: a forked child may have copied a lock that a thread of the parent held, so it takes none.
     """
 
-    def __init__(self, wakeup: Callable[[], None], *, idle_close_ms: int | None = None) -> None:
-        """wakeup: ends the poll of the sender's thread. idle_close_ms: as in Producer."""
+    def __init__(
+        self, wakeup: Callable[[], None], *, idle_close_ms: int | None = None, outages: Callable[[], str] = lambda: ""
+    ) -> None:
+        """wakeup: ends the poll of the sender's thread. idle_close_ms: as in Producer. outages: why brokers are not connected."""
         self._wakeup = wakeup
+        self.outages = outages
         self.pid = process.pid
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -88,7 +88,7 @@ class Producer:
         self._user_classes = UserClasses(ProducerInterceptors.of(config), Serialization(*serializers), partitioner)
         self._metadata = metadata = ProducerMetadata(config, on_wait=metrics.waited_for_metadata)
         self._client = client = NetworkClient(config, metadata)
-        self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms)
+        self._lifecycle = lifecycle = Lifecycle(client.wakeup, idle_close_ms=idle_close_ms, outages=client.outages)
         appender = Appender(config, accumulator, lifecycle.wake_sender)
         self._columns = ColumnAppender(config, lifecycle, self._user_classes, metadata, appender, metrics)
         self._transactions: TransactionCalls | None = None

@@ -11,7 +11,7 @@ from functools import partial
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import MetadataTimeoutError, UsageError
+from spark_kafka_sink.errors import AuthenticationError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.column_checks import check_topic
 from spark_kafka_sink.producer.lifecycle import NO_WAIT
@@ -94,6 +94,7 @@ class ProducerMetadata(Metadata):
 
         `wakeup` makes the sender's thread look at what is to be asked; it is called without the lock. Raises MetadataTimeoutError
         at the deadline, BrokerError when the topic can never be had (AuthorizationError where the client may not describe it),
+        AuthenticationError when a broker rejects the login,
         UsageError when the producer is closed.
         """
         begun = time.monotonic()
@@ -123,6 +124,7 @@ class ProducerMetadata(Metadata):
                 if not self._wait_for_version(version, deadline):
                     raise self._timeout(topic, begun, mark)
                 self._check_open(topic)
+                self._check_login(topic, version)
                 self._check_topic(topic)
         finally:
             with self._changed:
@@ -131,11 +133,21 @@ class ProducerMetadata(Metadata):
 
     def _wait_for_version(self, version: int, deadline: float) -> bool:
         timeout = min(deadline - time.monotonic(), threading.TIMEOUT_MAX)
-        return self._changed.wait_for(lambda: self._answered >= version or self._closed, timeout)
+
+        def is_over() -> bool:
+            return self._answered >= version or self._closed or self.rejection(version) is not None
+
+        return self._changed.wait_for(is_over, timeout)
 
     def _check_open(self, topic: str) -> None:
         if self._closed:
             raise UsageError(f"topic {topic}: the producer was closed while its metadata was waited for", topic=topic)
+
+    def _check_login(self, topic: str, version: int) -> None:
+        error = self.rejection(version)
+        if error is not None and self._answered < version:
+            text = f"topic {topic}: no broker can be asked for its metadata: {error.message}"
+            raise AuthenticationError(text, **error.facts | {"topic": topic})
 
     def _check_topic(self, topic: str) -> None:
         code = self._cluster.topic_error(topic)

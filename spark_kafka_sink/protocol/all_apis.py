@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from spark_kafka_sink.protocol.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from spark_kafka_sink.protocol.alter_configs import ALTER_CONFIGS
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS
@@ -70,6 +71,9 @@ ALL_APIS: Final[Mapping[int, AnyApi]] = {
         ADD_OFFSETS_TO_TXN,
         END_TXN,
         TXN_OFFSET_COMMIT,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
+        DELETE_ACLS,
         DESCRIBE_CONFIGS,
         ALTER_CONFIGS,
         SASL_AUTHENTICATE,

@@ -1,23 +1,68 @@
-"""Opens connections as the settings of security say."""
+"""Opens connections as the options of security say: plain or TLS, straight or through a proxy."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.network.channel import Address, Channel, PlainChannel, resolve
 from spark_kafka_sink.security_config import SecurityConfig
 
+if TYPE_CHECKING:
+    from spark_kafka_sink.network.proxy import Proxy
+    from spark_kafka_sink.security.tls_context import ReloadingTls
+
+logger = logging.getLogger(__name__)
+
 
 class ChannelOpener:
-    """Resolves brokers' addresses and begins to connect to them."""
+    """Begins connections to brokers. Owned by one thread; the contexts of TLS behind it are the process's.
+
+    What plain connections do not need, the ssl module among it, is not imported for them.
+    """
 
     def __init__(self, config: SecurityConfig) -> None:
-        self._config = config
+        """Reads keys and certificates. Raises OptionError for what is wrong with an option or with its file."""
+        self._proxy: Proxy | None = None
+        self._tls: ReloadingTls | None = None
+        if config.proxy_url is not None:
+            from spark_kafka_sink.network.proxy import parse_proxy
+
+            self._proxy = parse_proxy(config.proxy_url.reveal())
+        if config.uses_tls:
+            from spark_kafka_sink.security.tls_context import ReloadingTls
+
+            self._tls = ReloadingTls(config)
+            if not config.ssl_endpoint_identification_algorithm:
+                logger.warning(
+                    "option ssl.endpoint.identification.algorithm is empty: host names of brokers are not verified, so anybody "
+                    "with a trusted certificate can pose as a broker"
+                )
 
     def resolve(self, host: str, port: int) -> Sequence[Address]:
-        """Returns the addresses to connect to for a broker. Raises OSError if there is none."""
+        """Returns the addresses to connect to: the broker's, or those of the proxy. Raises OSError if there is none."""
+        if self._proxy is not None:
+            return self._proxy.resolve(host, port)
         return resolve(host, port)
 
     def open(self, address: Address, *, host: str, port: int, send_buffer: int, receive_buffer: int) -> Channel:
-        """Begins to connect to the broker `host`:`port` at one of its addresses. Raises OSError if that fails at once."""
-        return PlainChannel.connect(address, send_buffer=send_buffer, receive_buffer=receive_buffer)
+        """Begins to connect to a broker at one of its addresses. Buffer sizes in bytes. Raises OSError if it fails at once."""
+        plain = PlainChannel.connect(address, send_buffer=send_buffer, receive_buffer=receive_buffer)
+        channel: Channel = plain
+        try:
+            if self._proxy is not None:
+                from spark_kafka_sink.network.proxy import proxied
+
+                channel = proxied(plain, self._proxy, host, port)
+            if self._tls is not None:
+                from spark_kafka_sink.network.tls_channel import TlsChannel
+                from spark_kafka_sink.network.tls_failures import FarEnd
+
+                tls = self._tls.current()
+                far = FarEnd(channel.peer, host, port, tls.shows_certificate, tls.trusted)
+                channel = TlsChannel(channel, tls.context, far, tls.sessions)
+        except BaseException:
+            plain.close()
+            raise
+        return channel

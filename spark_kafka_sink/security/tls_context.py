@@ -24,7 +24,6 @@ from spark_kafka_sink.security_config import SecurityConfig
 logger = logging.getLogger(__name__)
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_OLD_VERSIONS: Final = ("SSL", "SSLv2", "SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 
 _NEVER: Final = ":!aNULL:!eNULL"
 """Suites without a certificate or without encryption, whatever else is asked for."""
@@ -62,21 +61,19 @@ def client_tls(config: SecurityConfig) -> ClientTls:
 
 
 def _trust(context: ssl.SSLContext, config: SecurityConfig) -> str:
-    text = config.ssl_truststore_certificates
-    location, option = _either(config, "ssl.truststore.location", "ssl.ca.location")
-    if text is not None:
-        if location:
-            _refuse("ssl.truststore.certificates", f"{option} is set as well. Set one of them")
-        source, data = Source("ssl.truststore.certificates"), text.reveal().encode()
+    location = resolve(config.ssl_truststore_location or config.ssl_ca_location or "")
+    is_librdkafkas = not config.ssl_truststore_location
+    if config.ssl_truststore_certificates is not None:
+        source, data = Source("ssl.truststore.certificates"), config.ssl_truststore_certificates.reveal().encode()
         trusted = "the certificates of ssl.truststore.certificates"
-    elif not location or (option == "ssl.ca.location" and location == _PROBE):
+    elif not location or (is_librdkafkas and location == _PROBE):
         context.load_default_certs()
         return "the system's authorities"
-    elif option == "ssl.ca.location" and os.path.isdir(location):
+    elif is_librdkafkas and os.path.isdir(location):
         context.load_verify_locations(capath=location)
         return f"those in the folder {location}"
     else:
-        source = Source(option, location)
+        source = Source("ssl.ca.location" if is_librdkafkas else "ssl.truststore.location", location)
         data = source.read()
         trusted = f"the certificates in {location}"
     # As in Java a certificate that is named is trusted, whether an authority above it is or not.
@@ -112,33 +109,21 @@ class _Identity:
 
 
 def _identity(config: SecurityConfig) -> _Identity | None:
-    texts = config.ssl_keystore_certificate_chain, config.ssl_keystore_key
-    store = resolve(config.ssl_keystore_location or "")
-    files = resolve(config.ssl_certificate_location or ""), resolve(config.ssl_key_location or "")
-    given = [bool(any(texts)), bool(store), any(files)]
-    if sum(given) > 1:
-        _refuse(
-            "ssl.keystore.location",
-            "the client's key is given more than once. Set one of ssl.keystore.location, ssl.keystore.key with "
-            "ssl.keystore.certificate.chain, ssl.key.location with ssl.certificate.location",
-        )
-    if store:
-        source = Source("ssl.keystore.location", store)
+    if config.ssl_keystore_location:
+        source = Source("ssl.keystore.location", resolve(config.ssl_keystore_location))
         password = config.ssl_keystore_password or config.ssl_key_password
         return _Identity(key_pair(source, source.read(), _revealed(password)), source, source)
-    if any(texts):
-        names = "ssl.keystore.certificate.chain", "ssl.keystore.key"
-        sources, data = [Source(name) for name in names], [text.reveal().encode() if text else b"" for text in texts]
-    elif any(files):
-        names = "ssl.certificate.location", "ssl.key.location"
-        sources = [Source(name, file) for name, file in zip(names, files, strict=True)]
-        data = [source.read() if source.file else b"" for source in sources]
+    if config.ssl_keystore_key and config.ssl_keystore_certificate_chain:
+        chain_source, key_source = Source("ssl.keystore.certificate.chain"), Source("ssl.keystore.key")
+        certificates = config.ssl_keystore_certificate_chain.reveal().encode()
+        key = config.ssl_keystore_key.reveal().encode()
+    elif config.ssl_key_location and config.ssl_certificate_location:
+        chain_source = Source("ssl.certificate.location", resolve(config.ssl_certificate_location))
+        key_source = Source("ssl.key.location", resolve(config.ssl_key_location))
+        certificates, key = chain_source.read(), key_source.read()
     else:
         return None
-    for name, other, there in zip(names, reversed(names), data, strict=True):
-        if not there:
-            _refuse(name, f"it is not set, and {other} is. A key and its certificate go together")
-    return _Identity(KeyPair(private_key(sources[1], data[1]), chain(sources[0], data[0])), sources[1], sources[0])
+    return _Identity(KeyPair(private_key(key_source, key), chain(chain_source, certificates)), key_source, chain_source)
 
 
 def _show(context: ssl.SSLContext, identity: _Identity, password: str | None) -> None:
@@ -193,37 +178,20 @@ def _key_file(pair: KeyPair) -> Iterator[str]:
 
 
 def _choose_versions(context: ssl.SSLContext, config: SecurityConfig) -> None:
-    enabled = set(_VERSIONS)
-    if config.ssl_enabled_protocols:
-        names = _listed(resolve(config.ssl_enabled_protocols))
-        enabled = {_version("ssl.enabled.protocols", name) for name in names if name not in _OLD_VERSIONS}
-        old = [name for name in names if name in _OLD_VERSIONS]
-        if not enabled:
-            _refuse("ssl.enabled.protocols", f"{', '.join(old)} is not supported. Use TLSv1.2, TLSv1.3 or both")
-        if old:
-            logger.warning("option ssl.enabled.protocols: %s is not supported and not offered", ", ".join(old))
-    newest = resolve(config.ssl_protocol or "TLS").strip()
-    if newest != "TLS":
+    enabled = {_VERSIONS[name] for name in _listed(config.ssl_enabled_protocols or ",".join(_VERSIONS))}
+    if config.ssl_protocol:
         # As in Java: a client with TLSv1.2 here does not speak TLSv1.3, even if that is enabled.
-        limit = _VERSIONS[_version("ssl.protocol", newest)]
-        enabled = {name for name in enabled if _VERSIONS[name] <= limit}
-        if not enabled:
-            _refuse("ssl.protocol", f"{newest} leaves no version of ssl.enabled.protocols")
-    context.minimum_version = min(_VERSIONS[name] for name in enabled)
-    context.maximum_version = max(_VERSIONS[name] for name in enabled)
-
-
-def _version(option: str, name: str) -> str:
-    if name not in _VERSIONS:
-        _refuse(option, f"{name!r} is not supported. Use TLSv1.2 or TLSv1.3")
-    return name
+        enabled = {version for version in enabled if version <= _VERSIONS[config.ssl_protocol]}
+    if not enabled:
+        _refuse("ssl.protocol", f"{config.ssl_protocol} leaves no version of ssl.enabled.protocols")
+    context.minimum_version, context.maximum_version = min(enabled), max(enabled)
 
 
 def _choose_suites(context: ssl.SSLContext, config: SecurityConfig) -> None:
     if not config.ssl_cipher_suites:
         return
     option = "ssl.cipher.suites"
-    names = _listed(resolve(config.ssl_cipher_suites))
+    names = _listed(config.ssl_cipher_suites)
     new = [name for name in names if name in TLS_1_3_SUITES]
     old = [name for name in names if name not in TLS_1_3_SUITES]
     for name in old:
@@ -300,7 +268,7 @@ class ReloadingTls:
 def _stamp(config: SecurityConfig) -> tuple[object, ...]:
     """Returns what changes when a file does: its time, size and number; and a hash of secrets, which may be references."""
     stamps: list[object] = []
-    for option, value in config.settings().items():
+    for option, value in config.given().items():
         if not option.startswith("ssl."):
             continue
         if isinstance(value, Secret):
@@ -313,15 +281,6 @@ def _stamp(config: SecurityConfig) -> tuple[object, ...]:
             except (OSError, ValueError):
                 stamps.append((path, None))  # reading it tells what is wrong
     return tuple(stamps)
-
-
-def _either(config: SecurityConfig, java: str, librdkafka: str) -> tuple[str, str]:
-    """Returns the value of the one of two options that is set, and its name."""
-    settings = config.settings()
-    values = {name: resolve(str(settings[name])) for name in (java, librdkafka) if settings[name]}
-    if len(values) > 1:
-        _refuse(java, f"{librdkafka} is set as well, which is its name in librdkafka. Set one of them")
-    return next(((value, name) for name, value in values.items()), ("", java))
 
 
 def _revealed(secret: Secret | None) -> str | None:

@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_apis import Faults, KafkaApis
 from spark_kafka_sink.broker.network.listener import Listener, SecurityProtocol
 from spark_kafka_sink.broker.network.request import Request, ResponseAction, Session
-from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAuthenticator
+from spark_kafka_sink.broker.sasl.sasl_server_authenticator import SaslServerAuthenticator, sasl_servers
 from spark_kafka_sink.protocol.all_apis import ALL_APIS
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
@@ -177,7 +177,7 @@ def test_before_a_login_only_what_a_login_needs_is_served(body: Message, key: Ap
 
 def test_after_a_login_everything_is_served() -> None:
     responses = Responses()
-    authenticator = SaslServerAuthenticator(Credentials({"alice": "secret"}), ["PLAIN"])
+    authenticator = SaslServerAuthenticator(sasl_servers(["PLAIN"], Credentials({"alice": "secret"})))
     authenticator.handshake("PLAIN", 0)
     authenticator.authenticate(b"\0alice\0secret", 0)
     session = Session("127.0.0.1", 1, sasl_state=authenticator)

@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from spark_kafka_sink.records.decoder import FetchedBatch, decode_batches
 from tests.broker.network.client import Client
 
@@ -47,8 +48,10 @@ class RecordingBroker(EmbeddedBroker):
     `received` yet. The producer's metric `requests-in-flight` counts them.
     """
 
-    def __init__(self, brokers: int = 1, *, advertised: Mapping[int, tuple[str, int]] | None = None) -> None:
-        super().__init__(brokers, config=CONFIG, advertised=advertised)
+    def __init__(
+        self, brokers: int = 1, *, advertised: Mapping[int, tuple[str, int]] | None = None, config: BrokerConfig = CONFIG
+    ) -> None:
+        super().__init__(brokers, config=config, advertised=advertised)
         self.received: list[Received] = []
         self._failure: BaseException | None = None
         self.faults.watch(ApiKey.PRODUCE, on_request=self._keep)
@@ -93,6 +96,9 @@ class RecordingBroker(EmbeddedBroker):
         """Reads the batches of a partition back, as a consumer does."""
         asked = FetchTopic(topic, partitions=(FetchPartition(partition, partition_max_bytes=2**31 - 1),))
         with Client(int(self.address(self.leader(topic, partition)).rpartition(":")[2])) as client:
+            for user, password in list(self._config.sasl_users.items())[:1]:
+                client.ask(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest("PLAIN"))
+                client.ask(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(f"\0{user}\0{password}".encode()))
             answer: Any = client.ask(ApiKey.FETCH, FETCH_VERSION, FetchRequest(topics=(asked,)))
         (found,) = answer.responses[0].partitions
         assert found.error_code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import socket
@@ -352,6 +353,20 @@ def test_a_connection_reset_during_the_handshake_is_an_error_of_the_system(setti
     wait(ends.near, EVENT_READ)
     with pytest.raises(ConnectionResetError):
         ends.near.handshake()
+
+
+def test_a_connection_reset_before_the_handshake_leaves_no_socket(setting: Setting) -> None:
+    for data in (b"", b"\x16\x03\x01"):
+        channel, client = accepted(setting)
+        client.sendall(data)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        wait(channel, EVENT_READ)
+        with pytest.raises(ConnectionResetError):
+            channel.handshake()
+        channel.close()
+        assert channel.fileno() == -1
+    gc.collect()  # a socket that nobody closed is a warning, which is an error here
 
 
 def test_a_damaged_record_is_no_refusal(setting: Setting) -> None:

@@ -125,13 +125,6 @@ def test_an_empty_identification_algorithm_accepts_any_name_and_no_other_authori
         broker.meets(options)
 
 
-def test_a_trust_store_named_twice(certificates: Certificates) -> None:
-    both = {"ssl.truststore.certificates": certificates.authority.chain_pem, "ssl.truststore.location": "/etc/ca.pem"}
-    assert "ssl.truststore.location is set as well. Set one of them" in refusal(both, "ssl.truststore.certificates")
-    names = {"ssl.truststore.location": "/etc/ca.pem", "ssl.ca.location": "/etc/other.pem"}
-    assert "ssl.ca.location is set as well" in refusal(names, "ssl.truststore.location")
-
-
 def test_a_damaged_certificate_is_named_by_its_number(certificates: Certificates) -> None:
     text = certificates.authority.chain_pem + "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     message = refusal({"ssl.truststore.certificates": text}, "ssl.truststore.certificates")
@@ -173,14 +166,24 @@ def test_the_clients_certificate_is_shown_however_it_is_given(broker: Broker, ce
     assert broker.requiring_clients().meets(key_options(identity, broker.folder, way)).names == ["client"]
 
 
+def open_files() -> list[str]:
+    """Returns what the descriptors of this process stand for, where the system tells."""
+    names = []
+    for descriptor in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
+        try:
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except OSError:
+            pass  # closed by another thread, or by the listing itself
+    return names
+
+
 def test_a_key_given_as_text_leaves_nothing_on_disk(
     certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     client_tls(config(key_options(certificates.client, tmp_path, "texts")))
     assert list(tmp_path.iterdir()) == []
-    assert not before or len(os.listdir("/proc/self/fd")) == before
+    assert not [name for name in open_files() if "memfd:certificate" in name]
 
 
 def test_where_there_is_no_memory_file_a_private_one_is_removed_at_once(
@@ -218,12 +221,6 @@ def test_what_is_wrong_with_the_clients_key_is_said(certificates: Certificates, 
     assert "longer than the 1,024 bytes" in refusal({**encrypted, "ssl.key.password": "x" * 2_000}, key)
     damaged = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
     assert "has a private key or a certificate that is damaged" in refusal({**good, key: damaged}, key)
-    assert "it is not set, and ssl.keystore.certificate.chain is" in refusal({chain: client.chain_pem}, key)
-    assert "it is not set, and ssl.keystore.key is" in refusal({key: client.key_pem}, chain)
-    assert "it is not set, and ssl.key.location is" in refusal(
-        {"ssl.key.location": client.write(tmp_path)}, "ssl.certificate.location"
-    )
-    assert "is given more than once" in refusal({**good, "ssl.keystore.location": "/etc/x"}, "ssl.keystore.location")
     store = tmp_path / "store.p12"
     store.write_bytes(client.pkcs12("changeit"))
     files = {"ssl.key.location": str(store), "ssl.certificate.location": str(store)}
@@ -240,7 +237,6 @@ def test_what_is_wrong_with_the_clients_key_is_said(certificates: Certificates, 
         ({"ssl.protocol": "TLSv1.2"}, "TLSv1.2"),
         ({"ssl.protocol": "TLS", "ssl.enabled.protocols": "TLSv1.2,TLSv1.3"}, "TLSv1.3"),
         ({"ssl.enabled.protocols": " TLSv1.2 "}, "TLSv1.2"),
-        ({"ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1"}, "TLSv1.2"),
         ({"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, "TLSv1.2"),
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256,ECDHE-ECDSA-AES128-GCM-SHA256"}, "TLSv1.3"),
     ],
@@ -278,15 +274,12 @@ def test_a_choice_among_the_suites_of_tls_1_3_is_said_to_be_impossible(caplog: p
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        ("ssl.protocol", "TLSv1.1", "'TLSv1.1' is not supported. Use TLSv1.2 or TLSv1.3"),
-        ("ssl.enabled.protocols", "TLSv1,TLSv1.1", "TLSv1, TLSv1.1 is not supported. Use TLSv1.2, TLSv1.3 or both"),
-        ("ssl.enabled.protocols", "TLSv1.4", "'TLSv1.4' is not supported"),
         ("ssl.cipher.suites", "TLS_RSA_WITH_NOTHING", "OpenSSL has no cipher suite 'TLS_RSA_WITH_NOTHING'"),
         ("ssl.cipher.suites", "aNULL", "OpenSSL has no cipher suite 'aNULL'"),
         ("ssl.cipher.suites", "TLS_RSA_WITH_NULL_SHA256", "OpenSSL has no cipher suite 'TLS_RSA_WITH_NULL_SHA256'"),
     ],
 )
-def test_versions_and_suites_that_are_none(option: str, value: str, says: str) -> None:
+def test_suites_that_are_none(option: str, value: str, says: str) -> None:
     assert says in refusal({option: value}, option)
 
 

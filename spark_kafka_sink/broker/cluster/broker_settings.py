@@ -45,11 +45,21 @@ class ConfigLocation:
     source: ConfigSource
 
 
+AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _STRING, _INT, _LONG = ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _Static = Callable[[BrokerConfig], Any]
 
+
+def _hidden(secret: str | None) -> str | None:
+    return "[hidden]" if secret else None
+
+
 # Kafka's name, type and default; what this broker has; what it is for.
 _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
+    ("allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False, lambda c: c.allow_everyone_if_no_acl_found,
+     "Whether a resource that has no ACL is everybody's."),
+    ("authorizer.class.name", ConfigType.CLASS, "", lambda c: AUTHORIZER if c.has_authorizer else "",
+     "What decides about the rights of clients: Kafka's StandardAuthorizer, or nothing."),
     ("auto.create.topics.enable", ConfigType.BOOLEAN, True, lambda c: c.auto_create_topics_enable,
      "Whether topics are made when clients first ask for them."),
     ("connection.failed.authentication.delay.ms", _INT, 100, lambda c: c.connection_failed_authentication_delay_ms,
@@ -107,8 +117,40 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "The ways in which clients can log in."),
     ("sasl.jaas.config", ConfigType.PASSWORD, None, lambda c: "[hidden]" if c.sasl_users else None,
      "Users and passwords."),
+    ("sasl.oauthbearer.clock.skew.seconds", _INT, 30, lambda c: c.sasl_oauthbearer_clock_skew_seconds,
+     "How far the clock of who issues tokens may differ, in seconds."),
+    ("sasl.oauthbearer.expected.audience", ConfigType.LIST, None, lambda c: c.sasl_oauthbearer_expected_audience or None,
+     "Tokens must be for one of these."),
+    ("sasl.oauthbearer.expected.issuer", _STRING, None, lambda c: c.sasl_oauthbearer_expected_issuer,
+     "Tokens must be from this issuer."),
+    ("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, lambda c: c.sasl_oauthbearer_jwks_endpoint_url,
+     "Where the keys of tokens are: a file: URL of a JWKS."),
+    ("sasl.oauthbearer.scope.claim.name", _STRING, "scope", lambda c: c.sasl_oauthbearer_scope_claim_name,
+     "The claim of a token that has its scopes."),
+    ("sasl.oauthbearer.sub.claim.name", _STRING, "sub", lambda c: c.sasl_oauthbearer_sub_claim_name,
+     "The claim of a token that has the name of the user."),
     ("socket.request.max.bytes", _INT, 100 * 1024 * 1024, lambda c: c.socket_request_max_bytes,
      "The largest request that is read."),
+    ("ssl.client.auth", _STRING, "none", lambda c: c.ssl_client_auth,
+     "Whether clients must show a certificate: none, requested or required."),
+    ("ssl.enabled.protocols", ConfigType.LIST, ("TLSv1.2", "TLSv1.3"), lambda c: tuple(c.ssl_enabled_protocols),
+     "The versions of TLS that are spoken."),
+    ("ssl.key.password", ConfigType.PASSWORD, None, lambda c: _hidden(c.ssl_key_password),
+     "The password of the private key."),
+    ("ssl.keystore.certificate.chain", ConfigType.PASSWORD, None, lambda c: _hidden(c.ssl_keystore_certificate_chain),
+     "The broker's certificate and those that signed it, as PEM text."),
+    ("ssl.keystore.key", ConfigType.PASSWORD, None, lambda c: _hidden(c.ssl_keystore_key),
+     "The broker's private key, as PEM text."),
+    ("ssl.keystore.location", _STRING, None, lambda c: c.ssl_keystore_location,
+     "A PEM file with the broker's private key and its certificates."),
+    ("ssl.principal.mapping.rules", _STRING, "DEFAULT", lambda c: c.ssl_principal_mapping_rules,
+     "How the name in a client's certificate becomes a principal."),
+    ("ssl.truststore.certificates", ConfigType.PASSWORD, None, lambda c: _hidden(c.ssl_truststore_certificates),
+     "The authorities that may have signed clients' certificates, as PEM text."),
+    ("ssl.truststore.location", _STRING, None, lambda c: c.ssl_truststore_location,
+     "A PEM file with the authorities that may have signed clients' certificates."),
+    ("super.users", _STRING, "", lambda c: ";".join(c.super_users),
+     "Principals that may do everything, with semicolons between."),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
      lambda c: c.transaction_abort_timed_out_transaction_cleanup_interval_ms,
      "How often transactions are looked at for those that timed out."),

@@ -6,12 +6,13 @@ import base64
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from spark_kafka_sink.broker.acl import Acl, AclFilter
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster import cluster_store
@@ -86,7 +87,8 @@ class Cluster:
         self._next_producer_id = self._reserved = stored.next_producer_id
         # Topics that were made before there were ids get them now.
         topics = (each if each.topic_id != ZERO_UUID else replace(each, topic_id=self._new_topic_id()) for each in stored.topics)
-        self.image = MetadataImage(configs=stored.configs, scram=stored.scram).with_topics(*topics)
+        acls = tuple(dict.fromkeys((*stored.acls, *config.initial_acls())))
+        self.image = MetadataImage(configs=stored.configs, scram=stored.scram, acls=acls).with_topics(*topics)
 
     def on_change(self, listener: Callable[[MetadataImage, MetadataImage], None]) -> None:
         """Registers a listener, which is given the image before and the one after."""
@@ -201,6 +203,19 @@ class Cluster:
         with self._lock:
             self._become(replace(self.image, scram={**self.image.scram, **changes}))
 
+    def add_acls(self, acls: Iterable[Acl]) -> None:
+        """Adds ACLs; those that are there already stay as they are."""
+        with self._lock:
+            self._become(replace(self.image, acls=tuple(dict.fromkeys((*self.image.acls, *acls)))))
+
+    def delete_acls(self, acl_filter: AclFilter) -> list[Acl]:
+        """Deletes the ACLs that a filter matches, and returns them."""
+        with self._lock:
+            deleted = [acl for acl in self.image.acls if acl_filter.matches(acl)]
+            if deleted:
+                self._become(replace(self.image, acls=tuple(acl for acl in self.image.acls if acl not in set(deleted))))
+            return deleted
+
     # Brokers and leaders
 
     def brokers_up(self, *brokers: BrokerState) -> None:
@@ -291,7 +306,7 @@ class Cluster:
     def _store(self) -> None:
         if self.config.data_dir is not None:
             topics = tuple(self.image.topics.values())
-            stored = StoredCluster(self.cluster_id, topics, self.image.configs, self._reserved, self.image.scram)
+            stored = StoredCluster(self.cluster_id, topics, self.image.configs, self._reserved, self.image.scram, self.image.acls)
             cluster_store.write(self.config.data_dir, stored)
 
 
@@ -336,11 +351,21 @@ def changes(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
         if before.configs.get(node, {}) != configs:
             whose = "every broker" if node < 0 else f"broker {node}"
             yield Event(f"Changed settings of {whose}: {', '.join(configs) or 'none'}", {"broker": node})
+    yield from _security_events(before, after)
+
+
+def _security_events(before: MetadataImage, after: MetadataImage) -> Iterator[Event]:
     for key, credential in after.scram.items():
         if key not in before.scram or before.scram[key] is not credential:
             mechanism, user = key
             what = "Deleted" if credential is None else "Changed"
             yield Event(f"{what} the credentials of user {user} for {mechanism}", {"user": user, "mechanism": mechanism})
+    for acl in after.acls:
+        if acl not in before.acls:
+            yield Event(f"Added ACL {acl}", {"acl": str(acl)})
+    for acl in before.acls:
+        if acl not in after.acls:
+            yield Event(f"Deleted ACL {acl}", {"acl": str(acl)})
 
 
 def _broker_event(broker: BrokerState) -> Event:

@@ -6,10 +6,11 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_sink.broker.acl import Acl, AclOperation, PatternType, Permission, ResourceType
 from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, PartitionState, TopicState
 
@@ -26,6 +27,7 @@ class StoredCluster:
     configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
     scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
+    acls: tuple[Acl, ...] = ()
 
 
 def write(folder: Path, stored: StoredCluster) -> None:
@@ -52,6 +54,7 @@ def read(folder: Path) -> StoredCluster | None:
         {int(node): configs for node, configs in plain["configs"].items()},
         plain["next_producer_id"],
         {(each["mechanism"], each["user"]): _scram(each) for each in plain.get("scram", ())},
+        tuple(_acl(each) for each in plain.get("acls", ())),
     )
 
 
@@ -75,6 +78,7 @@ def _plain(stored: StoredCluster) -> dict[str, Any]:
             {"mechanism": mechanism, "user": user, **_plain_scram(credential)}
             for (mechanism, user), credential in stored.scram.items()
         ],
+        "acls": [asdict(acl) for acl in stored.acls],
     }
 
 
@@ -94,6 +98,18 @@ def _scram(plain: Mapping[str, Any]) -> ScramCredential | None:
         return None
     salt, stored_key, server_key = (bytes.fromhex(plain[name]) for name in ("salt", "stored_key", "server_key"))
     return ScramCredential(salt, stored_key, server_key, plain["iterations"])
+
+
+def _acl(plain: Mapping[str, Any]) -> Acl:
+    return Acl(
+        plain["principal"],
+        AclOperation(plain["operation"]),
+        ResourceType(plain["resource_type"]),
+        plain["resource_name"],
+        PatternType(plain["pattern_type"]),
+        Permission(plain["permission"]),
+        plain["host"],
+    )
 
 
 def _topic(name: str, plain: Mapping[str, Any]) -> TopicState:

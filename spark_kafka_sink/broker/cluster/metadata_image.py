@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_kafka_sink.broker.acl import Acl
 from spark_kafka_sink.broker.cluster.credentials import ScramCredential, ScramKey
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 
@@ -71,13 +72,17 @@ def address_text(host: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """`configs` by broker id; those of every broker under -1. `scram`: what clients have set and, as None, deleted."""
+    """`configs` by broker id; those of every broker under -1. `scram`: what clients have set and, as None, deleted.
+
+    `acls`: all that are there, in the order in which they were made.
+    """
 
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     names: Mapping[uuid.UUID, str] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     configs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     scram: Mapping[ScramKey, ScramCredential | None] = field(default_factory=dict)
+    acls: tuple[Acl, ...] = ()
 
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicState | None:
         name = self.names.get(topic_id)

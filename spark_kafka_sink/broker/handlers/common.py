@@ -1,4 +1,4 @@
-"""Helpers of handlers in several domains: late answers, repeated entries, topics by id, leaders, authorized operations."""
+"""Helpers of handlers in several domains: late answers, repeated entries, topics by id, leaders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
@@ -24,23 +24,6 @@ T = TypeVar("T", bound=Hashable)
 
 Handler: TypeAlias = Callable[[BrokerServices, Request], Message | None]
 """Returns the response's body, or None if it has answered by itself or will later. Raises ApiException."""
-
-# Kafka's AclOperation codes.
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = 3, 4, 5, 6, 7, 8, 9
-_DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 10, 11, 12
-
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-# What a client may do, as a set of bits (KIP-430): everything in `AclEntry.supportedOperations`, as without an authorizer.
-TOPIC_OPERATIONS: Final = _bits(_READ, _WRITE, _CREATE, _DESCRIBE, _DELETE, _ALTER, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-GROUP_OPERATIONS: Final = _bits(_READ, _DESCRIBE, _DELETE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-CLUSTER_OPERATIONS: Final = _bits(
-    _CREATE, _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE, _ALTER, _DESCRIBE
-)
-OPERATIONS_NOT_ASKED: Final = -(2**31)
 
 
 @contextmanager

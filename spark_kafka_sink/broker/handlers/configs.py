@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
+from spark_kafka_sink.broker.acl import CLUSTER_NAME, AclOperation
+from spark_kafka_sink.broker.acl import ResourceType as AclResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.broker_settings import (
@@ -21,6 +23,7 @@ from spark_kafka_sink.broker.cluster.broker_settings import (
 from spark_kafka_sink.broker.cluster.cluster import ConfigChange
 from spark_kafka_sink.broker.cluster.new_topics import check_name
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, ConfigKey, ConfigType, parsed
+from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, is_allowed
 from spark_kafka_sink.broker.handlers.common import repeated
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol import alter_configs, configs
@@ -49,13 +52,26 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+def _check_right(services: BrokerServices, request: Request, operation: AclOperation, kind: int, name: str) -> None:
+    """Raises the error of a resource's type; configs of brokers are the cluster's (`ControllerApis.authorizeAlterResource`)."""
+    if kind == ResourceType.TOPIC:
+        code, resource = ErrorCode.TOPIC_AUTHORIZATION_FAILED, AclResourceType.TOPIC
+    elif kind == ResourceType.GROUP:
+        code, resource = ErrorCode.GROUP_AUTHORIZATION_FAILED, AclResourceType.GROUP
+    else:
+        code, resource, name = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, AclResourceType.CLUSTER, CLUSTER_NAME
+    if not is_allowed(services, request, operation, resource, name):
+        raise ApiException(code, TEXTS[code])
+
+
 def _altered(
     services: BrokerServices,
-    body: Any,
+    request: Request,
     change_of: Callable[[Resource], ConfigChange],
     result: Callable[[ErrorCode, str | None, int, str], T],
 ) -> tuple[T, ...]:
-    """Alters the resources in the body of either API. `change_of` returns what becomes of a resource's configs."""
+    """Alters the resources in the request of either API. `change_of` returns what becomes of a resource's configs."""
+    body = request.body
     twice = repeated((resource.resource_type, resource.resource_name) for resource in body.resources)
 
     def result_of(resource: Resource) -> T:
@@ -63,6 +79,7 @@ def _altered(
         try:
             if where in twice:
                 raise ApiException(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_right(services, request, AclOperation.ALTER_CONFIGS, *where)
             _alter(services, resource, change_of, validate_only=body.validate_only)
         except ApiException as error:
             return result(error.code, error.message, *where)
@@ -127,14 +144,14 @@ def handle_describe_configs(services: BrokerServices, request: Request) -> Descr
         if resource.resource_type not in set(ResourceType):  # as in Kafka the whole request is refused
             text = f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}"
             raise ApiException(ErrorCode.INVALID_REQUEST, text)
-    return DescribeConfigsResponse(results=tuple(_description(services, resource, body) for resource in body.resources))
+    return DescribeConfigsResponse(results=tuple(_description(services, request, resource) for resource in body.resources))
 
 
-def _description(
-    services: BrokerServices, resource: DescribeConfigsResource, body: DescribeConfigsRequest
-) -> DescribeConfigsResult:
+def _description(services: BrokerServices, request: Request, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    body: DescribeConfigsRequest = request.body
     where = resource.resource_type, resource.resource_name
     try:
+        _check_right(services, request, AclOperation.DESCRIBE_CONFIGS, *where)
         described = _described_configs(services, resource)
     except ApiException as error:
         return DescribeConfigsResult(error.code, error.message or "", *where)
@@ -205,9 +222,8 @@ def _described_config(config: _Described, asked: DescribeConfigsRequest) -> Desc
 
 def handle_alter_configs(services: BrokerServices, request: Request) -> alter_configs.AlterConfigsResponse:
     """Replaces all configs: those that the request does not name are no longer set."""
-    body: alter_configs.AlterConfigsRequest = request.body
     result = alter_configs.AlterConfigsResourceResponse
-    return alter_configs.AlterConfigsResponse(responses=_altered(services, body, _replaced, result))
+    return alter_configs.AlterConfigsResponse(responses=_altered(services, request, _replaced, result))
 
 
 def _replaced(resource: alter_configs.AlterConfigsResource) -> ConfigChange:
@@ -242,9 +258,8 @@ _LIST_OPS: Final[Mapping[int, _Combine]] = {
 
 def handle_incremental_alter_configs(services: BrokerServices, request: Request) -> configs.IncrementalAlterConfigsResponse:
     """Sets, deletes, extends or shrinks single configs; the others stay."""
-    body: configs.IncrementalAlterConfigsRequest = request.body
     result = configs.AlterConfigsResourceResponse
-    return configs.IncrementalAlterConfigsResponse(responses=_altered(services, body, _changed, result))
+    return configs.IncrementalAlterConfigsResponse(responses=_altered(services, request, _changed, result))
 
 
 def _changed(resource: configs.AlterConfigsResource) -> ConfigChange:

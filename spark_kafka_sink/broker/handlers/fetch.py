@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
+from spark_kafka_sink.broker.handlers.auth_helper import check_topic, is_allowed
 from spark_kafka_sink.broker.handlers.common import current_leader, deferred_response, node_endpoints, topic_name
 from spark_kafka_sink.broker.log.local_log import ListOffsetsTimestamp
 from spark_kafka_sink.broker.log.log_types import FetchDataInfo, IsolationLevel, TimestampAndOffset
@@ -152,6 +154,7 @@ class _Fetch:
         name = ""
         try:
             name = topic_name(image, topic.topic, topic.topic_id, by_id=self._request.version >= _FIRST_BY_ID)
+            check_topic(self._services, self._request, AclOperation.READ, name)
             found = self._services.replica_manager.read(
                 name,
                 asked.partition,
@@ -205,6 +208,7 @@ def handle_list_offsets(services: BrokerServices, request: Request) -> ListOffse
 
     def answered(topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:
+            check_topic(services, request, AclOperation.DESCRIBE, topic)
             if counts[topic, partition.partition_index] > 1:
                 raise ApiException(ErrorCode.INVALID_REQUEST)
             found = _listed_offset(services, request, topic, partition, isolation)
@@ -243,9 +247,19 @@ def _listed_offset(
 def handle_offset_for_leader_epoch(services: BrokerServices, request: Request) -> OffsetForLeaderEpochResponse:
     """Tells where an epoch ended, so that a consumer sees whether its position was cut off (KIP-320)."""
     body: OffsetForLeaderEpochRequest = request.body
+    sees_all = is_allowed(services, request, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, logged=False)
+
+    def answered(topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            if not sees_all:
+                check_topic(services, request, AclOperation.DESCRIBE, topic)
+        except ApiException as error:
+            return EpochEndOffset(error.code, asked.partition)
+        return _epoch_end(services, topic, asked)
+
     return OffsetForLeaderEpochResponse(
         topics=tuple(
-            OffsetForLeaderTopicResult(topic.topic, tuple(_epoch_end(services, topic.topic, asked) for asked in topic.partitions))
+            OffsetForLeaderTopicResult(topic.topic, tuple(answered(topic.topic, asked) for asked in topic.partitions))
             for topic in body.topics
         )
     )

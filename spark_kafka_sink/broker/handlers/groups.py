@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import GROUP_METADATA_TOPIC, partition_for
 from spark_kafka_sink.broker.group.group_coordinator import unknown
 from spark_kafka_sink.broker.group.membership import Joiner
-from spark_kafka_sink.broker.handlers.common import GROUP_OPERATIONS
+from spark_kafka_sink.broker.handlers.auth_helper import authorized_operations, check_group_right, is_allowed
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.groups import (
@@ -66,6 +67,7 @@ _FIRST_TO_SKIP_ASSIGNMENT: Final = 9
 def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupResponse | None:
     """Answered when the group's rebalance is over."""
     body: JoinGroupRequest = request.body
+    check_group_right(services, request, AclOperation.READ, body.group_id)
     config, version = services.config, request.version
     refused = None
     if not body.group_id:
@@ -114,12 +116,14 @@ def handle_sync_group(services: BrokerServices, request: Request) -> None:
     body: SyncGroupRequest = request.body
     if request.version >= _FIRST_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         raise ApiException(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    check_group_right(services, request, AclOperation.READ, body.group_id)
     check_group(services, body.group_id)
     services.group_coordinator.sync(body, request.answer)
 
 
 def handle_heartbeat(services: BrokerServices, request: Request) -> HeartbeatResponse:
     body: HeartbeatRequest = request.body
+    check_group_right(services, request, AclOperation.READ, body.group_id)
     check_group(services, body.group_id)
     return HeartbeatResponse(error_code=services.group_coordinator.heartbeat(body))
 
@@ -130,6 +134,7 @@ _FIRST_WITH_SEVERAL: Final = 3
 def handle_leave_group(services: BrokerServices, request: Request) -> LeaveGroupResponse:
     """One member up to v2, several from v3 on (KIP-345)."""
     body: LeaveGroupRequest = request.body
+    check_group_right(services, request, AclOperation.READ, body.group_id)
     check_group(services, body.group_id)
     if request.version >= _FIRST_WITH_SEVERAL:
         return LeaveGroupResponse(members=tuple(services.group_coordinator.leave(body.group_id, body.members)))
@@ -145,12 +150,13 @@ def handle_describe_groups(services: BrokerServices, request: Request) -> Descri
     groups = tuple(_described_group(services, request, group_id) for group_id in body.groups)
     for group in groups:
         if body.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = authorized_operations(services, request, ResourceType.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=groups)
 
 
 def _described_group(services: BrokerServices, request: Request, group_id: str) -> DescribedGroup:
     try:
+        check_group_right(services, request, AclOperation.DESCRIBE, group_id)
         check_coordinator(services, group_id)
         group = services.group_coordinator.describe_group(group_id)
     except ApiException as error:
@@ -161,18 +167,28 @@ def _described_group(services: BrokerServices, request: Request, group_id: str) 
 def handle_list_groups(services: BrokerServices, request: Request) -> ListGroupsResponse:
     body: ListGroupsRequest = request.body
     every = services.group_coordinator.list_groups(body.states_filter, body.types_filter)
-    return ListGroupsResponse(groups=tuple(group for group in every if _is_coordinator(services, group.group_id)))
+    describe = AclOperation.DESCRIBE
+    sees_all = is_allowed(services, request, describe, ResourceType.CLUSTER, logged=False)
+
+    def is_visible(group_id: str) -> bool:
+        return sees_all or is_allowed(services, request, describe, ResourceType.GROUP, group_id, logged=False)
+
+    listed = (group for group in every if _is_coordinator(services, group.group_id) and is_visible(group.group_id))
+    return ListGroupsResponse(groups=tuple(listed))
 
 
 def handle_delete_groups(services: BrokerServices, request: Request) -> DeleteGroupsResponse:
     """Deletes groups without members, with all their offsets."""
     body: DeleteGroupsRequest = request.body
     names = dict.fromkeys(body.groups_names)
-    return DeleteGroupsResponse(results=tuple(DeletableGroupResult(name, _deleted_group(services, name)) for name in names))
+    return DeleteGroupsResponse(
+        results=tuple(DeletableGroupResult(name, _deleted_group(services, request, name)) for name in names)
+    )
 
 
-def _deleted_group(services: BrokerServices, group_id: str) -> ErrorCode:
+def _deleted_group(services: BrokerServices, request: Request, group_id: str) -> ErrorCode:
     try:
+        check_group_right(services, request, AclOperation.DELETE, group_id)
         check_coordinator(services, group_id)
         services.group_coordinator.delete_group(group_id)
     except ApiException as error:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
-from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
+from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -16,7 +17,15 @@ from spark_kafka_sink.broker.cluster.metadata_image import (
     TopicState,
 )
 from spark_kafka_sink.broker.cluster.new_topics import check_name
-from spark_kafka_sink.broker.handlers.common import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, Handler
+from spark_kafka_sink.broker.handlers.auth_helper import (
+    OPERATIONS_NOT_ASKED,
+    authorized_operations,
+    check_group_right,
+    check_transactional_id,
+    cluster_operations,
+    is_allowed,
+)
+from spark_kafka_sink.broker.handlers.common import Handler
 from spark_kafka_sink.broker.kafka_release import ApiVersionManager
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest
@@ -64,7 +73,7 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
                 raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in version {request.version}")
             if topic.name is None:
                 raise ApiException(ErrorCode.INVALID_REQUEST, f"Topic name can not be null in version {request.version}")
-    topics = _metadata_topics(services.cluster, body)
+    topics = _metadata_topics(services, request)
     image = services.cluster.image  # after topics were made
     running = (image.brokers[node] for node in image.up())
     listener, with_bits = request.listener.name, body.include_cluster_authorized_operations
@@ -73,33 +82,52 @@ def handle_metadata(services: BrokerServices, request: Request) -> MetadataRespo
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(services, request, asked=with_bits),
     )
 
 
-def _metadata_topics(cluster: Cluster, body: MetadataRequest) -> tuple[MetadataResponseTopic, ...]:
-    with_bits = body.include_topic_authorized_operations
+def _metadata_topics(services: BrokerServices, request: Request) -> tuple[MetadataResponseTopic, ...]:
+    """Returns what the client may see: of all topics those it may describe, without a word of the others."""
+    body: MetadataRequest = request.body
     if body.topics is None:
-        return tuple(_described_topic(topic, with_bits) for topic in cluster.image.topics.values())
+        every = services.cluster.image.topics.values()
+        return tuple(
+            _described_topic(services, request, topic)
+            for topic in every
+            if _is_visible(services, request, topic.name, logged=False)
+        )
     asked: Iterable[MetadataRequestTopic] = {(topic.name, topic.topic_id): topic for topic in body.topics}.values()
-    may_create = body.allow_auto_topic_creation and cluster.config.auto_create_topics_enable
-    return tuple(_metadata_topic(cluster, topic, may_create, with_bits) for topic in asked)
+    return tuple(_metadata_topic(services, request, topic) for topic in asked)
 
 
-def _metadata_topic(cluster: Cluster, asked: MetadataRequestTopic, may_create: bool, with_bits: bool) -> MetadataResponseTopic:
+def _is_visible(services: BrokerServices, request: Request, topic: str, *, logged: bool = True) -> bool:
+    return is_allowed(services, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic, logged=logged)
+
+
+def _metadata_topic(services: BrokerServices, request: Request, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     if asked.name is None:
-        known = cluster.image.topic_of_id(asked.topic_id)
-        return _described_topic(known, with_bits) if known else _failed_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked)
+        known = services.cluster.image.topic_of_id(asked.topic_id)
+        if known is None:
+            return _failed_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, asked)
+        if not _is_visible(services, request, known.name):  # ids are no secret, names are
+            return _failed_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, asked)
+        return _described_topic(services, request, known)
+    if not _is_visible(services, request, asked.name):  # whether it exists or not
+        return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=asked.name)
     try:
-        return _described_topic(_found_or_made(cluster, asked.name, may_create), with_bits)
+        return _described_topic(services, request, _found_or_made(services, request, asked.name))
     except ApiException as error:
         return _failed_topic(error.code, asked.name, asked)
 
 
-def _found_or_made(cluster: Cluster, name: str, may_create: bool) -> TopicState:
+def _found_or_made(services: BrokerServices, request: Request, name: str) -> TopicState:
+    cluster, body = services.cluster, request.body
     known = cluster.image.topics.get(name)
     if known is not None:
         return known
+    may_create = body.allow_auto_topic_creation and cluster.config.auto_create_topics_enable
+    if may_create and not _is_creatable(services, request, name):
+        raise ApiException(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     check_name(name)
     if not may_create:
         raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -112,18 +140,27 @@ def _found_or_made(cluster: Cluster, name: str, may_create: bool) -> TopicState:
         raise
 
 
+def _is_creatable(services: BrokerServices, request: Request, topic: str) -> bool:
+    create = AclOperation.CREATE
+    return is_allowed(services, request, create, ResourceType.CLUSTER, logged=False) or is_allowed(
+        services, request, create, ResourceType.TOPIC, topic
+    )
+
+
 def _failed_topic(code: ErrorCode, name: str | None, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id, is_internal=name in INTERNAL_TOPICS)
 
 
-def _described_topic(topic: TopicState, with_bits: bool) -> MetadataResponseTopic:
+def _described_topic(services: BrokerServices, request: Request, topic: TopicState) -> MetadataResponseTopic:
+    with_bits = request.body.include_topic_authorized_operations
+    bits = authorized_operations(services, request, ResourceType.TOPIC, topic.name) if with_bits else OPERATIONS_NOT_ASKED
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=tuple(map(_metadata_partition, topic.partitions)),
-        topic_authorized_operations=TOPIC_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
+        topic_authorized_operations=bits,
     )
 
 
@@ -153,18 +190,19 @@ def handle_describe_cluster(services: BrokerServices, request: Request) -> Descr
         raise ApiException(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {body.endpoint_type}")
     brokers, listener = services.cluster.image.brokers, request.listener.name
     listed = [brokers[node] for node in sorted(brokers) if brokers[node].is_up or body.include_fenced_brokers]
-    with_bits = body.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=services.cluster.cluster_id,
         controller_id=services.cluster.controller_id(),
         brokers=tuple(
             DescribeClusterBroker(each.node_id, *each.endpoint(listener), each.rack, not each.is_up) for each in listed
         ),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if with_bits else OPERATIONS_NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(services, request, asked=body.include_cluster_authorized_operations),
     )
 
 
-_COORDINATOR_TYPES = {0: CoordinatorType.GROUP, 1: CoordinatorType.TRANSACTION}
+_GROUP_KEY: Final = 0
+_TRANSACTION_KEY: Final = 1
+_COORDINATOR_TYPES: Final = {_GROUP_KEY: CoordinatorType.GROUP, _TRANSACTION_KEY: CoordinatorType.TRANSACTION}
 _FIRST_WITH_MANY_KEYS = 4
 
 
@@ -186,6 +224,10 @@ def handle_find_coordinator(services: BrokerServices, request: Request) -> FindC
 def _coordinator(services: BrokerServices, request: Request, key: str) -> Coordinator:
     key_type = request.body.key_type
     try:
+        if key_type == _GROUP_KEY:
+            check_group_right(services, request, AclOperation.DESCRIBE, key)
+        elif key_type == _TRANSACTION_KEY:
+            check_transactional_id(services, request, AclOperation.DESCRIBE, key)
         kind = _COORDINATOR_TYPES.get(key_type)
         if kind is None:
             raise ApiException(ErrorCode.INVALID_REQUEST, f"There is no coordinator of type {key_type}.")

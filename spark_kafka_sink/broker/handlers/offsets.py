@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import MetadataImage
 from spark_kafka_sink.broker.group.committed_offsets import Codes, Committer, Offsets, TransactionalProducer
 from spark_kafka_sink.broker.group.group_log import client_code
 from spark_kafka_sink.broker.group.offsets import NO_EXPIRY, OffsetAndMetadata
+from spark_kafka_sink.broker.handlers.auth_helper import check_group_right, check_transactional_id, is_allowed
 from spark_kafka_sink.broker.handlers.common import deferred_response
 from spark_kafka_sink.broker.handlers.groups import check_coordinator, check_group, offsets_partition
 from spark_kafka_sink.broker.log.log_types import NO_SEQUENCE, TopicPartition
@@ -71,6 +73,25 @@ def _offsets_of(topics: _CommittedTopics, now_ms: int, expire_timestamp_ms: int 
     }
 
 
+def _refused_topics(
+    services: BrokerServices, request: Request, operation: AclOperation, topics: Iterable[str], *, logged: bool = True
+) -> frozenset[str]:
+    """Returns the topics with which the client may not do that."""
+    if services.authorizer is None:
+        return frozenset()
+    return frozenset(
+        topic for topic in set(topics) if not is_allowed(services, request, operation, ResourceType.TOPIC, topic, logged=logged)
+    )
+
+
+def _without(offsets: Offsets, refused: Collection[str]) -> tuple[Offsets, Codes]:
+    """Returns the offsets of other topics, and the codes of those that are refused."""
+    if not refused:
+        return offsets, {}
+    kept = {one: offset for one, offset in offsets.items() if one.topic not in refused}
+    return kept, dict.fromkeys((one for one in offsets if one.topic in refused), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
 def _existing(image: MetadataImage, offsets: Offsets) -> Offsets:
     return {one: offset for one, offset in offsets.items() if image.partition(*one) is not None}
 
@@ -103,6 +124,8 @@ _DEFAULT_RETENTION: Final = -1
 
 def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCommitResponse:
     body: OffsetCommitRequest = request.body
+    check_group_right(services, request, AclOperation.READ, body.group_id)
+    refused = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))
     by = Committer(body.group_id, body.generation_id_or_member_epoch, body.member_id, body.group_instance_id)
 
     def commit(offsets: Offsets) -> Codes:
@@ -111,8 +134,9 @@ def handle_offset_commit(services: BrokerServices, request: Request) -> OffsetCo
 
     now_ms = services.wall_ms()
     keep_ms = body.retention_time_ms
-    offsets = _offsets_of(body.topics, now_ms, NO_EXPIRY if keep_ms == _DEFAULT_RETENTION else now_ms + keep_ms)
-    codes = _committed(services, offsets, commit)
+    given = _offsets_of(body.topics, now_ms, NO_EXPIRY if keep_ms == _DEFAULT_RETENTION else now_ms + keep_ms)
+    offsets, unauthorized = _without(given, refused)
+    codes = {**_committed(services, offsets, commit), **unauthorized}
     topics = _by_topic(body.topics, codes, OffsetCommitResponseTopic, OffsetCommitResponsePartition)
     return OffsetCommitResponse(topics=topics)
 
@@ -123,9 +147,12 @@ def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnO
     The transaction's coordinator must know of the group's partition first; from v5 on it adds it itself (KIP-890).
     """
     body: TxnOffsetCommitRequest = request.body
-    offsets = _offsets_of(body.topics, services.wall_ms())
+    check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+    check_group_right(services, request, AclOperation.READ, body.group_id)
+    unreadable = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))
+    offsets, unauthorized = _without(_offsets_of(body.topics, services.wall_ms()), unreadable)
     if not _existing(services.cluster.image, offsets):
-        return _txn_response(body, {})
+        return _txn_response(body, unauthorized)
     operation = operation_of_txn_offset_commit(request.version)
     guards: dict[tuple[str, int], VerificationGuard] = {}
 
@@ -148,14 +175,15 @@ def handle_txn_offset_commit(services: BrokerServices, request: Request) -> TxnO
         return services.group_coordinator.commit_transactional_offsets(by, producer, known)
 
     def refused(code: ErrorCode) -> TxnOffsetCommitResponse:
-        return _txn_response(body, dict.fromkeys(_existing(services.cluster.image, offsets), client_code(code)))
+        existing = _existing(services.cluster.image, offsets)
+        return _txn_response(body, {**dict.fromkeys(existing, client_code(code)), **unauthorized})
 
     def go_on(failures: Failures) -> None:
         with deferred_response(request):
             if failures:
                 request.answer(refused(next(iter(failures.values()))))
             else:
-                request.answer(_txn_response(body, _committed(services, offsets, commit)))
+                request.answer(_txn_response(body, {**_committed(services, offsets, commit), **unauthorized}))
 
     try:
         check_group(services, body.group_id)
@@ -185,8 +213,8 @@ def handle_offset_fetch(services: BrokerServices, request: Request) -> OffsetFet
     """From v8 on of several groups at once (KIP-709)."""
     body: OffsetFetchRequest = request.body
     if request.version >= _FIRST_WITH_SEVERAL_GROUPS:
-        return OffsetFetchResponse(groups=tuple(_group(services, group, body.require_stable) for group in body.groups))
-    fetched = _fetched(services, body.group_id, body.topics, body.require_stable)
+        return OffsetFetchResponse(groups=tuple(_group(services, request, group) for group in body.groups))
+    fetched = _fetched(services, request, body.group_id, body.topics)
     return OffsetFetchResponse(
         topics=tuple(
             OffsetFetchResponseTopic(topic, tuple(OffsetFetchResponsePartition(*fields) for fields in partitions))
@@ -195,9 +223,9 @@ def handle_offset_fetch(services: BrokerServices, request: Request) -> OffsetFet
     )
 
 
-def _group(services: BrokerServices, group: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
+def _group(services: BrokerServices, request: Request, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     try:
-        fetched = _fetched(services, group.group_id, group.topics, require_stable)
+        fetched = _fetched(services, request, group.group_id, group.topics)
     except ApiException as error:
         return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
     topics = tuple(
@@ -207,24 +235,41 @@ def _group(services: BrokerServices, group: OffsetFetchRequestGroup, require_sta
     return OffsetFetchResponseGroup(group.group_id, topics)
 
 
-def _fetched(services: BrokerServices, group_id: str, topics: _FetchedTopics, require_stable: bool) -> _Fetched:
+def _fetched(services: BrokerServices, request: Request, group_id: str, topics: _FetchedTopics) -> _Fetched:
+    describe = AclOperation.DESCRIBE
+    check_group_right(services, request, describe, group_id)
     check_coordinator(services, group_id)
     asked = None if topics is None else [TopicPartition(topic.name, one) for topic in topics for one in topic.partition_indexes]
-    fetched = services.group_coordinator.fetch_offsets(group_id, asked, require_stable=require_stable)
+    refused = _refused_topics(services, request, describe, (one.topic for one in asked or ()))
+    wanted = None if asked is None else [one for one in asked if one.topic not in refused]
+    fetched = services.group_coordinator.fetch_offsets(group_id, wanted, require_stable=request.body.require_stable)
+    if asked is None:
+        # The group's topics that the client may not see are not mentioned.
+        hidden = _refused_topics(services, request, describe, (one.topic for one in fetched), logged=False)
+        fetched = {one: found for one, found in fetched.items() if one.topic not in hidden}
     by_topic: dict[str, list[tuple[int, int, int, str, ErrorCode]]] = {topic.name: [] for topic in topics or ()}
     for one, found in fetched.items():
         offset = found.offset
         fields = one.partition, offset.offset, offset.leader_epoch, offset.metadata, found.error_code
         by_topic.setdefault(one.topic, []).append(fields)
+    for one in asked or ():
+        if one.topic in refused:
+            by_topic[one.topic].append((one.partition, -1, -1, "", ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return by_topic
 
 
 def handle_offset_delete(services: BrokerServices, request: Request) -> OffsetDeleteResponse:
     """Lets a group forget how far it has read some partitions (KIP-496)."""
     body: OffsetDeleteRequest = request.body
+    check_group_right(services, request, AclOperation.DELETE, body.group_id)
+    refused = _refused_topics(services, request, AclOperation.READ, (topic.name for topic in body.topics))
     check_group(services, body.group_id)
     asked = [TopicPartition(topic.name, each.partition_index) for topic in body.topics for each in topic.partitions]
-    existing = [one for one in asked if services.cluster.image.partition(*one) is not None]
-    codes = services.group_coordinator.delete_offsets(body.group_id, existing)
+    allowed = [one for one in asked if one.topic not in refused]
+    existing = [one for one in allowed if services.cluster.image.partition(*one) is not None]
+    codes: Codes = {
+        **services.group_coordinator.delete_offsets(body.group_id, existing),
+        **dict.fromkeys((one for one in asked if one.topic in refused), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    }
     topics = _by_topic(body.topics, codes, OffsetDeleteResponseTopic, OffsetDeleteResponsePartition)
     return OffsetDeleteResponse(topics=topics)

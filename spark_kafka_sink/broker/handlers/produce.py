@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spark_kafka_sink.broker.acl import AclOperation
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
+from spark_kafka_sink.broker.handlers.auth_helper import check_topic, check_transactional_id
 from spark_kafka_sink.broker.handlers.common import current_leader, deferred_response, node_endpoints, topic_name
 from spark_kafka_sink.broker.log.batch import BatchHeader, read_header
 from spark_kafka_sink.broker.log.log_validator import only_batch
@@ -40,12 +42,14 @@ def handle_produce(services: BrokerServices, request: Request) -> ProduceRespons
     partitions = [
         _produce_partition(services, request, topic, each) for topic in body.topic_data for each in topic.partition_data
     ]
-    headers = [header for each in partitions if (header := each.transactional_header) is not None]
-    if not headers:
-        return _appended(services, request, partitions)
     # As `KafkaApis` and `ReplicaManager.handleProduceAppend` refuse whole requests.
-    if body.transactional_id is None:
-        raise ApiException(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if any(each.header is not None and each.header.is_transactional for each in partitions):
+        if body.transactional_id is None:
+            raise ApiException(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+    headers = [header for each in partitions if (header := each.transactional_header) is not None]
+    if body.transactional_id is None or not headers:
+        return _appended(services, request, partitions)
     if len({(header.producer_id, header.producer_epoch) for header in headers}) > 1:
         raise ApiException(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID")
     operation = operation_of_produce(request.version)
@@ -192,6 +196,7 @@ def _produce_partition(
     name = topic.name
     try:
         name = topic_name(services.cluster.image, topic.name, topic.topic_id, by_id=request.version >= _FIRST_BY_ID)
+        check_topic(services, request, AclOperation.WRITE, name)
         if services.cluster.image.partition(name, partition.index) is None:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         _check(request, name, records, header)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
+from spark_kafka_sink.broker.acl import AclOperation
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.credentials import (
@@ -14,6 +15,7 @@ from spark_kafka_sink.broker.cluster.credentials import (
     ScramKey,
     of_salted_password,
 )
+from spark_kafka_sink.broker.handlers.auth_helper import check_cluster
 from spark_kafka_sink.broker.handlers.common import check_is_controller
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.sasl.sasl_server_authenticator import authenticator_of, refuse
@@ -83,6 +85,7 @@ MAX_ITERATIONS: Final = 16_384
 
 def handle_describe_user_scram_credentials(services: BrokerServices, request: Request) -> DescribeUserScramCredentialsResponse:
     body: DescribeUserScramCredentialsRequest = request.body
+    check_cluster(services, request, AclOperation.DESCRIBE)
     known = services.credentials.all_scram()
     asked = Counter(user.name for user in body.users or ()) or Counter({user for _, user in known})
     return DescribeUserScramCredentialsResponse(
@@ -109,6 +112,7 @@ def handle_alter_user_scram_credentials(services: BrokerServices, request: Reque
     """Changes what users log in with, from the next login on (Kafka's ScramControlManager)."""
     body: AlterUserScramCredentialsRequest = request.body
     check_is_controller(services)
+    check_cluster(services, request, AclOperation.ALTER)
     known = services.credentials.all_scram()
     changes: dict[str, tuple[ScramKey, ScramCredential | None]] = {}
     results: dict[str, AlterUserScramCredentialsResult] = {}

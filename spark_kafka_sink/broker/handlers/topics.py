@@ -7,12 +7,14 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.broker_settings import BrokerSettings, ConfigSource, topic_values
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, MetadataImage, TopicState
 from spark_kafka_sink.broker.cluster.new_topics import DEFAULT, check_amount
 from spark_kafka_sink.broker.cluster.topic_config import TOPIC_CONFIGS, parsed
+from spark_kafka_sink.broker.handlers.auth_helper import TEXTS, check_cluster, check_topic, is_allowed
 from spark_kafka_sink.broker.handlers.common import check_is_controller, repeated
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.protocol.cluster import (
@@ -56,12 +58,20 @@ def handle_create_topics(services: BrokerServices, request: Request) -> CreateTo
     refused = dict.fromkeys(repeated(names), "Duplicate topic name.")
     if names.count(CLUSTER_METADATA_TOPIC) == 1:
         refused[CLUSTER_METADATA_TOPIC] = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
-    topics = [topic for topic in body.topics if topic.name not in refused]
+    create = AclOperation.CREATE
+    may_create_all = is_allowed(services, request, create, ResourceType.CLUSTER, logged=False)
+    valid = [topic for topic in body.topics if topic.name not in refused]
+    topics = [topic for topic in valid if may_create_all or is_allowed(services, request, create, ResourceType.TOPIC, topic.name)]
     check_amount(sum(_partition_count(topic, services.config.num_partitions) for topic in topics))
-    created = [_created(services, topic, validate_only=body.validate_only) for topic in topics]
-    invalid = ErrorCode.INVALID_REQUEST
+    created = [_created(services, request, topic) for topic in topics]
+    invalid, unauthorized = ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     failed = (CreatableTopicResult(name, error_code=invalid, error_message=text) for name, text in refused.items())
-    return CreateTopicsResponse(topics=(*created, *failed))
+    forbidden = (
+        CreatableTopicResult(topic.name, error_code=unauthorized, error_message="Authorization failed.")
+        for topic in valid
+        if topic not in topics
+    )
+    return CreateTopicsResponse(topics=(*created, *failed, *forbidden))
 
 
 def _partition_count(topic: CreatableTopic, default: int) -> int:
@@ -70,7 +80,7 @@ def _partition_count(topic: CreatableTopic, default: int) -> int:
     return default if topic.num_partitions == DEFAULT else max(0, topic.num_partitions)
 
 
-def _created(services: BrokerServices, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+def _created(services: BrokerServices, request: Request, topic: CreatableTopic) -> CreatableTopicResult:
     try:
         created = services.cluster.create_topic(
             topic.name,
@@ -78,10 +88,13 @@ def _created(services: BrokerServices, topic: CreatableTopic, *, validate_only: 
             topic.replication_factor,
             assignments=[(assigned.partition_index, assigned.broker_ids) for assigned in topic.assignments],
             configs={config.name: config.value for config in topic.configs},
-            validate_only=validate_only,
+            validate_only=request.body.validate_only,
         )
     except ApiException as error:
         return CreatableTopicResult(topic.name, error_code=error.code, error_message=error.message)
+    if not is_allowed(services, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name, logged=False):
+        hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return CreatableTopicResult(created.name, created.topic_id, topic_config_error_code=hidden)
     return CreatableTopicResult(
         created.name,
         created.topic_id,
@@ -116,10 +129,10 @@ def handle_delete_topics(services: BrokerServices, request: Request) -> DeleteTo
     body: DeleteTopicsRequest = request.body
     check_is_controller(services)
     asked = body.topics if request.version >= 6 else [DeleteTopicState(name) for name in body.topic_names]
-    return DeleteTopicsResponse(responses=tuple(_deletions(services, asked)))
+    return DeleteTopicsResponse(responses=tuple(_deletions(services, request, asked)))
 
 
-def _deletions(services: BrokerServices, asked: Sequence[DeleteTopicState]) -> Iterator[DeletableTopicResult]:
+def _deletions(services: BrokerServices, request: Request, asked: Sequence[DeleteTopicState]) -> Iterator[DeletableTopicResult]:
     for state in asked:
         if state.name is None and state.topic_id == ZERO_UUID:
             yield _refused_deletion(None, ZERO_UUID, "Neither topic name nor id were specified.")
@@ -134,10 +147,37 @@ def _deletions(services: BrokerServices, asked: Sequence[DeleteTopicState]) -> I
         yield _refused_deletion(None, topic_id, "Duplicate topic id.")
     image = services.cluster.image
     for name in [name for name in names if name not in repeated_names]:
-        yield _deleted_by_name(services, image, name, ids)
+        yield _forbidden_by_name(services, request, name) or _deleted_by_name(services, image, name, ids)
     by_both = {image.topics[name].topic_id for name in names if name in image.topics and name not in repeated_names}
     for topic_id in [topic_id for topic_id in ids if topic_id not in repeated_ids and topic_id not in by_both]:
-        yield _deleted_by_id(services, image, topic_id)
+        yield _forbidden_by_id(services, request, topic_id) or _deleted_by_id(services, image, topic_id)
+
+
+def _may_delete(services: BrokerServices, request: Request, topic: str, operation: AclOperation) -> bool:
+    whole = is_allowed(services, request, AclOperation.DELETE, ResourceType.CLUSTER, logged=False)
+    return whole or is_allowed(services, request, operation, ResourceType.TOPIC, topic)
+
+
+def _forbidden_by_name(services: BrokerServices, request: Request, name: str) -> DeletableTopicResult | None:
+    """Returns the error for a topic that the client may not delete. Whether it exists is told only to who may describe it."""
+    exists = name in services.cluster.image.topics
+    if _may_delete(services, request, name, AclOperation.DESCRIBE) and (
+        not exists or _may_delete(services, request, name, AclOperation.DELETE)
+    ):
+        return None
+    return _forbidden_deletion(name, ZERO_UUID)
+
+
+def _forbidden_by_id(services: BrokerServices, request: Request, topic_id: uuid.UUID) -> DeletableTopicResult | None:
+    name = services.cluster.image.names.get(topic_id)
+    if name is None or _may_delete(services, request, name, AclOperation.DELETE):
+        return None
+    return _forbidden_deletion(name if _may_delete(services, request, name, AclOperation.DESCRIBE) else None, topic_id)
+
+
+def _forbidden_deletion(name: str | None, topic_id: uuid.UUID) -> DeletableTopicResult:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DeletableTopicResult(name, topic_id, code, TEXTS[code])
 
 
 def _refused_deletion(name: str | None, topic_id: uuid.UUID, text: str) -> DeletableTopicResult:
@@ -173,12 +213,15 @@ def handle_create_partitions(services: BrokerServices, request: Request) -> Crea
     check_is_controller(services)
     twice = repeated(topic.name for topic in body.topics)
     refused = [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
-    extended = [_extended(services, topic, body.validate_only) for topic in body.topics if topic.name not in twice]
+    extended = [_extended(services, request, topic) for topic in body.topics if topic.name not in twice]
     return CreatePartitionsResponse(results=(*refused, *extended))
 
 
-def _extended(services: BrokerServices, topic: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
+def _extended(services: BrokerServices, request: Request, topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+    if not is_allowed(services, request, AclOperation.ALTER, ResourceType.TOPIC, topic.name):
+        return CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     assignments = None if topic.assignments is None else [assigned.broker_ids for assigned in topic.assignments]
+    validate_only = request.body.validate_only
     try:
         services.cluster.create_partitions(topic.name, topic.count, assignments=assignments, validate_only=validate_only)
     except ApiException as error:
@@ -195,15 +238,18 @@ def handle_delete_records(services: BrokerServices, request: Request) -> DeleteR
     return DeleteRecordsResponse(
         topics=tuple(
             DeleteRecordsTopicResult(
-                name, tuple(_records_deleted(services, name, index, offset) for index, offset in parts.items())
+                name, tuple(_records_deleted(services, request, name, index, offset) for index, offset in parts.items())
             )
             for name, parts in asked.items()
         )
     )
 
 
-def _records_deleted(services: BrokerServices, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+def _records_deleted(
+    services: BrokerServices, request: Request, topic: str, index: int, offset: int
+) -> DeleteRecordsPartitionResult:
     try:
+        check_topic(services, request, AclOperation.DELETE, topic)
         return DeleteRecordsPartitionResult(index, _deleted_before(services, topic, index, offset), ErrorCode.NONE)
     except ApiException as error:
         return DeleteRecordsPartitionResult(index, -1, error.code)
@@ -227,6 +273,7 @@ IN_MEMORY: Final = ":memory:"
 def handle_describe_log_dirs(services: BrokerServices, request: Request) -> DescribeLogDirsResponse:
     """Tells the sizes of the partitions of which this broker has a replica (`ReplicaManager.describeLogDirs`)."""
     body: DescribeLogDirsRequest = request.body
+    check_cluster(services, request, AclOperation.DESCRIBE)
     asked = None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     topics = services.cluster.image.topics.values()
     described = (DescribeLogDirsTopic(topic.name, tuple(_log_dir_partitions(services, topic, asked))) for topic in topics)

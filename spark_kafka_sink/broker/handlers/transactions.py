@@ -6,11 +6,20 @@ import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from spark_kafka_sink.broker.acl import AclOperation, ResourceType
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.cluster import CoordinatorType
 from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS
 from spark_kafka_sink.broker.cluster.new_topics import check_name
+from spark_kafka_sink.broker.handlers.auth_helper import (
+    check_cluster,
+    check_group_right,
+    check_topic,
+    check_transactional_id,
+    is_allowed,
+    is_allowed_on_any,
+)
 from spark_kafka_sink.broker.handlers.groups import offsets_partition
 from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.transaction.transaction_coordinator import id_filter
@@ -75,6 +84,11 @@ def _as_understood(code: ErrorCode, request: Request) -> ErrorCode:
 def handle_init_producer_id(services: BrokerServices, request: Request) -> InitProducerIdResponse:
     """Gives an idempotent producer an id (any broker), a transactional one a new epoch (its coordinator)."""
     body: InitProducerIdRequest = request.body
+    if body.transactional_id is not None:
+        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+    elif not is_allowed_on_any(services, request, AclOperation.WRITE, ResourceType.TOPIC):
+        # Who may write to any topic may be idempotent there (KIP-679).
+        check_cluster(services, request, AclOperation.IDEMPOTENT_WRITE)
     has_id, has_epoch = body.producer_id != NO_PRODUCER_ID, body.producer_epoch != NO_PRODUCER_EPOCH
     if has_id is not has_epoch:
         raise ApiException(ErrorCode.INVALID_REQUEST)
@@ -99,11 +113,13 @@ def handle_add_partitions_to_txn(services: BrokerServices, request: Request) -> 
     """Adds partitions to one transaction for its producer (up to v3), to several for brokers (from v4 on)."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version >= _FIRST_OF_BROKERS:
+        check_cluster(services, request, AclOperation.CLUSTER_ACTION)
         results = tuple(
             AddPartitionsToTxnResult(each.transactional_id, _results(each.topics, _added(services, request, each)))
             for each in body.transactions
         )
         return AddPartitionsToTxnResponse(results_by_transaction=results)
+    check_transactional_id(services, request, AclOperation.WRITE, body.v3_and_below_transactional_id)
     only = AddPartitionsToTxnTransaction(
         body.v3_and_below_transactional_id,
         body.v3_and_below_producer_id,
@@ -141,11 +157,15 @@ def _refused(
 ) -> Mapping[tuple[str, int], ErrorCode]:
     refused = {}
     for topic, index in partitions:
-        if request.version < _FIRST_OF_BROKERS and topic in INTERNAL_TOPICS:
+        if request.version < _FIRST_OF_BROKERS and not _is_writable(services, request, topic):
             refused[topic, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif services.cluster.image.partition(topic, index) is None:
             refused[topic, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return refused
+
+
+def _is_writable(services: BrokerServices, request: Request, topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS and is_allowed(services, request, AclOperation.WRITE, ResourceType.TOPIC, topic)
 
 
 def _results(topics: Sequence[AddPartitionsToTxnTopic], code: _CodeOf) -> tuple[AddPartitionsToTxnTopicResult, ...]:
@@ -162,6 +182,8 @@ def handle_add_offsets_to_txn(services: BrokerServices, request: Request) -> Add
     """Adds the partition of `__consumer_offsets` that has the group's offsets to the transaction."""
     body: AddOffsetsToTxnRequest = request.body
     try:
+        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
+        check_group_right(services, request, AclOperation.READ, body.group_id)
         services.transaction_coordinator.add_partitions(
             body.transactional_id,
             ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
@@ -180,6 +202,7 @@ def handle_end_txn(services: BrokerServices, request: Request) -> EndTxnResponse
     """Answered when the outcome is decided; the markers follow."""
     body: EndTxnRequest = request.body
     try:
+        check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)
         renewed = services.transaction_coordinator.end_transaction(
             body.transactional_id,
             ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
@@ -194,13 +217,15 @@ def handle_end_txn(services: BrokerServices, request: Request) -> EndTxnResponse
 
 def handle_describe_transactions(services: BrokerServices, request: Request) -> DescribeTransactionsResponse:
     body: DescribeTransactionsRequest = request.body
-    states = tuple(_described_transaction(services, each) for each in body.transactional_ids)
+    states = tuple(_described_transaction(services, request, each) for each in body.transactional_ids)
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described_transaction(services: BrokerServices, transactional_id: str) -> transactions.TransactionState:
-    owns = _is_coordinator(services, transactional_id)
+def _described_transaction(services: BrokerServices, request: Request, transactional_id: str) -> transactions.TransactionState:
+    describe = AclOperation.DESCRIBE
     try:
+        check_transactional_id(services, request, describe, transactional_id)
+        owns = _is_coordinator(services, transactional_id)
         known = services.transaction_coordinator.describe(transactional_id, is_coordinator=owns)
     except ApiException as error:
         return transactions.TransactionState(error.code, transactional_id, "", 0, 0, 0, 0)
@@ -213,7 +238,11 @@ def _described_transaction(services: BrokerServices, transactional_id: str) -> t
         known.start_ms,
         known.producer_id,
         known.producer_epoch,
-        tuple(TopicData(topic, tuple(each.partition for each in of_topic)) for topic, of_topic in by_topic),
+        tuple(
+            TopicData(topic, tuple(each.partition for each in of_topic))
+            for topic, of_topic in by_topic
+            if is_allowed(services, request, describe, ResourceType.TOPIC, topic)
+        ),
     )
 
 
@@ -226,7 +255,9 @@ def handle_list_transactions(services: BrokerServices, request: Request) -> List
         transaction_states=tuple(
             list_transactions.TransactionState(each.transactional_id, each.producer_id, each.state.state_name)
             for each in every
-            if is_wanted(each) and _is_coordinator(services, each.transactional_id)
+            if is_wanted(each)
+            and _is_coordinator(services, each.transactional_id)
+            and is_allowed(services, request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
         ),
     )
 
@@ -251,12 +282,13 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction
 def handle_describe_producers(services: BrokerServices, request: Request) -> DescribeProducersResponse:
     """Tells who has lately written to a partition, as its leader knows them (KIP-664)."""
     body: DescribeProducersRequest = request.body
-    return DescribeProducersResponse(topics=tuple(_producers_of_topic(services, topic) for topic in body.topics))
+    return DescribeProducersResponse(topics=tuple(_producers_of_topic(services, request, topic) for topic in body.topics))
 
 
-def _producers_of_topic(services: BrokerServices, topic: TopicRequest) -> TopicResponse:
+def _producers_of_topic(services: BrokerServices, request: Request, topic: TopicRequest) -> TopicResponse:
     try:
         check_name(topic.name)
+        check_topic(services, request, AclOperation.READ, topic.name)
         if topic.name not in services.cluster.image.topics:
             text = "This server does not host this topic-partition."
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

@@ -7,10 +7,12 @@ from enum import Enum
 
 
 class SecurityProtocol(Enum):
-    """Kafka's names. With SASL a client logs in before anything else is served."""
+    """Kafka's names. With SSL connections are encrypted. With SASL a client logs in before anything else is served."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +26,8 @@ class Listener:
 
     @property
     def is_sasl(self) -> bool:
-        return self.security_protocol is SecurityProtocol.SASL_PLAINTEXT
+        return self.security_protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+    @property
+    def is_tls(self) -> bool:
+        return self.security_protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)

@@ -7,10 +7,11 @@ import itertools
 import logging
 import queue
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Final
 
@@ -18,9 +19,11 @@ from spark_kafka_sink.broker.network.connection_quotas import BadConnections, Co
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.request import Request, Response, ResponseAction, Session, bare_sasl_token, decode
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
+from spark_kafka_sink.broker.network.ssl_principal_mapper import NoMatchingRuleError, SslPrincipalMapper, distinguished_name
 from spark_kafka_sink.errors import PeerError, ProtocolError
-from spark_kafka_sink.network.channel import PlainChannel
+from spark_kafka_sink.network.channel import Channel, PlainChannel
 from spark_kafka_sink.network.selector import Disconnected, Selector, monotonic_ms
+from spark_kafka_sink.network.tls_channel import TlsChannel
 from spark_kafka_sink.protocol.api import AnyApi
 
 logger = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class MutedBy(Flag):
 class Connection:
     """`request`: the one that is being served, from its arrival until its answer is out. `response`: what is being sent.
 
-    `is_limited`: until its client has logged in it may send small frames only.
+    `is_limited`: until its client has logged in it may send small frames only. `tls`: its channel until the handshake is done.
     """
 
     connection_id: int
@@ -60,6 +63,7 @@ class Connection:
     request: Request | None = None
     response: Response | None = None
     is_limited: bool = False
+    tls: TlsChannel | None = None
 
     @property
     def peer(self) -> str:
@@ -68,7 +72,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorParts:
-    """The parts that all Processors of a server share. `served`: APIs by key."""
+    """The parts that all Processors of a server share. `served`: APIs by key. `tls`: None if no listener is encrypted."""
 
     node_id: int
     channel: RequestChannel
@@ -77,6 +81,8 @@ class ProcessorParts:
     served: Mapping[int, AnyApi]
     max_frame_size: int
     max_idle_ms: int
+    tls: ssl.SSLContext | None = None
+    principals: SslPrincipalMapper = field(default_factory=lambda: SslPrincipalMapper("DEFAULT"))
     clock_ms: Callable[[], int] = monotonic_ms
 
 
@@ -164,6 +170,7 @@ class Processor:
         self._configure_new_connections()
         self._process_new_responses()
         result = self._selector.poll(self._poll_timeout_ms())
+        self._process_connected(result.connected)
         self._process_completed_receives(result.received)
         self._process_completed_sends(result.sent)
         self._process_disconnected(result.disconnected)
@@ -189,7 +196,7 @@ class Processor:
     def _configure(self, sock: socket.socket, host: str, port: int) -> None:
         connection = Connection(next(self._next_connection_id), Session(host, port))
         try:
-            self._selector.register_accepted(connection.connection_id, PlainChannel(sock, connection.peer))
+            self._selector.register_accepted(connection.connection_id, self._channel(connection, sock))
         except OSError as error:
             logger.info("%s: the connection from %s is closed: %s", self.thread.name, connection.peer, error)
             sock.close()
@@ -200,6 +207,31 @@ class Processor:
             connection.is_limited = True
         self._connections[connection.connection_id] = connection
         logger.debug("%s: a connection from %s:%d", self.thread.name, host, port)
+
+    def _channel(self, connection: Connection, sock: socket.socket) -> Channel:
+        context = self._parts.tls
+        if not self._listener.is_tls or context is None:
+            return PlainChannel(sock, connection.peer)
+        connection.tls = TlsChannel.accept(sock, connection.peer, context)
+        return connection.tls
+
+    def _process_connected(self, connected: list[int]) -> None:
+        """Notes who the client is by its certificate. A handshake that does not end is closed by connections.max.idle.ms."""
+        for connection_id in connected:
+            connection = self._connections[connection_id]
+            channel, connection.tls = connection.tls, None
+            if channel is None or self._listener.is_sasl:
+                continue  # SASL says who the client is
+            certificate = channel.peer_certificate()
+            if certificate is None:
+                continue
+            try:
+                connection.session.principal = f"User:{self._parts.principals.name(distinguished_name(certificate))}"
+            except NoMatchingRuleError as error:
+                self._parts.bad_connections.report(
+                    f"{self.thread.name}: the connection from {connection.peer} is closed: {error}"
+                )
+                self._close(connection)
 
     def _process_new_responses(self) -> None:
         while self._responses:
@@ -232,7 +264,9 @@ class Processor:
 
     def _process_completed_receives(self, received: list[tuple[int, memoryview]]) -> None:
         for connection_id, frame in received:
-            connection = self._connections[connection_id]
+            connection = self._connections.get(connection_id)
+            if connection is None:
+                continue  # closed for its certificate
             try:
                 has_header = not connection.session.has_bare_sasl_tokens
                 decoded = decode(frame, self._parts.served) if has_header else bare_sasl_token(frame)
@@ -265,11 +299,14 @@ class Processor:
 
     def _process_disconnected(self, disconnected: list[Disconnected]) -> None:
         for lost in disconnected:
-            if isinstance(lost.error, ProtocolError):
+            connection = self._connections.get(lost.connection_id)
+            if connection is not None and connection.tls is not None and not lost.idle:
+                text = f"{self.thread.name}: the TLS handshake with {connection.peer} failed: {lost.error.message}"
+                self._parts.bad_connections.report(text)
+            elif isinstance(lost.error, ProtocolError):
                 self._parts.bad_connections.report(f"{self.thread.name}: {lost.error.message}")
             else:
                 logger.debug("%s: %s", self.thread.name, lost.error.message)
-            connection = self._connections.get(lost.connection_id)
             if connection is not None:
                 self._forget(connection)
 

@@ -12,6 +12,9 @@ from spark_kafka_sink.broker.network.connection_quotas import BadConnections, Co
 from spark_kafka_sink.broker.network.listener import Listener
 from spark_kafka_sink.broker.network.processor import Processor, ProcessorParts
 from spark_kafka_sink.broker.network.request_channel import RequestChannel
+from spark_kafka_sink.broker.network.ssl_principal_mapper import SslPrincipalMapper
+from spark_kafka_sink.broker.network.tls_context import server_context
+from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.protocol.api import AnyApi
 
 logger = logging.getLogger(__name__)
@@ -48,7 +51,9 @@ class SocketServer:
         listeners: Sequence[Listener] = (Listener(),),
         node_id: int = 0,
     ) -> None:
-        """`served`: APIs by key; a request for another one closes its connection. Raises OSError where no port is free."""
+        """`served`: APIs by key; a request for another one closes its connection. Raises OSError where no port is free,
+        OptionError where the settings of TLS are wrong.
+        """
         self.request_channel = RequestChannel(config.queued_max_requests)
         self.connection_quotas = ConnectionQuotas(
             max_connections=config.max_connections,
@@ -64,6 +69,8 @@ class SocketServer:
             served=served,
             max_frame_size=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
+            tls=server_context(config) if any(listener.is_tls for listener in listeners) else None,
+            principals=_principals(config),
         )
         self._processors: list[Processor] = []
         self._acceptors: list[Acceptor] = []
@@ -117,3 +124,11 @@ class SocketServer:
             request_queue_size=self.request_channel.request_queue_size(),
             blocked_processors=self.request_channel.blocked_senders(),
         )
+
+
+def _principals(config: BrokerConfig) -> SslPrincipalMapper:
+    try:
+        return SslPrincipalMapper(config.ssl_principal_mapping_rules)
+    except ValueError as error:
+        option = "ssl.principal.mapping.rules"
+        raise OptionError(f"{option}: {error}", option=option) from None

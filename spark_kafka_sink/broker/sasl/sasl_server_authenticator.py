@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.error_responses import error_response
 from spark_kafka_sink.broker.network.request import Request
+from spark_kafka_sink.broker.sasl.oauthbearer_server import OAUTHBEARER, OAuthBearerSaslServer
 from spark_kafka_sink.broker.sasl.sasl_server import PLAIN, PlainSaslServer, SaslAuthenticationError, SaslError, ScramSaslServer
+from spark_kafka_sink.broker.sasl.token_validator import TokenValidator
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.fields import Message
@@ -22,6 +24,11 @@ logger = logging.getLogger(__name__)
 
 MIN_REAUTH_INTERVAL_MS: Final = 1000
 """`KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
+
+
+SaslServer: TypeAlias = PlainSaslServer | ScramSaslServer | OAuthBearerSaslServer
+SaslServers: TypeAlias = Mapping[str, Callable[[], SaslServer]]
+"""What begins an exchange, by mechanism, in the order in which clients are told of them."""
 
 
 class SaslState(Enum):
@@ -58,15 +65,19 @@ class SaslServerAuthenticator:
     A method that raises ApiException has ended the login: the error is the last answer on the connection.
     """
 
-    def __init__(self, credentials: Credentials, mechanisms: Sequence[str], max_reauth_ms: int = 0) -> None:
-        """`max_reauth_ms`: how long a login is valid (KIP-368); 0: as long as the connection."""
-        self._credentials = credentials
-        self.mechanisms = tuple(mechanisms)
+    def __init__(self, servers: SaslServers, max_reauth_ms: int = 0, wall_ms: Callable[[], int] = lambda: 0) -> None:
+        """`max_reauth_ms`: how long a login is valid (KIP-368); 0: as long as the connection, and not longer than its token.
+        `wall_ms`: the time in which tokens expire, in ms since 1970.
+        """
+        self._servers = servers
+        self.mechanisms = tuple(servers)
         self._max_reauth_ms = max_reauth_ms
+        self._wall_ms = wall_ms
+        self._lifetime_ms = 0
         self.state = SaslState.HANDSHAKE
         self.user: str | None = None
         self._mechanism = ""
-        self._server: PlainSaslServer | ScramSaslServer | None = None
+        self._server: SaslServer | None = None
         self._expires_ms: float | None = None
         self._reauthentication_began_ms: float | None = None
 
@@ -101,7 +112,7 @@ class SaslServerAuthenticator:
             self.state = SaslState.BAD_MECHANISM
             return
         self._mechanism = mechanism
-        self._server = PlainSaslServer(self._credentials) if mechanism == PLAIN else ScramSaslServer(mechanism, self._credentials)
+        self._server = self._servers[mechanism]()
         self.state = SaslState.AUTHENTICATE
 
     def authenticate(self, response: bytes, now_ms: float) -> bytes:
@@ -116,17 +127,25 @@ class SaslServerAuthenticator:
             logger.info("Failed %s by %s: %s", self._what(), self._mechanism, error)
             raise ApiException(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(error)) from None
         if server.authorization_id is not None:
-            self._complete(server.authorization_id, now_ms)
+            self._complete(server.authorization_id, self._bound_ms(server), now_ms)
         return answer
 
     def session_lifetime_ms(self) -> int:
         """Returns how long the login is valid, for the answer to the last step; 0: no limit."""
-        return self._max_reauth_ms if self.state is SaslState.COMPLETE else 0
+        return self._lifetime_ms if self.state is SaslState.COMPLETE else 0
 
-    def _complete(self, user: str, now_ms: float) -> None:
+    def _bound_ms(self, server: SaslServer) -> int | None:
+        """Returns how long the login is valid; None: no limit (`calcCompletionTimesAndReturnSessionLifetimeMs`)."""
+        expires_ms = server.expires_ms if isinstance(server, OAuthBearerSaslServer) else None
+        left = [] if expires_ms is None else [expires_ms - self._wall_ms()]
+        bounds = [*left, self._max_reauth_ms] if self._max_reauth_ms > 0 else left
+        return max(0, min(bounds)) if bounds else None
+
+    def _complete(self, user: str, bound_ms: int | None, now_ms: float) -> None:
         self.user = user
         self._server = None
-        self._expires_ms = now_ms + self._max_reauth_ms if self._max_reauth_ms else None
+        self._lifetime_ms = bound_ms or 0
+        self._expires_ms = None if bound_ms is None else now_ms + bound_ms
         self.state = SaslState.COMPLETE
 
     def _check_user(self, user: str | None) -> None:
@@ -142,12 +161,25 @@ class SaslServerAuthenticator:
         return "authentication" if self.user is None else "re-authentication"
 
 
+def sasl_servers(mechanisms: Sequence[str], credentials: Credentials, tokens: TokenValidator | None = None) -> SaslServers:
+    """Returns what begins an exchange by each of the mechanisms."""
+
+    def begin(mechanism: str) -> SaslServer:
+        if mechanism == PLAIN:
+            return PlainSaslServer(credentials)
+        if mechanism == OAUTHBEARER and tokens is not None:
+            return OAuthBearerSaslServer(tokens)
+        return ScramSaslServer(mechanism, credentials)
+
+    return {mechanism: partial(begin, mechanism) for mechanism in mechanisms}
+
+
 def authenticator_of(services: BrokerServices, request: Request) -> SaslServerAuthenticator:
     """Returns the connection's authenticator, which its first request creates."""
     session, config = request.session, services.config
     if session.sasl_state is None:
-        credentials, mechanisms = services.credentials, config.sasl_mechanisms
-        session.sasl_state = SaslServerAuthenticator(credentials, mechanisms, config.connections_max_reauth_ms)
+        servers = sasl_servers(config.sasl_mechanisms, services.credentials, services.tokens)
+        session.sasl_state = SaslServerAuthenticator(servers, config.connections_max_reauth_ms, services.wall_ms)
     authenticator: SaslServerAuthenticator = session.sasl_state
     return authenticator
 

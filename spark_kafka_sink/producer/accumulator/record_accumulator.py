@@ -362,6 +362,11 @@ class RecordAccumulator:
             gone = [b for b in self._incomplete.values() if b.queue.topic == topic and b.queue.partition >= partitions]
             return self._taken_out(gone)
 
+    def unsent_for(self, goes_there: Callable[[PartitionQueue], bool]) -> list[Batch]:
+        """Batches of such partitions that no broker can have stored, as `unsent`."""
+        with self.lock:
+            return self._taken_out(b for b in list(self._incomplete.values()) if goes_there(b.queue) and not _may_be_stored(b))
+
     def _taken_out(self, batches: Iterable[Batch]) -> list[Batch]:
         """Takes those that are not on the wire out of their queues; not what an append writes to."""
         unsent = [batch for batch in batches if isinstance(batch, OpenBatch) or not batch.on_wire]
@@ -425,3 +430,7 @@ class RecordAccumulator:
 
     def _all_queues(self) -> Iterable[PartitionQueue]:
         return (queue for queues in self._queues.values() for queue in queues.values())
+
+
+def _may_be_stored(batch: Batch) -> bool:
+    return isinstance(batch, SealedBatch) and batch.attempts > 0 and not batch.known_not_stored

@@ -55,11 +55,17 @@ class Tally:
         if error is not None:
             raise DeliveryError(f"{failed} records failed, {acked} were acked: {error}", failed=failed, acked=acked) from error
 
-    def wait_for_acks(self, timeout_s: float | None, check_alive: Callable[[], None]) -> None:
-        """Returns when no batch is unfinished. Raises DeliveryError at the first that failed; FlushTimeoutError."""
+    def wait_for_acks(
+        self, timeout_s: float | None, check_alive: Callable[[], None], outages: Callable[[], str] = lambda: ""
+    ) -> None:
+        """Returns when no batch is unfinished. Raises DeliveryError at the first that failed; FlushTimeoutError.
+
+        outages: says why brokers are not connected.
+        """
 
         def late(waited_s: float) -> FlushTimeoutError:
-            return FlushTimeoutError(f"flush: {self._unfinished} batches not acked within {timeout_s} s")
+            why = outages()
+            return FlushTimeoutError(f"flush: {self._unfinished} batches not acked within {timeout_s} s{why and f'; {why}'}")
 
         self.wait_until(lambda: not self._unfinished or self._error is not None, timeout_s, late, check_alive)
         self.raise_error()

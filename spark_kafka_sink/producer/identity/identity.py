@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.client.network_client import ClientResponse
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError
+from spark_kafka_sink.errors import AuthenticationError, BrokerError, KafkaSinkError
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.sequences import NO_PRODUCER, PartitionSequences, ProducerIdAndEpoch
 from spark_kafka_sink.producer.error_policy import Action
@@ -98,6 +98,9 @@ class Identity:
 
     def fatal(self, error: BrokerError) -> None:
         """A leader says of the producer, not of a batch, that it cannot go on."""
+
+    def rejected(self, node: int, error: AuthenticationError) -> None:
+        """A broker rejected the login."""
 
     # Requests of its own
 

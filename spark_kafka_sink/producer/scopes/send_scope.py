@@ -85,7 +85,7 @@ class SendScope:
         self._lifecycle.wake_sender()
         begun_ns = time.monotonic_ns()
         try:
-            self.tally.wait_for_acks(timeout_s, self._lifecycle.check_alive)
+            self.tally.wait_for_acks(timeout_s, self._lifecycle.check_alive, self._lifecycle.outages)
         finally:
             self._metrics.flushed(time.monotonic_ns() - begun_ns)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, DeliveryTimeoutError, KafkaSinkError
+from spark_kafka_sink.errors import AuthenticationError, BrokerError, DeliveryTimeoutError, KafkaSinkError
 from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
@@ -104,6 +104,18 @@ class Delivery:
         for batch in self._accumulator.beyond(topic, 0):
             self._accumulator.remove(batch)
             self._fail(batch, self._not_described(batch))
+
+    def fail_rejected(self, goes_there: Callable[[PartitionQueue], bool], error: AuthenticationError) -> None:
+        """A broker rejected the login: fails what goes there and was not sent.
+
+        A batch that was sent before may have been stored, and goes on as after any lost connection.
+        """
+        for batch in self._accumulator.unsent_for(goes_there):
+            self._accumulator.remove(batch)
+            queue = batch.queue
+            text = f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records were not sent: {error.message}"
+            facts = error.facts | {"topic": queue.topic, "partition": queue.partition}
+            self._fail(batch, AuthenticationError(text, **facts))
 
     def _fail(self, batch: Batch, error: KafkaSinkError) -> None:
         """A batch that was taken out of its queue, sent or not."""

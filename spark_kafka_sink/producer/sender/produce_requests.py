@@ -100,9 +100,11 @@ class ProduceRequests:
 
     def _blocked_reason(self, node: int) -> str:
         """Returns what keeps a broker from taking requests."""
-        if self._identity.current is None:
-            return self._identity.blocked_reason
-        return self._client.why_not_ready(node) or f"broker {node} took no request"
+        blocked = self._identity.blocked_reason if self._identity.current is None else ""
+        failure = self._client.why_not_ready(node) or ""
+        if failure in blocked:
+            return blocked or f"broker {node} took no request"
+        return "; ".join(filter(None, [blocked, failure]))
 
     def _send(self, node: int, producer: ProducerIdAndEpoch, now_ms: int) -> bool:
         """One request; False when all that is ready is held back, by an append that writes to it or by what is in flight."""
@@ -168,10 +170,28 @@ class ProduceRequests:
         """Waits for what happens on the network. Returns the answers that have come, to requests of any kind."""
         responses = self._client.poll(timeout_ms, now_ms)
         self._count_network()  # before anybody is told that records are acked
+        if self._client.rejections:
+            self._fail_rejected()
         for response in responses:
             if response.error is None:
                 self.outages.heard(response.node_id)
         return responses
+
+    def _fail_rejected(self) -> None:
+        """Fails what no broker will take, because it rejected the login: nobody tries again until somebody sends again.
+
+        That is what goes to the broker, and all else that needs one first: a leader or a producer id.
+        """
+        for node, (error, ends_metadata) in self._client.take_rejections().items():
+            self._identity.rejected(node, error)
+            needs_any = self._identity.current is None
+
+            def goes_there(
+                queue: PartitionQueue, node: int = node, any_leader: bool = needs_any, none: bool = ends_metadata
+            ) -> bool:
+                return any_leader or queue.leader == node or (none and queue.leader is None)
+
+            self.delivery.fail_rejected(goes_there, error)
 
     def _count_network(self) -> None:
         self._metrics.polled(self._client.take_counts(), monotonic_ms())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import TIMEOUT_MAX, Lock
 
@@ -261,7 +261,11 @@ class RecordBuffer:
         results = self._accumulator.flush_all(waiters.keys())
         self._wakeup()
         for tally, unfinished in results.items():
-            waiters[tally].wait_until(partial(_all_done, unfinished), _left(deadline), partial(_late_acks, unfinished, timeout_s))
+            waiters[tally].wait_until(
+                partial(_all_done, unfinished),
+                _left(deadline),
+                partial(_late_acks, unfinished, timeout_s, self._lifecycle.outages),
+            )
 
     def _drain_for_flush(self, buffer: TopicBuffer, deadline: float, timeout_s: float | None) -> None:
         """Append what was buffered, however long memory takes; at the deadline it is left to the sender's thread."""
@@ -337,8 +341,11 @@ def _all_done(results: list[ProduceResult]) -> bool:
     return not results
 
 
-def _late_acks(unfinished: list[ProduceResult], timeout_s: float | None, _waited_s: float) -> FlushTimeoutError:
-    return _flush_timeout(f"{len(unfinished)} batches are not acked", timeout_s)
+def _late_acks(
+    unfinished: list[ProduceResult], timeout_s: float | None, outages: Callable[[], str], _waited_s: float
+) -> FlushTimeoutError:
+    why = outages()
+    return _flush_timeout(f"{len(unfinished)} batches are not acked{why and f' ({why})'}", timeout_s)
 
 
 def _flush_timeout(left: str, timeout_s: float | None) -> FlushTimeoutError:

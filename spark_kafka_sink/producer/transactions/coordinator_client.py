@@ -61,6 +61,7 @@ class TransactionCoordinatorClient:
         self._not_before_ms = 0
         self._done_requests = 0
         self._is_asking = False
+        self.waits_to_connect_to: int | None = None  # the broker that a request waits for, while it is being connected to
 
     @property
     def waits_for(self) -> int | None:
@@ -83,6 +84,7 @@ class TransactionCoordinatorClient:
 
     def step(self, manager: TransactionManager, now_ms: int, is_flushed: Callable[[], bool]) -> int:
         """As Identity.step says."""
+        self.waits_to_connect_to = None
         if self._in_flight is not None:
             return FOREVER_MS
         if now_ms < self._not_before_ms:
@@ -113,6 +115,7 @@ class TransactionCoordinatorClient:
 
     def _until_ready(self, manager: TransactionManager, node: int, key: CoordinatorKey | None, now_ms: int) -> int:
         manager.blocked_reason = self._client.why_not_ready(node) or f"broker {node} is being connected to"
+        self.waits_to_connect_to = node
         is_known = node in self._metadata.fetch().nodes
         if key in self._coordinators and (not is_known or self._client.is_unavailable(node)):
             if not is_known:  # it is newer than the metadata, or it is gone

@@ -324,6 +324,23 @@ class TransactionManager:
             self._fatal(error)
             self._changed.notify_all()
 
+    def rejected(self, error: KafkaSinkError) -> None:
+        """The coordinator, or whoever is to name it, rejected the login. Java's TransactionManager.authenticationFailed, which
+        ends the producer in each of these cases.
+
+        Before the transaction the call can be repeated. A transaction that is open can only be aborted. One that is being ended
+        cannot be ended from here.
+        """
+        with self._changed:
+            if self._state is State.INITIALIZING:
+                self._move(State.UNINITIALIZED, error)
+                self.producer = NO_PRODUCER
+            elif self._state in _SENDING and not self._commit_is_asked:
+                self._abortable(error)
+            elif self._state in _ENDING:
+                self._fatal(error)
+            self._changed.notify_all()
+
     def close(self, now_ms: int, timeout_ms: int) -> bool:
         """The producer is closing: begin to abort an open transaction, once. True when nothing is left to be done."""
         with self._changed:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
+    AuthenticationError,
     AuthorizationError,
     BrokerError,
     KafkaSinkError,
@@ -125,6 +126,10 @@ class TransactionalIdentity(NumberedIdentity):
         transactional_id = self._manager.transactional_id
         text = f"transactional id {transactional_id}: {error.message}"
         self._manager.fatal(kind(text, **error.facts | {"transactional_id": transactional_id}))
+
+    def rejected(self, node: int, error: AuthenticationError) -> None:
+        if self._coordinators.waits_to_connect_to == node:
+            self._manager.rejected(error)
 
     # Requests of its own
 

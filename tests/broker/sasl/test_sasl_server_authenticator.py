@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.broker.api_exception import ApiException
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.cluster.credentials import Credentials
-from spark_kafka_sink.broker.sasl.sasl_server_authenticator import Admission, SaslServerAuthenticator, SaslState
+from spark_kafka_sink.broker.sasl.sasl_server_authenticator import Admission, SaslServerAuthenticator, SaslState, sasl_servers
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from tests.broker.sasl.scram_client import ScramClient
@@ -20,7 +20,7 @@ ALICE = b"\0alice\0secret-word"
 
 
 def authenticator(max_reauth_ms: int = 0) -> SaslServerAuthenticator:
-    return SaslServerAuthenticator(CREDENTIALS, BrokerConfig().sasl_mechanisms, max_reauth_ms)
+    return SaslServerAuthenticator(sasl_servers(BrokerConfig().sasl_mechanisms, CREDENTIALS), max_reauth_ms)
 
 
 def logged_in(max_reauth_ms: int = 0, now_ms: float = 0) -> SaslServerAuthenticator:
@@ -73,7 +73,7 @@ def test_after_a_failed_one_nothing_is() -> None:
 
 
 def test_a_mechanism_that_is_not_there() -> None:
-    login = SaslServerAuthenticator(CREDENTIALS, ["PLAIN"])
+    login = SaslServerAuthenticator(sasl_servers(["PLAIN"], CREDENTIALS))
 
     assert refused(lambda: login.handshake("SCRAM-SHA-256", 0))[0] is ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert len(admitted(login)[Admission.CLOSE]) == 4
@@ -163,7 +163,7 @@ class TestReauthentication:
         assert len(admitted(login)[Admission.CLOSE]) == 4
 
     def test_a_failed_one_says_that_it_was_another(self) -> None:
-        login = SaslServerAuthenticator(CREDENTIALS, BrokerConfig().sasl_mechanisms, 60_000)
+        login = authenticator(60_000)
         client = ScramClient("alice", "secret-word")
         login.handshake("SCRAM-SHA-256", 0)
         login.authenticate(client.final(login.authenticate(client.first(), 0)), 0)

@@ -243,7 +243,9 @@ class SenderMachine(RuleBasedStateMachine):
         self.cluster.move(partition, leader, told=told, loses=loses)
 
     @rule(
-        what=st.sampled_from(["discard", "expire", "down", "up", "silent", "no hints", "no leader", "delete", "a day"]),
+        what=st.sampled_from(
+            ["discard", "expire", "down", "up", "locked out", "silent", "no hints", "no leader", "delete", "a day"]
+        ),
         which=st.integers(0, 1),
     )
     def seldom(self, what: str, which: int) -> None:
@@ -255,8 +257,12 @@ class SenderMachine(RuleBasedStateMachine):
         elif what == "down":
             self.cluster.up.discard(which)
             self.client.cut(which, late=False)
+        elif what == "locked out":
+            self.client.locked_out_by.add(which)
+            self.client.cut(which, late=True)
         elif what == "up":
             self.cluster.up, self.cluster.hints, self.client.refuse_metadata = set(NODES), True, False
+            self.client.locked_out_by.clear()
             self.cluster.tell()
         elif what == "silent":
             self.client.refuse_metadata = True
@@ -282,6 +288,7 @@ class SenderMachine(RuleBasedStateMachine):
         """Brokers forget who has sent nothing for producer.id.expiration.ms."""
         self.cluster.tell()
         self.client.healthy, self.client.refuse_metadata = True, False
+        self.client.locked_out_by.clear()
         self.run_until_settled(DELIVERY_TIMEOUT_MS)
         self.client.healthy = False
         self.clock.ms += DAY_MS
@@ -315,6 +322,7 @@ class SenderMachine(RuleBasedStateMachine):
             self.delete_topic()
         self.cluster.heal()
         self.client.healthy, self.client.refuse_metadata = True, False
+        self.client.locked_out_by.clear()
         self.run_until_settled(SETTLED_MS)
         new: set[int] = set()
         while not new:  # the first may find that the topic is not known any more

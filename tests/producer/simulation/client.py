@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.client.metadata import Metadata
+from spark_kafka_sink.client.metadata_requests import Rejection
 from spark_kafka_sink.client.network_client import ClientResponse
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import DisconnectedError
+from spark_kafka_sink.errors import AuthenticationError, DisconnectedError
 from spark_kafka_sink.network.kafka_channel import NetworkCounts
 from spark_kafka_sink.producer.identity.identity import MAX_PRODUCE_VERSION
 from spark_kafka_sink.protocol.api import AnyApi
@@ -61,6 +62,8 @@ class SimulatedClient:
         self.not_before_ms = dict.fromkeys(NODES, 0)
         self.healthy = self.patient = self.closed = False
         self.refuse_metadata = False
+        self.locked_out_by: set[int] = set()  # brokers that reject the login
+        self.rejections: dict[int, Rejection] = {}
         self.on_wakeup: Callable[[], None] = lambda: None
 
     # What the sender asks for
@@ -72,10 +75,17 @@ class SimulatedClient:
             self.not_before_ms[node] = now_ms + RECONNECT_MS
             self.metadata.request_update()
             return False
+        if node in self.locked_out_by:
+            self.not_before_ms[node] = now_ms + RECONNECT_MS
+            self.rejections[node] = Rejection(AuthenticationError("the account is locked", broker=node), ends_metadata=False)
+            return False
         return len(self.in_flight[node]) < self.limit
 
     def why_not_ready(self, node: int) -> str | None:
         return None if node in self.cluster.up else "it is down"
+
+    def outages(self) -> str:
+        return ""
 
     def is_throttled(self, node: int, now_ms: int) -> bool:
         return False
@@ -123,6 +133,10 @@ class SimulatedClient:
 
     def wakeup(self) -> None:
         self.on_wakeup()
+
+    def take_rejections(self) -> dict[int, Rejection]:
+        taken, self.rejections = self.rejections, {}
+        return taken
 
     def take_counts(self) -> NetworkCounts:
         return NetworkCounts()

@@ -1,0 +1,211 @@
+"""A login that a broker rejects: whoever waits for that broker hears of it at once, and the next use tries again."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import AuthenticationError, DeliveryError, TransactionAbortableError
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.cluster import DESCRIBE_CLUSTER, DescribeClusterRequest
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.client.sasl import LOGIN, PASSWORD, USER
+from tests.faults.numbered_stream import wait_until
+from tests.faults.producing import QUICK, failing_scope, figure, numbers, send
+from tests.faults.recording_broker import CONFIG, RecordingBroker
+from tests.kafka.ports import free_ports
+
+LIMIT_S = 5.0
+"""An attempt takes some ms. max.block.ms, delivery.timeout.ms and the timeouts of the calls are 30 s and more."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[RecordingBroker]:
+    """Two brokers with logins; broker 2 leads the one partition of `t`."""
+    config = replace(CONFIG, sasl_users={USER: PASSWORD}, connection_failed_authentication_delay_ms=10)
+    with RecordingBroker(2, config=config) as made:
+        made.topic(leaders=(2,))
+        yield made
+
+
+def producer_of(broker: EmbeddedBroker, **settings: object) -> Producer:
+    """A producer whose only bootstrap server is broker 1."""
+    options = {name.replace("_", "."): value for name, value in settings.items()}
+    servers = {"bootstrap.servers": broker.address(1), "max.block.ms": 30_000}
+    return Producer({**QUICK, **LOGIN, **servers, **options})
+
+
+def rejecting(broker: EmbeddedBroker, node_id: int | None = None) -> Fault:
+    """Every login is rejected, until the fault is removed."""
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+    return broker.faults.fail(ApiKey.SASL_AUTHENTICATE, code, message="Account locked", times=None, broker=node_id)
+
+
+class AtOnce:
+    """Fails unless what is in the `with` takes little time."""
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        assert time.monotonic() - self._began < LIMIT_S
+
+
+def test_an_append_that_waits_for_metadata_fails_with_the_brokers_words(cluster: RecordingBroker) -> None:
+    rejected = rejecting(cluster)
+    with producer_of(cluster) as producer:
+        with producer.scope() as scope:
+            for attempt in (1, 2):
+                with AtOnce(), pytest.raises(AuthenticationError) as raised:
+                    scope.append("t", numbers([1]))
+                assert attempt <= rejected.hits <= attempt + 1, "one for each append, and one at the start"
+        text = str(raised.value)
+        assert text.startswith("[AUTHENTICATION] topic t: no broker can be asked for its metadata: bootstrap server")
+        assert "the SASL login with PLAIN as user 'alice' failed: Account locked." in text
+        assert raised.value.facts["broker"] == cluster.address(1)
+        assert PASSWORD not in text
+        assert str(pickle.loads(pickle.dumps(raised.value))) == text
+        rejected.remove()
+        assert send(producer, numbers([1])) == 1
+
+
+def test_a_wrong_password_is_tried_once_for_each_append(cluster: RecordingBroker) -> None:
+    with producer_of(cluster, sasl_password="wrong-word") as producer, producer.scope() as scope:
+        tried = []
+        for _ in range(3):
+            with AtOnce(), pytest.raises(AuthenticationError) as raised:
+                scope.append("t", numbers([1]))
+            wait_until(lambda: figure(producer, "connection-count") == 0, "the end of the connection")
+            tried.append(cluster.faults.seen(ApiKey.SASL_AUTHENTICATE))
+        assert tried == [tried[0], tried[0] + 1, tried[0] + 2]
+        assert "wrong-word" not in str(raised.value)
+
+
+def test_a_single_record_fails_as_well(cluster: RecordingBroker) -> None:
+    rejecting(cluster)
+    with producer_of(cluster) as producer, AtOnce(), pytest.raises(AuthenticationError, match="Account locked"):
+        producer.send("t", b"value").result(30)
+
+
+def test_records_for_a_broker_that_rejects_the_login_fail_at_once_and_others_do_not(cluster: RecordingBroker) -> None:
+    cluster.topic("elsewhere", leaders=(1,))
+    rejected = rejecting(cluster, 2)
+    with producer_of(cluster) as producer:
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers([1]))
+            with AtOnce(), pytest.raises(DeliveryError) as raised:
+                scope.flush(30)
+        cause = raised.value.__cause__
+        assert isinstance(cause, AuthenticationError)
+        assert cause.message.startswith("topic t partition 0: 1 records were not sent: broker 2")
+        assert "Account locked" in str(raised.value)
+        assert (cause.facts["topic"], cause.facts["partition"]) == ("t", 0)
+        assert send(producer, numbers([2]), "elsewhere") == 1
+        assert rejected.hits == 1
+        rejected.remove()
+        assert send(producer, numbers([3])) == 1
+    assert cluster.values() == [3]
+
+
+def test_records_that_wait_for_a_producer_id_fail_at_once(cluster: RecordingBroker) -> None:
+    with producer_of(cluster) as producer:
+        producer.partitions_for("t")
+        rejected = rejecting(cluster)
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers([1]))
+            with AtOnce(), pytest.raises(DeliveryError, match="Account locked"):
+                scope.flush(30)
+        rejected.remove()
+        assert send(producer, numbers([2])) == 1
+    assert cluster.values() == [2]
+
+
+def test_records_that_may_have_been_stored_are_sent_again_and_those_behind_them_fail(cluster: RecordingBroker) -> None:
+    with producer_of(cluster, batch_size=1) as producer:
+        assert send(producer, numbers([0])) == 1
+        held = cluster.faults.hold(ApiKey.PRODUCE, applied=True)
+        with producer.scope() as first, failing_scope(producer) as second:
+            first.append("t", numbers([1]))
+            held.wait()
+            rejected = rejecting(cluster, 2)
+            lost = cluster.faults.unreachable(2)
+            lost.remove()
+            wait_until(lambda: rejected.hits >= 1, "a rejected login")
+            second.append("t", numbers([2]))
+            with AtOnce(), pytest.raises(DeliveryError, match="Account locked"):
+                second.flush(30)
+            rejected.remove()
+            first.flush(30)
+            assert first.report().records == 1
+    assert cluster.values() == [0, 1]
+
+
+def test_one_bootstrap_server_that_is_away_is_no_rejected_login(cluster: RecordingBroker) -> None:
+    (nobody,) = free_ports(1)
+    servers = f"127.0.0.1:{nobody},{cluster.address(1)}"
+    with producer_of(cluster, bootstrap_servers=servers) as producer, AtOnce():
+        assert send(producer, numbers([1])) == 1
+
+
+def test_one_of_several_bootstrap_servers_that_rejects_the_login_is_enough(cluster: RecordingBroker) -> None:
+    rejecting(cluster)
+    servers = f"{cluster.address(1)},{cluster.address(2)}"
+    with producer_of(cluster, bootstrap_servers=servers) as producer, AtOnce(), pytest.raises(AuthenticationError):
+        producer.partitions_for("t")
+    assert cluster.faults.seen(ApiKey.SASL_AUTHENTICATE) <= 2, "one for the call, and one at the start"
+
+
+def test_a_transaction_that_cannot_begin_can_be_begun_later(cluster: RecordingBroker) -> None:
+    rejected = rejecting(cluster)
+    with producer_of(cluster, transactional_id="tx") as producer:
+        with AtOnce(), pytest.raises(AuthenticationError, match="Account locked"):
+            producer.init_transactions(30)
+        rejected.remove()
+        producer.init_transactions(30)
+        producer.begin()
+        producer.send("t", b"1")
+        producer.commit(30)
+
+
+def test_an_open_transaction_whose_records_no_broker_takes_can_only_be_aborted(cluster: RecordingBroker) -> None:
+    with producer_of(cluster, transactional_id="tx") as producer:
+        producer.init_transactions(30)
+        producer.begin()
+        producer.partitions_for("t")
+        cluster.faults.unreachable(2).remove()
+        rejected = rejecting(cluster, 2)
+        producer.send("t", b"1")
+        with AtOnce(), pytest.raises(TransactionAbortableError, match="Account locked"):
+            producer.commit(30)
+        rejected.remove()
+        producer.abort(30)
+        producer.begin()
+        producer.send("t", b"2")
+        producer.commit(30)
+
+
+def test_a_client_of_the_cluster_fails_at_once(cluster: RecordingBroker) -> None:
+    rejected = rejecting(cluster)
+    config = producer_config({"bootstrap.servers": cluster.address(1), **LOGIN})
+    with ClusterClient(config) as client:
+        for attempt in (1, 2):
+            with AtOnce(), pytest.raises(AuthenticationError, match="Account locked"):
+                client.brokers(time.monotonic() + 30)
+            assert rejected.hits == attempt
+        rejected.remove()
+        assert list(client.brokers(time.monotonic() + 30)) == [1, 2]
+        rejecting(cluster)
+        cluster.faults.unreachable(2).remove()
+        with AtOnce(), pytest.raises(AuthenticationError, match=r"broker 2.*Account locked"):
+            client.ask(
+                2, DESCRIBE_CLUSTER, DescribeClusterRequest(include_cluster_authorized_operations=False), time.monotonic() + 30
+            )
