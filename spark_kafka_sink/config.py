@@ -30,7 +30,15 @@ from spark_kafka_sink.option import (
     integer,
     nearest,
 )
-from spark_kafka_sink.security_config import PLAINTEXT, SECURITY_OPTIONS, SecurityConfig, security_config
+from spark_kafka_sink.secret import providers_of
+from spark_kafka_sink.security_config import (
+    PLAINTEXT,
+    SECURITY_NAMES,
+    SecurityConfig,
+    is_security_option,
+    read_option,
+    security_config,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +278,8 @@ OPTIONS: Mapping[str, Option] = {f.metadata["option"].name: f.metadata["option"]
 def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     """The settings of a producer from Kafka's own option names.
 
-    settings: values by those names, of their type or as text, durations in ms and sizes in bytes.
+    settings: values by those names, of their type or as text, durations in ms and sizes in bytes. References such as
+    `${env:NAME}` are read here, those of texts of security only where they are used.
 
     Raises `OptionError` for an unknown name (with the nearest known one), a wrong type or range, or options that exclude
     each other. As in Java, idempotence that was not asked for gives way to acks, retries or in-flight settings that rule it
@@ -279,11 +288,14 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
     if not isinstance(settings, Mapping):
         raise OptionError(f"settings must be a mapping of option names and values, there is {type(settings).__name__}")
     for name in settings:
-        if name not in OPTIONS and name not in SECURITY_OPTIONS:
-            raise OptionError(f"unknown option {name}{nearest(name, [*OPTIONS, *SECURITY_OPTIONS])}", option=name)
+        if name not in OPTIONS and not is_security_option(name):
+            raise OptionError(f"unknown option {name}{nearest(name, [*OPTIONS, *SECURITY_NAMES])}", option=name)
     if "bootstrap.servers" not in settings:
         raise OptionError("option bootstrap.servers is required: host:port of a broker", option="bootstrap.servers")
-    values = {_FIELD_OF[name]: OPTIONS[name].parse(value) for name, value in settings.items() if name in OPTIONS}
+    providers = providers_of(settings)
+    values = {
+        _FIELD_OF[name]: read_option(OPTIONS[name], value, providers) for name, value in settings.items() if name in OPTIONS
+    }
     if "enable.idempotence" not in settings and _rules_out_idempotence(values):
         values["enable_idempotence"] = False
     # Java: delivery.timeout.ms that was not set is raised to what linger and request timeout need.
@@ -291,7 +303,7 @@ def producer_config(settings: Mapping[str, object]) -> ProducerConfig:
         defaults: dict[str, Any] = {name: OPTIONS[option].default for option, name in _FIELD_OF.items()} | values
         least = defaults["linger_ms"] + defaults["request_timeout_ms"]
         values["delivery_timeout_ms"] = min(max(defaults["delivery_timeout_ms"], least), INT32_MAX)
-    security = security_config({name: value for name, value in settings.items() if name in SECURITY_OPTIONS})
+    security = security_config({name: value for name, value in settings.items() if name not in OPTIONS})
     return ProducerConfig(**values, security=security)
 
 

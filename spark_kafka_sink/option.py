@@ -14,6 +14,8 @@ INT64_MAX = 2**63 - 1
 
 # Option.default and Option.java where there is no default.
 REQUIRED: Any = object()
+# Option.java where Java has no such option.
+ABSENT: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,14 @@ class Kind:
     """A type with its range: what is wanted, in words, and how a value is read; reading raises ValueError for anything else.
 
     words: how values are written that are not written as they are. is_secret: a value must not be seen, in no error either.
+    keeps_references: references such as `${env:NAME}` stay in a value until it is used; elsewhere they are read first.
     """
 
     wanted: str
     read: Callable[[object], Any]
     words: Mapping[str, object] = field(default_factory=dict)
     is_secret: bool = False
+    keeps_references: bool = False
 
     def text(self, value: object) -> str:
         """A value as a user writes it."""
@@ -87,6 +91,17 @@ def integer(low: int, high: int = INT32_MAX) -> Kind:
     return Kind(f"a whole number from {low} to {high}", read)
 
 
+def number(low: float, high: float) -> Kind:
+    """A number or its decimal text, between `low` and `high`, both included."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str) or not low <= float(value) <= high:
+            raise ValueError
+        return float(value)
+
+    return Kind(f"a number from {low} to {high}", read)
+
+
 def one_of(**meanings: object) -> Kind:
     """One of some words, in any case, each with what it means."""
 
@@ -97,6 +112,19 @@ def one_of(**meanings: object) -> Kind:
         return meanings[text]
 
     return Kind("one of " + ", ".join(meanings), read, meanings)
+
+
+def one_name_of(*names: str) -> Kind:
+    """One of some names in any case, which is read as it is written here."""
+    by_lower = {name.lower(): name for name in names}
+
+    def read(value: object) -> str:
+        text = str(value).strip().lower()
+        if text not in by_lower:
+            raise ValueError
+        return by_lower[text]
+
+    return Kind("one of " + ", ".join(names), read)
 
 
 def _text(value: object) -> str:

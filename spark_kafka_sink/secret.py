@@ -1,23 +1,73 @@
-"""Text that must not be seen, and text that stands elsewhere: `Secret`, and references such as `${env:NAME}`."""
+"""Text that must not be seen, and text that stands elsewhere: `Secret`, and references such as `${env:NAME}`.
+
+References have Kafka's syntax (`ConfigTransformer`). They are read when they are used, in the process that uses them, and
+nothing is kept: a rotated file is seen at the next use.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import os
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.properties import parse_properties
+
+Value = TypeVar("Value")
 
 HIDDEN: Final = "[hidden]"
 """Java's Password.HIDDEN."""
+
+# Kafka's ConfigTransformer.DEFAULT_PATTERN: ${provider:[path:]key}.
+_REFERENCE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+
+_LARGEST: Final = 1024 * 1024  # bytes of a file that a reference names: a device or a log must not fill the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """What a name in `${name:...}` stands for.
+
+    kind: env, file or directory. allowlist: what names of environment variables must match as a whole.
+    allowed_paths: folders and files that may be read; None: any.
+    """
+
+    kind: str
+    allowlist: str = ".*"
+    allowed_paths: tuple[str, ...] | None = None
+
+
+Providers = tuple[tuple[str, Provider], ...]
+
+# In Kafka there are none until config.providers names them.
+DEFAULT_PROVIDERS: Final[Providers] = tuple((kind, Provider(kind)) for kind in ("env", "file", "directory"))
+
+CONFIG_PROVIDERS: Final = "config.providers"
+_CLASSES: Final = {
+    "EnvVarConfigProvider": ("env", "allowlist.pattern"),
+    "FileConfigProvider": ("file", "allowed.paths"),
+    "DirectoryConfigProvider": ("directory", "allowed.paths"),
+}
+_KINDS: Final = dict(_CLASSES.values())
 
 
 class Secret:
     """Text of an option that must not be seen: `str` and `repr` hide it. Equal and hashed by its text; pickles with its text.
 
-    The text may hold references, `${env:NAME}`, which `reveal` resolves in the process that calls it.
+    The text may hold references, `${env:NAME}`, which `reveal` resolves in the process that calls it. providers: what reads them;
+    None: nothing in the text is a reference.
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("_providers", "_text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, providers: Providers | None = DEFAULT_PROVIDERS) -> None:
         self._text = text
+        self._providers = providers
 
     def __repr__(self) -> str:
         return HIDDEN
@@ -25,16 +75,195 @@ class Secret:
     __str__ = __repr__
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
+        return isinstance(other, Secret) and (other._text, other._providers) == (self._text, self._providers)
 
     def __hash__(self) -> int:
         return hash(self._text)
 
     def reveal(self) -> str:
         """Returns the text with its references resolved. Raises OptionError if one cannot be."""
-        return resolve(self._text)
+        return self._text if self._providers is None else resolve(self._text, self._providers)
+
+    def unresolved(self) -> str:
+        """Returns the text as it was given, references unread."""
+        return self._text
+
+    def with_text(self, text: str) -> Secret:
+        """Returns a secret of another text whose references mean the same."""
+        return Secret(text, self._providers)
 
 
-def resolve(text: str) -> str:
-    """Returns `text` with its references resolved in this process, now. Raises OptionError if one cannot be."""
-    return text
+class HiddenValues(dict[str, Value]):
+    """A dictionary whose repr has its keys only."""
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self)}>"
+
+    __str__ = __repr__
+
+
+class TextWithReferences(str):
+    """Text whose references are read by other providers than the default ones; `resolve` knows it."""
+
+    providers: Providers
+
+    def __new__(cls, text: str, providers: Providers) -> TextWithReferences:
+        made = super().__new__(cls, text)
+        made.providers = providers
+        return made
+
+    def __reduce__(self) -> tuple[type[TextWithReferences], tuple[str, Providers]]:
+        return TextWithReferences, (str(self), self.providers)
+
+
+def has_references(text: str) -> bool:
+    return _REFERENCE.search(text) is not None
+
+
+def is_reference(text: str) -> bool:
+    """Returns whether the text is one reference and nothing else."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
+def resolve(text: str, providers: Providers | None = None) -> str:
+    """Returns `text` with its references resolved in this process, now. What they yield is not looked at for more references.
+
+    Raises OptionError if one cannot be. In Kafka a reference that cannot be resolved stays as it is, and is then used as the
+    password.
+    """
+    if "${" not in text:
+        return str(text)
+    known = dict(getattr(text, "providers", DEFAULT_PROVIDERS) if providers is None else providers)
+    return _REFERENCE.sub(lambda match: _resolved(match, known), text)
+
+
+def _resolved(match: re.Match[str], known: Mapping[str, Provider]) -> str:
+    provider = known.get(match[1])
+    if provider is None:
+        # Nothing of it is named: it may be a part of a password.
+        raise OptionError(
+            f"a value has a reference, ${{provider:...}}, whose provider is not one of {', '.join(known) or 'none'}; a value"
+            " that contains such text itself must be given by a reference"
+        )
+    read = {"env": _variable, "file": _property, "directory": _content}[provider.kind]
+    try:
+        return read(provider, match[2] or "", match[3])
+    except OptionError as error:
+        raise OptionError(f"{match[0]}: {error.message}", reference=match[0]) from None
+
+
+def _variable(provider: Provider, path: str, name: str) -> str:
+    if path:
+        raise OptionError("environment variables have no path: write ${env:NAME}")
+    if not re.fullmatch(provider.allowlist, name):
+        raise OptionError(f"{name} does not match allowlist.pattern")
+    value = os.environ.get(name)
+    if value is None:
+        raise OptionError(f"there is no environment variable {name} in {_this_process()}")
+    return value
+
+
+def _property(provider: Provider, path: str, name: str) -> str:
+    if not path:
+        raise OptionError("the path is missing: write ${file:/path:name}")
+    try:
+        values = parse_properties(_text_of(_allowed(provider, path)))
+    except ValueError as error:
+        raise OptionError(f"{path} is not a properties file: {error}") from None
+    if name not in values:
+        raise OptionError(f"there is no {name} in {path}, as {_this_process()} sees it")
+    return values[name]
+
+
+def _content(provider: Provider, path: str, name: str) -> str:
+    if not path:
+        raise OptionError("the directory is missing: write ${directory:/path:file}")
+    if not name or name in (".", "..") or "/" in name or os.sep in name:
+        raise OptionError("the part after the last colon must be the name of a file in that directory")
+    # The line end that an editor or echo adds is no part of a password. Kafka would keep it.
+    text = _text_of(_allowed(provider, path) / name)
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+def _allowed(provider: Provider, path: str) -> Path:
+    """Kafka's AllowedPaths: the path without `..` must be one of those, or below one."""
+    if provider.allowed_paths is None:
+        return Path(path)
+    normal = Path(os.path.normpath(path))
+    if not any(normal.is_relative_to(allowed) for allowed in provider.allowed_paths):
+        raise OptionError("the path is not in allowed.paths")
+    return normal
+
+
+def _text_of(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise OptionError(f"{path} is not a file that {_this_process()} can read")
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read by {_this_process()}: {error.strerror}") from None
+    if len(data) > _LARGEST:
+        raise OptionError(f"{path} has more than {_LARGEST:,} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise OptionError(f"{path} is not UTF-8") from None
+
+
+def _this_process() -> str:
+    """Returns what this process is, for error texts: a reference may resolve in the driver and not on an executor."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    is_worker = spec is not None and str(spec.name).startswith("pyspark.")
+    what = "the Python worker that Spark started" if is_worker else "the program's process"
+    return f"{what} (pid {os.getpid()} on {socket.gethostname()})"
+
+
+# config.providers
+
+
+def is_provider_option(name: str) -> bool:
+    return name == CONFIG_PROVIDERS or (name.startswith(f"{CONFIG_PROVIDERS}.") and name != "config.providers.automatic")
+
+
+def providers_of(settings: Mapping[str, object]) -> Providers:
+    """Returns the providers of Kafka's options `config.providers`, `config.providers.NAME.class` and `.param.*`.
+
+    Raises OptionError for a class that is not one of Kafka's three, and for parameters that they do not have.
+    """
+    given = {name: str(value).strip() for name, value in settings.items() if is_provider_option(name)}
+    if not given:
+        return DEFAULT_PROVIDERS
+    names = [name.strip() for name in given.pop(CONFIG_PROVIDERS, "").split(",") if name.strip()]
+    if not names:
+        raise OptionError(f"option {CONFIG_PROVIDERS}: it must list the providers' names", option=CONFIG_PROVIDERS)
+    found = tuple((name, _provider(name, given)) for name in names)
+    if given:
+        left = next(iter(given))
+        raise OptionError(
+            f"option {left}: {CONFIG_PROVIDERS} does not list that provider, or it has no such parameter", option=left
+        )
+    return found
+
+
+def _provider(name: str, given: dict[str, str]) -> Provider:
+    """Takes the options of one provider out of `given`."""
+    option = f"{CONFIG_PROVIDERS}.{name}.class"
+    kind, _ = _CLASSES.get(given.pop(option, name).rpartition(".")[2], (name if name in _KINDS else None, ""))
+    if kind is None:
+        known = ", ".join(f"org.apache.kafka.common.config.provider.{each}" for each in _CLASSES)
+        raise OptionError(f"option {option}: it must be one of {known}; other Java classes cannot run here", option=option)
+    option = f"{CONFIG_PROVIDERS}.{name}.param.{_KINDS[kind]}"
+    parameter = given.pop(option, None)
+    if not parameter:
+        return Provider(kind)
+    if kind == "env":
+        try:
+            re.compile(parameter)
+        except re.error as error:
+            raise OptionError(f"option {option}: it is not a regular expression: {error}", option=option) from None
+        return Provider(kind, allowlist=parameter)
+    paths = tuple(os.path.normpath(each) for each in parameter.split(","))
+    if not all(os.path.isabs(path) for path in paths):
+        raise OptionError(f"option {option}: its paths must be absolute, with commas between", option=option)
+    return Provider(kind, allowed_paths=paths)

@@ -1,188 +1,366 @@
-"""Every option of security once: TLS, SASL, tokens, proxies, by the names of Java's client and those of librdkafka.
+"""Reads the options of security: other names for them, options with one possible value, and what goes together.
 
-The fields of `SecurityConfig` are the table, as those of `ProducerConfig` are. Options that Java does not have say
-`java=REQUIRED`.
+The table of the options is `security_options.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
 
-from spark_kafka_sink.option import FILLED, MILLISECONDS, PLUGIN, REQUIRED, Kind, Option, declared, one_of
-from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.jaas import JaasConfig, parse_jaas
+from spark_kafka_sink.option import Option
+from spark_kafka_sink.secret import (
+    DEFAULT_PROVIDERS,
+    Providers,
+    Secret,
+    TextWithReferences,
+    has_references,
+    is_provider_option,
+    is_reference,
+    providers_of,
+    resolve,
+)
+from spark_kafka_sink.security_options import FIELD_OF, PLAINTEXT, SECURITY_OPTIONS, SecurityConfig
 
-PROTOCOLS = one_of(**{name.lower(): name for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")})
-STORE_TYPES = one_of(pem="PEM", pkcs12="PKCS12", jks="JKS")
+__all__ = [
+    "ALIASES",
+    "ONE_VALUE",
+    "PLAINTEXT",
+    "SECURITY_NAMES",
+    "SECURITY_OPTIONS",
+    "SecurityConfig",
+    "is_security_option",
+    "read_option",
+    "security_config",
+    "security_warnings",
+]
 
-
-def _identification(value: object) -> str:
-    text = str(value).strip().lower()
-    if text not in ("https", ""):
-        raise ValueError
-    return text
-
-
-def _secret(value: object) -> Secret:
-    if isinstance(value, Secret):
-        return value
-    if not isinstance(value, str) or not value:
-        raise ValueError
-    return Secret(value)
-
-
-IDENTIFICATION = Kind("https, or empty for any host name", _identification)
-SECRET = Kind("one or more characters", _secret, is_secret=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecurityConfig:
-    """How to reach brokers and who we say we are, checked; `security_config` makes one. Immutable and hashable.
-
-    Texts may hold references such as `${env:NAME}`: `resolve` and `Secret.reveal` read them where they are used.
-    """
-
-    security_protocol: str = declared(
-        "security.protocol", PROTOCOLS, "PLAINTEXT", "How brokers are spoken to: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
-    )
-    ssl_truststore_location: str | None = declared(
-        "ssl.truststore.location", FILLED, None, "File of the certificate authorities to trust: PEM, PKCS12 or JKS."
-    )
-    ssl_truststore_type: str | None = declared(
-        "ssl.truststore.type", STORE_TYPES, None, "PEM, PKCS12 or JKS; without it the file's first bytes say it.", java="JKS"
-    )
-    ssl_truststore_certificates: Secret | None = declared(
-        "ssl.truststore.certificates", SECRET, None, "Certificates to trust, as PEM text."
-    )
-    ssl_truststore_password: Secret | None = declared("ssl.truststore.password", SECRET, None, "Password of the trust store.")
-    ssl_keystore_location: str | None = declared(
-        "ssl.keystore.location", FILLED, None, "File of the client's key and certificates: PEM or PKCS12."
-    )
-    ssl_keystore_type: str | None = declared(
-        "ssl.keystore.type", STORE_TYPES, None, "PEM, PKCS12 or JKS; without it the file's first bytes say it.", java="JKS"
-    )
-    ssl_keystore_certificate_chain: Secret | None = declared(
-        "ssl.keystore.certificate.chain", SECRET, None, "The client's certificate and those that signed it, as PEM text."
-    )
-    ssl_keystore_key: Secret | None = declared("ssl.keystore.key", SECRET, None, "The client's private key, as PEM text (PKCS8).")
-    ssl_keystore_password: Secret | None = declared("ssl.keystore.password", SECRET, None, "Password of the key store.")
-    ssl_key_password: Secret | None = declared("ssl.key.password", SECRET, None, "Password of the private key.")
-    ssl_endpoint_identification_algorithm: str = declared(
-        "ssl.endpoint.identification.algorithm",
-        IDENTIFICATION,
-        "https",
-        "https: the broker's certificate must be for its host name; empty: any name will do.",
-    )
-    ssl_protocol: str | None = declared(
-        "ssl.protocol", FILLED, None, "TLSv1.2 or TLSv1.3: the newest version to speak.", java="TLSv1.3"
-    )
-    ssl_enabled_protocols: str | None = declared(
-        "ssl.enabled.protocols", FILLED, None, "Versions of TLS to speak, with commas between.", java="TLSv1.2,TLSv1.3"
-    )
-    ssl_cipher_suites: str | None = declared(
-        "ssl.cipher.suites", FILLED, None, "Cipher suites to offer, with commas between, by the names of the IETF or of OpenSSL."
-    )
-    ssl_ca_location: str | None = declared(
-        "ssl.ca.location", FILLED, None, "librdkafka's name of ssl.truststore.location, for PEM.", java=REQUIRED
-    )
-    ssl_certificate_location: str | None = declared(
-        "ssl.certificate.location", FILLED, None, "librdkafka's: file of the client's certificate, as PEM.", java=REQUIRED
-    )
-    ssl_key_location: str | None = declared(
-        "ssl.key.location", FILLED, None, "librdkafka's: file of the client's private key, as PEM.", java=REQUIRED
-    )
-    sasl_mechanism: str | None = declared(
-        "sasl.mechanism", FILLED, None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.", java="GSSAPI"
-    )
-    sasl_jaas_config: Secret | None = declared(
-        "sasl.jaas.config", SECRET, None, "Java's login line; the class names in it may be shaded."
-    )
-    sasl_username: str | None = declared("sasl.username", FILLED, None, "librdkafka's: user of PLAIN and SCRAM.", java=REQUIRED)
-    sasl_password: Secret | None = declared(
-        "sasl.password", SECRET, None, "librdkafka's: password of PLAIN and SCRAM.", java=REQUIRED
-    )
-    sasl_kerberos_service_name: str | None = declared(
-        "sasl.kerberos.service.name", FILLED, None, "The brokers' Kerberos name, mostly kafka."
-    )
-    sasl_login_connect_timeout_ms: int = declared(
-        "sasl.login.connect.timeout.ms",
-        MILLISECONDS,
-        10_000,
-        "How long connecting to the token endpoint may take, in ms.",
-        java=None,
-    )
-    sasl_login_read_timeout_ms: int = declared(
-        "sasl.login.read.timeout.ms", MILLISECONDS, 10_000, "How long the token endpoint may take to answer, in ms.", java=None
-    )
-    sasl_login_retry_backoff_ms: int = declared(
-        "sasl.login.retry.backoff.ms", MILLISECONDS, 100, "First wait before the token endpoint is asked again, in ms."
-    )
-    sasl_login_retry_backoff_max_ms: int = declared(
-        "sasl.login.retry.backoff.max.ms", MILLISECONDS, 10_000, "Longest wait before the token endpoint is asked again, in ms."
-    )
-    sasl_oauthbearer_token_endpoint_url: str | None = declared(
-        "sasl.oauthbearer.token.endpoint.url", FILLED, None, "Where client credentials are exchanged for a token (OIDC)."
-    )
-    sasl_oauthbearer_client_credentials_client_id: str | None = declared(
-        "sasl.oauthbearer.client.credentials.client.id", FILLED, None, "Client id for the token endpoint."
-    )
-    sasl_oauthbearer_client_credentials_client_secret: Secret | None = declared(
-        "sasl.oauthbearer.client.credentials.client.secret", SECRET, None, "Client secret for the token endpoint."
-    )
-    sasl_oauthbearer_scope: str | None = declared("sasl.oauthbearer.scope", FILLED, None, "Scope to ask the token endpoint for.")
-    sasl_oauthbearer_extensions: str | None = declared(
-        "sasl.oauthbearer.extensions",
-        FILLED,
-        None,
-        "SASL extensions, name=value with commas between, such as logicalCluster=lkc-1.",
-        java=REQUIRED,
-    )
-    sasl_oauthbearer_token: Secret | None = declared(
-        "sasl.oauthbearer.token", SECRET, None, "A token that is used as it is.", java=REQUIRED
-    )
-    sasl_oauthbearer_token_provider: object = declared(
-        "sasl.oauthbearer.token.provider",
-        PLUGIN,
-        None,
-        "What makes tokens: azure, google, aws, or a Python callable that is told the broker's host.",
-        java=REQUIRED,
-    )
-    sasl_oauthbearer_ca_location: str | None = declared(
-        "sasl.oauthbearer.ca.location",
-        FILLED,
-        None,
-        "PEM file of the authorities that the token endpoint's certificate is checked against.",
-        java=REQUIRED,
-    )
-    proxy_url: Secret | None = declared(
-        "proxy.url",
-        SECRET,
-        None,
-        "A proxy to the brokers: socks5://, socks5h:// or http://, with user:password@ if it asks for one.",
-        java=REQUIRED,
-    )
-
-    @property
-    def uses_tls(self) -> bool:
-        return self.security_protocol in ("SSL", "SASL_SSL")
-
-    @property
-    def uses_sasl(self) -> bool:
-        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
-
-    def settings(self) -> dict[str, object]:
-        """Returns every option's value by its name; secrets are `Secret`s."""
-        return {f.metadata["option"].name: getattr(self, f.name) for f in fields(self)}
+ALIASES: Final[Mapping[str, str]] = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.pem": "ssl.truststore.certificates",
+    "ssl.certificate.pem": "ssl.keystore.certificate.chain",
+    "ssl.key.pem": "ssl.keystore.key",
+    "sasl.oauthbearer.client.id": "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauthbearer.client.credentials.client.secret",
+    "https.ca.location": "sasl.oauthbearer.ca.location",
+}
+"""librdkafka's names for options that have another name here."""
 
 
-SECURITY_OPTIONS: Mapping[str, Option] = {f.metadata["option"].name: f.metadata["option"] for f in fields(SecurityConfig)}
-_FIELD_OF = {f.metadata["option"].name: f.name for f in fields(SecurityConfig)}
+class OneValue(NamedTuple):
+    """What an option may say, and why it may not say anything else. Class names are compared by their last part."""
 
-PLAINTEXT = SecurityConfig()
+    accepted: tuple[str, ...]
+    reason: str
+
+
+ONE_VALUE: Final[Mapping[str, OneValue]] = {
+    "enable.ssl.certificate.verification": OneValue(
+        ("true",), "certificates are always verified: name the authority that signed the broker's with ssl.ca.location"
+    ),
+    "sasl.oauthbearer.method": OneValue(
+        ("oidc",), "give a token with sasl.oauthbearer.token, or what makes one with sasl.oauthbearer.token.provider"
+    ),
+    "sasl.oauthbearer.grant.type": OneValue(
+        ("client_credentials",), "other grants are not supported: use a Python callable as sasl.oauthbearer.token.provider"
+    ),
+    "enable.sasl.oauthbearer.unsecure.jwt": OneValue(
+        ("false",), "unsecured tokens are not made here: give one with sasl.oauthbearer.token"
+    ),
+    "sasl.oauthbearer.jwt.retriever.class": OneValue(
+        ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"),
+        "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
+    ),
+}
+"""Options that are accepted where they ask for what is done anyway."""
+
+SECURITY_NAMES: Final = (*SECURITY_OPTIONS, *ALIASES, *ONE_VALUE)
+"""The names of all options that `security_config` takes, except for those that begin with config.providers."""
+
+
+def is_security_option(name: str) -> bool:
+    return name in SECURITY_OPTIONS or name in ALIASES or name in ONE_VALUE or is_provider_option(name)
 
 
 def security_config(settings: Mapping[str, object]) -> SecurityConfig:
-    """Returns the settings of security from options by Kafka's names. Raises OptionError for what does not go together."""
-    values: dict[str, Any] = {_FIELD_OF[name]: SECURITY_OPTIONS[name].parse(value) for name, value in settings.items()}
-    return SecurityConfig(**values)
+    """Returns the settings of security from options by Kafka's names.
+
+    Args:
+        settings: options that `is_security_option` knows, with their values.
+
+    Raises:
+        OptionError: A value is wrong, or options do not go together. It holds no secret.
+    """
+    if not settings:
+        return PLAINTEXT
+    providers = providers_of(settings)
+    values: dict[str, Any] = {}
+    for name, value in _by_one_name(settings, providers).items():
+        values[FIELD_OF[name]] = read_option(SECURITY_OPTIONS[name], value, providers)
+    config = SecurityConfig(**values, providers=providers)
+    if config.uses_tls:
+        _check_tls(config)
+    if not config.uses_sasl:
+        return config
+    jaas = _literal_jaas(config)
+    _check_handlers(config)
+    given = {**_from_jaas(config, jaas), **_from_handler(config), **values}
+    config = SecurityConfig(**given, providers=providers)
+    _check_sasl(config, jaas, "sasl_mechanism" in values)
+    return config
+
+
+def read_option(option: Option, value: object, providers: Providers) -> Any:
+    """Returns an option's value, with its references read now unless they are kept for later. Raises OptionError."""
+    if option.kind.keeps_references:
+        return _keep_references(option.parse(value), providers)
+    if not any(
+        isinstance(each, str) and has_references(each) for each in (value if isinstance(value, list | tuple) else [value])
+    ):
+        return option.parse(value)
+    try:
+        if isinstance(value, str):
+            value = resolve(value, providers)
+        elif isinstance(value, list | tuple):
+            value = [resolve(each, providers) if isinstance(each, str) else each for each in value]
+    except OptionError as error:
+        raise OptionError(f"option {option.name}: {error.message}", **{**error.facts, "option": option.name}) from None
+    try:
+        return option.parse(value)
+    except OptionError:
+        # What a reference yields may be a secret that is not for this option.
+        raise OptionError(
+            f"option {option.name}: what its reference yields is not {option.kind.wanted}", option=option.name
+        ) from None
+
+
+def _keep_references(read: Any, providers: Providers) -> Any:
+    if providers is DEFAULT_PROVIDERS:
+        return read
+    if isinstance(read, Secret):
+        return Secret(read.unresolved(), providers)
+    return TextWithReferences(read, providers) if has_references(read) else read
+
+
+def _by_one_name(settings: Mapping[str, object], providers: Providers) -> dict[str, object]:
+    """Returns the settings by the names of the table."""
+    found: dict[str, object] = {}
+    for name, value in settings.items():
+        if name in ONE_VALUE:
+            text = resolve(str(value), providers).strip().rpartition(".")[2]
+            if text.lower() not in map(str.lower, ONE_VALUE[name].accepted):
+                _refuse(name, f"it can only be {' or '.join(ONE_VALUE[name].accepted)}; {ONE_VALUE[name].reason}")
+        elif not is_provider_option(name):
+            known = ALIASES.get(name, name)
+            if known in found and found[known] != value:
+                both = [known, *(alias for alias, meant in ALIASES.items() if meant == known)]
+                _refuse(name, f"{' and '.join(both)} are one option, and have two values")
+            found[known] = value
+    return found
+
+
+# TLS
+
+
+def _check_tls(config: SecurityConfig) -> None:
+    given = config.given()
+    trusted = [name for name in ("ssl.truststore.certificates", "ssl.truststore.location", "ssl.ca.location") if name in given]
+    keys = [name for name in ("ssl.keystore.key", "ssl.keystore.location", "ssl.key.location") if name in given]
+    for both in (trusted, keys):
+        if len(both) > 1:
+            _refuse(both[0], f"{' and '.join(both)} are two answers to one question; give one of them")
+    for one, other in (
+        ("ssl.keystore.key", "ssl.keystore.certificate.chain"),
+        ("ssl.key.location", "ssl.certificate.location"),
+    ):
+        if one in given and other not in given:
+            _refuse(other, f"it is missing: {one} needs the certificate of that key")
+        if other in given and one not in given:
+            _refuse(one, f"it is missing: {other} needs its private key; name the same file if it holds both")
+    for password, stores in (
+        ("ssl.truststore.password", ("ssl.truststore.location", "ssl.truststore.certificates")),
+        ("ssl.keystore.password", ("ssl.keystore.location", "ssl.keystore.key")),
+        ("ssl.key.password", ("ssl.keystore.location", "ssl.keystore.key", "ssl.key.location")),
+    ):
+        if password in given and not given.keys() & set(stores):
+            _refuse(password, f"there is nothing that it opens; {stores[0]} is missing")
+    for kind, text in (
+        ("ssl.truststore.type", "ssl.truststore.certificates"),
+        ("ssl.keystore.type", "ssl.keystore.key"),
+    ):
+        if text in given and given.get(kind, "PEM") != "PEM":
+            _refuse(kind, f"it must be PEM where {text} is given")
+
+
+# SASL
+
+_AWS: Final = "IAMClientCallbackHandler"
+_CLIENT_HANDLERS: Final[Mapping[str, str]] = {_AWS: "AWS_MSK_IAM"}
+# To what makes the token; None: the token endpoint.
+_LOGIN_HANDLERS: Final[Mapping[str, str | None]] = {
+    "OAuthBearerLoginCallbackHandler": None,
+    "JaasClientOauthLoginCallbackHandler": None,  # Strimzi's
+    "IAMOAuthBearerLoginCallbackHandler": "aws",
+    "GcpLoginCallbackHandler": "google",
+}
+# Options of OAuthBearerLoginModule: Kafka's (OAuthBearerLoginCallbackHandler) and Strimzi's (ClientConfig).
+_JAAS_OPTIONS: Final[Mapping[str, str]] = {
+    "clientId": "sasl_oauthbearer_client_credentials_client_id",
+    "clientSecret": "sasl_oauthbearer_client_credentials_client_secret",
+    "scope": "sasl_oauthbearer_scope",
+    "oauth.client.id": "sasl_oauthbearer_client_credentials_client_id",
+    "oauth.client.secret": "sasl_oauthbearer_client_credentials_client_secret",
+    "oauth.scope": "sasl_oauthbearer_scope",
+    "oauth.token.endpoint.uri": "sasl_oauthbearer_token_endpoint_url",
+    "oauth.access.token": "sasl_oauthbearer_token",
+    "oauth.ssl.truststore.location": "sasl_oauthbearer_ca_location",
+}
+_EXTENSION: Final = "extension_"
+
+
+def _literal_jaas(config: SecurityConfig) -> JaasConfig | None:
+    """Returns the login line; None where there is none, or where a reference stands for it as a whole."""
+    if config.sasl_jaas_config is None or is_reference(config.sasl_jaas_config.unresolved()):
+        return None
+    return parse_jaas(config.sasl_jaas_config.unresolved())
+
+
+def _from_jaas(config: SecurityConfig, jaas: JaasConfig | None) -> dict[str, Any]:
+    """Returns what a login line of OAUTHBEARER says, by field: the same things have options of their own."""
+    if jaas is None or config.sasl_jaas_config is None or jaas.login_module != "OAuthBearerLoginModule":
+        return {}
+    found: dict[str, Any] = {}
+    for name, value in jaas.options.items():
+        if name in _JAAS_OPTIONS:
+            field = _JAAS_OPTIONS[name]
+            secret = SECURITY_OPTIONS[_OPTION_OF[field]].kind.is_secret
+            found[field] = config.sasl_jaas_config.with_text(value) if secret else _with_providers(value, config)
+        elif name.startswith("oauth."):
+            known = ", ".join(each for each in _JAAS_OPTIONS if each.startswith("oauth."))
+            _refuse("sasl.jaas.config", f"of Strimzi's options only {known} are supported")
+    pairs = [(name.removeprefix(_EXTENSION), value) for name, value in jaas.options.items() if name.startswith(_EXTENSION)]
+    if any("," in value for _, value in pairs):
+        _refuse("sasl.jaas.config", "the value of an extension must not have a comma")
+    if pairs:
+        found["sasl_oauthbearer_extensions"] = _with_providers(",".join(f"{name}={value}" for name, value in pairs), config)
+    return found
+
+
+_OPTION_OF: Final = {field: name for name, field in FIELD_OF.items()}
+
+
+def _with_providers(text: str, config: SecurityConfig) -> str:
+    return text if config.providers is DEFAULT_PROVIDERS else TextWithReferences(text, config.providers)
+
+
+def _last_part(name: str | None) -> str:
+    return "" if name is None else name.strip().rpartition(".")[2]
+
+
+def _check_handlers(config: SecurityConfig) -> None:
+    client, login = _last_part(config.sasl_client_callback_handler_class), _last_part(config.sasl_login_callback_handler_class)
+    for option, name, known in (
+        ("sasl.client.callback.handler.class", client, tuple(_CLIENT_HANDLERS)),
+        ("sasl.login.callback.handler.class", login, tuple(_LOGIN_HANDLERS)),
+    ):
+        if name and name not in known:
+            _refuse(
+                option,
+                f"Java classes cannot run here, and only what {', '.join(known)} does is known, in whatever package;"
+                " use OAUTHBEARER with a Python callable as sasl.oauthbearer.token.provider",
+            )
+    if client and config.sasl_mechanism != _CLIENT_HANDLERS[client]:
+        _refuse("sasl.client.callback.handler.class", f"{client} needs sasl.mechanism={_CLIENT_HANDLERS[client]}")
+    if login and config.sasl_mechanism != "OAUTHBEARER":
+        _refuse("sasl.login.callback.handler.class", f"{login} needs sasl.mechanism=OAUTHBEARER")
+
+
+def _from_handler(config: SecurityConfig) -> dict[str, Any]:
+    provider = _LOGIN_HANDLERS.get(_last_part(config.sasl_login_callback_handler_class))
+    return {} if provider is None else {"sasl_oauthbearer_token_provider": provider}
+
+
+def _check_sasl(config: SecurityConfig, jaas: JaasConfig | None, is_mechanism_given: bool) -> None:
+    mechanism = config.sasl_mechanism
+    said = f"sasl.mechanism={mechanism}" if is_mechanism_given else f"sasl.mechanism is not set and so {mechanism}, which"
+    if jaas is not None and mechanism not in jaas.mechanisms:
+        _refuse("sasl.jaas.config", f"{jaas.login_module} is for {' or '.join(jaas.mechanisms)}, and {said} needs another")
+    if mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        _check_password(config, jaas, said)
+    elif config.sasl_username is not None or config.sasl_password is not None:
+        _refuse("sasl.username", f"{said} takes no user and password: set sasl.mechanism=PLAIN or SCRAM-SHA-512")
+    if mechanism == "OAUTHBEARER":
+        _check_token(config, said)
+
+
+def _check_password(config: SecurityConfig, jaas: JaasConfig | None, said: str) -> None:
+    if config.sasl_jaas_config is not None:
+        if config.sasl_username is not None or config.sasl_password is not None:
+            _refuse("sasl.jaas.config", "sasl.username and sasl.password say the same; give one or the other")
+        if jaas is not None and not {"username", "password"} <= jaas.options.keys():
+            _refuse("sasl.jaas.config", f'{jaas.login_module} needs username="..." and password="..."')
+        return
+    if config.sasl_username is None or config.sasl_password is None:
+        missing = "sasl.username" if config.sasl_username is None else "sasl.password"
+        _refuse(missing, f"{said} needs sasl.username and sasl.password, or sasl.jaas.config")
+
+
+def _check_token(config: SecurityConfig, said: str) -> None:
+    ways = {
+        "sasl.oauthbearer.token": config.sasl_oauthbearer_token,
+        "sasl.oauthbearer.token.provider": config.sasl_oauthbearer_token_provider,
+        "sasl.oauthbearer.token.endpoint.url": config.sasl_oauthbearer_token_endpoint_url,
+    }
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        _refuse(given[0], f"{' and '.join(given)} are several ways to a token; give one of them")
+    if not given and config.sasl_jaas_config is None:
+        _refuse("sasl.mechanism", f"{said} needs one of {', '.join(ways)}")
+    url = config.sasl_oauthbearer_token_endpoint_url
+    if url is None or url.lower().startswith("file:") or has_references(url):
+        return
+    if not url.lower().startswith(("http://", "https://")):
+        _refuse("sasl.oauthbearer.token.endpoint.url", "it must begin with https://, http:// or file://")
+    if "@" in url.split("/")[2]:
+        _refuse("sasl.oauthbearer.token.endpoint.url", "it must not hold a user and a password; they have options of their own")
+    is_in_jaas = config.sasl_jaas_config is not None and is_reference(config.sasl_jaas_config.unresolved())
+    for field in ("sasl_oauthbearer_client_credentials_client_id", "sasl_oauthbearer_client_credentials_client_secret"):
+        if getattr(config, field) is None and not is_in_jaas:
+            _refuse(_OPTION_OF[field], "it is missing: the token endpoint asks for client id and secret")
+
+
+def _refuse(option: str, text: str) -> NoReturn:
+    raise OptionError(f"option {option}: {text}", option=option)
+
+
+# What is allowed, and not safe
+
+
+def security_warnings(config: SecurityConfig) -> tuple[str, ...]:
+    """Returns what to warn of when a client starts with these settings. Without options of security, there is nothing."""
+    return () if config == PLAINTEXT else tuple(_warnings(config))
+
+
+def _warnings(config: SecurityConfig) -> Iterable[str]:
+    protocol, given = config.security_protocol, config.given()
+    for prefix, used in (("ssl.", config.uses_tls), ("sasl.", config.uses_sasl)):
+        unused = [name for name in given if name.startswith(prefix)]
+        if unused and not used:
+            yield f"security.protocol is {protocol}, so these options are not used: {', '.join(unused)}"
+    if config.uses_tls and not config.ssl_endpoint_identification_algorithm:
+        yield (
+            "ssl.endpoint.identification.algorithm is empty: any server with a certificate of a trusted authority can pose as a"
+            " broker; set it to https"
+        )
+    if protocol == "SASL_PLAINTEXT":
+        sent = {"PLAIN": "the password", "OAUTHBEARER": "the token", "AWS_MSK_IAM": "a signed token"}
+        if config.sasl_mechanism in sent:
+            yield (
+                f"security.protocol=SASL_PLAINTEXT with {config.sasl_mechanism} sends {sent[config.sasl_mechanism]} unencrypted;"
+                " use SASL_SSL"
+            )
+    url = config.sasl_oauthbearer_token_endpoint_url
+    if config.uses_sasl and url is not None and url.lower().startswith("http://"):
+        yield "sasl.oauthbearer.token.endpoint.url begins with http://: the client secret is sent unencrypted; use https://"

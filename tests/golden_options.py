@@ -28,6 +28,12 @@ class JavaOption(NamedTuple):
         found = re.match(r"\[(-?\d+),", self.valid) if self.kind in ("INT", "LONG") else None
         return None if found is None else int(found[1])
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The least and the greatest value of a number that has both."""
+        found = re.fullmatch(r"\[([\d.]+),\.\.\.,([\d.]+)\]", self.valid)
+        return None if found is None else (float(found[1]), float(found[2]))
+
 
 def java_options() -> dict[str, JavaOption]:
     options = (JavaOption(*line.split("\t")) for line in OPTIONS_TXT.read_text().splitlines())

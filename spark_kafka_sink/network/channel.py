@@ -30,6 +30,19 @@ class Address:
         return f"[{host}]:{port}" if self.family == socket.AF_INET6 else f"{host}:{port}"
 
 
+def resolve(host: str, port: int) -> list[Address]:
+    """Returns all addresses of a host, IPv4 first as in Java by default: brokers that listen on one family listen on that.
+
+    Waits for the system's resolver, which has timeouts of its own. Raises OSError if there is no address.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is no host name: {error}") from error
+    addresses = dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found)
+    return sorted(addresses, key=lambda address: address.family != socket.AF_INET)
+
+
 class Channel(Protocol):
     """A connection that never blocks. Owned by the thread that polls its selector. Failures are OSError."""
 
@@ -129,6 +142,9 @@ class PlainChannel:
 
     def has_buffered_bytes(self) -> bool:
         return False
+
+    def detach(self) -> socket.socket:
+        return self._socket
 
     def close(self) -> None:
         self._socket.close()

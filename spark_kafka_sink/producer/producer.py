@@ -41,6 +41,7 @@ from spark_kafka_sink.producer.single_records.record_appender import (
 from spark_kafka_sink.producer.single_records.record_buffer import RecordBuffer
 from spark_kafka_sink.producer.single_records.record_future import RecordFuture
 from spark_kafka_sink.records.columns import NO_PARTITION
+from spark_kafka_sink.security_config import security_warnings
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.scopes.transaction_scope import TransactionScope
@@ -110,6 +111,8 @@ class Producer:
             self._send = in_transaction(self._send, self._identity)
         requests = ProduceRequests(config, client, metadata, accumulator, self._identity, metrics)
         self._sender = Sender(lifecycle, accumulator, self._record_buffer, self._identity, requests, self._user_classes)
+        for text in security_warnings(config.security):
+            logger.warning("%s", text)
         lifecycle.start(self._run, f"kafka-producer-network-thread | {config.client_id}")
         if not _open_producers:
             atexit.unregister(_close_all)

@@ -19,6 +19,7 @@ from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
+from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
 from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_PARTITIONS,
     COMMIT_LOG_REPLICATION,
@@ -136,22 +137,57 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
     )
 }
 
-# What Java's `ProducerConfig` (Kafka 4.1) knows and this producer does not, and what ignoring each would change.
+# What Java's `ProducerConfig` (Kafka 4.1) or librdkafka knows and this producer does not, and what ignoring each would change.
 
 # Nothing that is delivered, and nothing about who may read it, depends on these: ignored with a warning.
 HARMLESS: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
     "client.dns.lookup": "every address of a name is tried in turn",
-    "config.providers.automatic": "no configuration providers exist here",
+    "config.providers.automatic": "which providers there are is the same everywhere",
     "enable.metrics.push": "no client metrics are pushed to brokers",
     "metric.reporters": "register(spark) returns the metrics",
     "metrics.recording.level": "register(spark) returns the metrics",
+    "sasl.kerberos.kinit.cmd": "tickets come from the system's Kerberos library",
+    "sasl.kerberos.min.time.before.relogin": "tickets come from the system's Kerberos library",
+    "sasl.kerberos.ticket.renew.jitter": "tickets come from the system's Kerberos library",
+    "sasl.kerberos.ticket.renew.window.factor": "tickets come from the system's Kerberos library",
+    **dict.fromkeys(
+        (
+            "sasl.oauthbearer.clock.skew.seconds",
+            "sasl.oauthbearer.expected.audience",
+            "sasl.oauthbearer.expected.issuer",
+            "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+            "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+            "sasl.oauthbearer.jwks.endpoint.url",
+            "sasl.oauthbearer.jwt.validator.class",
+            "sasl.oauthbearer.scope.claim.name",
+            "sasl.oauthbearer.sub.claim.name",
+        ),
+        "brokers validate tokens; a client only sends them",
+    ),
+    "ssl.ca.certificate.stores": "it is for Windows",
+    "ssl.keymanager.algorithm": "there is no JVM here; keys are read by OpenSSL",
+    "ssl.secure.random.implementation": "there is no JVM here; OpenSSL makes random numbers",
+    "ssl.trustmanager.algorithm": "there is no JVM here; certificates are checked by OpenSSL",
 }
 
 # Ignoring one of these would send other bytes, to another place, or in another way than was asked for.
 REFUSED: Mapping[str, str] = {
-    "config.providers": "configuration providers are not supported: give the values themselves",
+    "https.ca.pem": "write the certificates to a file, and name it with sasl.oauthbearer.ca.location",
+    "sasl.login.class": "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
+    "sasl.oauthbearer.config": "unsecured tokens are not made here: give a token with sasl.oauthbearer.token",
+    "sasl.oauthbearer.metadata.authentication.type": "use sasl.oauthbearer.token.provider=azure or aws",
     "security.providers": "Java security providers cannot run here",
+    "ssl.certificate.verify_cb": "certificates are always verified: name the authority with ssl.ca.location",
+    "ssl.crl.location": "lists of revoked certificates are not supported",
+    "ssl.curves.list": "curves cannot be chosen: OpenSSL's defaults hold",
+    "ssl.engine.factory.class": "Java classes cannot run here: name key and authorities with the other ssl.* options",
+    "ssl.engine.id": "OpenSSL's engines are not supported",
+    "ssl.engine.location": "OpenSSL's engines are not supported",
+    "ssl.provider": "Java security providers cannot run here",
+    "ssl.providers": "OpenSSL's providers are chosen in its own configuration file",
+    "ssl.sigalgs.list": "signature algorithms cannot be chosen: OpenSSL's defaults hold",
     "transaction.two.phase.commit.enable": "the sink's own commit log does what it is for",
 }
 
@@ -161,13 +197,9 @@ SET_BY_THE_SINK: Mapping[str, str] = {
     " and transactional.id.prefix for what the names begin with"
 }
 
-# What it may be is checked, and no more.
-ONLY_PLAINTEXT = "only PLAINTEXT is supported yet, no TLS and no SASL"
-
 REFUSED_PREFIXES: Mapping[str, str] = {
-    "config.providers.": REFUSED["config.providers"],
-    "sasl.": "SASL is not supported yet: only security.protocol=PLAINTEXT",
-    "ssl.": "TLS is not supported yet: only security.protocol=PLAINTEXT",
+    "sasl.oauthbearer.assertion.": "assertions are not supported: use client credentials, or a Python callable as"
+    " sasl.oauthbearer.token.provider",
 }
 
 
@@ -238,9 +270,9 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 def _check_sink_option(name: str) -> None:
     if name in SPARK_OWN or name in SINK_OPTIONS:
         return
-    if name in OPTIONS or name in HARMLESS or why_refused(name):
+    if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)
-    known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in OPTIONS)]
+    known = [*SINK_OPTIONS, *(KAFKA_PREFIX + option for option in (*OPTIONS, *SECURITY_NAMES))]
     raise OptionError(f"unknown option {name}{nearest(name, known)}", option=name)
 
 
@@ -250,10 +282,10 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> Produ
     for name, value in kafka.items():
         if name in SET_BY_THE_SINK:
             raise OptionError(f"option {KAFKA_PREFIX}{name}: {SET_BY_THE_SINK[name]}", option=KAFKA_PREFIX + name)
-        if name in OPTIONS:
+        if name in OPTIONS or is_security_option(name):
             known[name] = value
         else:
-            _refuse_or_warn(name, value)
+            _refuse_or_warn(name)
     try:
         config = producer_config(with_guarantee(known, guarantee))
         _check_plugins(config)
@@ -261,6 +293,8 @@ def _producer_config(kafka: Mapping[str, object], guarantee: Guarantee) -> Produ
         option = error.facts["option"]
         text = error.message.replace(f"option {option}", f"option {KAFKA_PREFIX}{option}", 1)
         raise OptionError(text, option=KAFKA_PREFIX + option) from None
+    for text in security_warnings(config.security):
+        warn_once(text)
     if "linger.ms" in known:
         return config
     return replace(config, linger_ms=min(TASK_LINGER_MS, config.delivery_timeout_ms - config.request_timeout_ms))
@@ -301,19 +335,15 @@ def looked_at(config: ProducerConfig) -> Iterator[dict[str, Serializer]]:
                 serializer.close()
 
 
-def _refuse_or_warn(name: str, value: object) -> None:
-    """Handles a name that only Java's producer knows, or nobody. A value never goes into a message: it may be a password."""
+def _refuse_or_warn(name: str) -> None:
+    """Handles a name that only other producers know, or nobody. A value never goes into a message: it may be a password."""
     option = KAFKA_PREFIX + name
-    if name == "security.protocol":
-        if str(value).strip().upper() != "PLAINTEXT":
-            raise OptionError(f"option {option}: {ONLY_PLAINTEXT}", option=option)
-    elif reason := why_refused(name):
+    if reason := why_refused(name):
         raise OptionError(f"option {option}: {reason}", option=option)
-    elif name in HARMLESS:
-        warn_once(f"option {option} is ignored: {HARMLESS[name]}")
-    else:
-        known = (KAFKA_PREFIX + other for other in (*OPTIONS, *HARMLESS, *REFUSED, "security.protocol"))
+    if name not in HARMLESS:
+        known = (KAFKA_PREFIX + other for other in (*OPTIONS, *SECURITY_NAMES, *HARMLESS, *REFUSED))
         raise OptionError(f"unknown option {option}{nearest(option, known)}", option=option)
+    warn_once(f"option {option} is ignored: {HARMLESS[name]}")
 
 
 @cache

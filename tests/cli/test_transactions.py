@@ -73,8 +73,12 @@ def test_wrong_options_are_said(arguments: list[str], text: str) -> None:
     [
         ("client.idd=me", "unknown option client.idd; did you mean client.id?"),
         ("request.timeout.ms=secret", "option request.timeout.ms: 'secret' is not a whole number"),
-        ("security.protocol=SASL_SSL", "option security.protocol: only PLAINTEXT is supported yet"),
-        ("sasl.jaas.config=secret", "option sasl.jaas.config: SASL is not supported yet"),
+        ("security.protocol=TLS", "option security.protocol: 'TLS' is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=secret", "the login module's class is not one of"),
+        ("sasl.mechanism=${env:NOT_THERE}", "option sasl.mechanism: ${env:NOT_THERE}: there is no environment variable"),
+        ("ssl.provider=secret", "option ssl.provider: Java security providers cannot run here"),
+        ("ssl.truststore.locaton=x", "unknown option ssl.truststore.locaton; did you mean ssl.truststore.location?"),
+        ("client.id=\\u12", "\\u needs four hexadecimal digits"),
         ("secret", "is not name=value"),
     ],
 )

@@ -13,6 +13,7 @@ from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import INT32_MAX
 from spark_kafka_sink.producer.partitioners.registry import NAMES
 from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
+from spark_kafka_sink.security_config import SECURITY_NAMES
 from tests.golden_options import java_options
 
 ROWS = {name: row for row in options_page().splitlines() for name in re.findall(r"^\| `([^`]+)` \|", row)}
@@ -26,6 +27,11 @@ def test_every_option_of_javas_producer_has_a_row(name: str) -> None:
 
 def test_every_option_of_the_sink_has_a_row() -> None:
     assert {"topic", "delivery.guarantee", "includeHeaders"} <= set(ROWS)
+
+
+@pytest.mark.parametrize("name", SECURITY_NAMES)
+def test_every_option_of_security_has_a_row(name: str) -> None:
+    assert name in ROWS
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -101,18 +101,16 @@ def test_an_option_that_is_near_to_none_is_still_an_error() -> None:
     assert refused(zzz="x").endswith("unknown option zzz")
 
 
-@pytest.mark.parametrize(
-    "name", [*REFUSED, "sasl.mechanism", "sasl.jaas.config", "ssl.truststore.location", "config.providers.x"]
-)
+@pytest.mark.parametrize("name", [*REFUSED, "sasl.oauthbearer.assertion.file", "sasl.login.callback.handler.class"])
 def test_an_option_of_javas_producer_that_matters_is_refused(name: str) -> None:
-    assert f"option kafka.{name}: " in refused(**{f"kafka.{name}": "x"})
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    assert f"option kafka.{name}: " in refused(**login, **{f"kafka.{name}": "x"})
 
 
-@pytest.mark.parametrize(
-    "name", [*REFUSED, "sasl.jaas.config", "ssl.keystore.key", "sasl.pasword", "password", "security.protocol"]
-)
+@pytest.mark.parametrize("name", [*REFUSED, "sasl.jaas.config", "ssl.keystore.key", "sasl.pasword", "password"])
 def test_no_value_of_a_refused_option_is_ever_printed(name: str) -> None:
-    assert "hunter2" not in refused(**{f"kafka.{name}": "hunter2"})
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+    assert "hunter2" not in refused(**login, **{f"kafka.{name}": "hunter2"})
 
 
 class Interceptor(ProducerInterceptor):
@@ -188,9 +186,41 @@ def test_an_option_of_javas_producer_that_changes_nothing_here_is_ignored_with_o
     assert "secret" not in caplog.text
 
 
-def test_plaintext_is_the_one_protocol() -> None:
+def test_options_of_security_are_the_producers() -> None:
+    options = sink_options(
+        {
+            **SERVERS,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": 'kafkashaded.org.apache.kafka.common.security.plain.PlainLoginModule required username="u"'
+            ' password="hunter2";',
+            "kafka.ssl.ca.location": "${env:NOT_THERE_YET}",
+        }
+    )
+    security = options.producer.security
+    assert (security.security_protocol, security.sasl_mechanism) == ("SASL_SSL", "PLAIN")
+    assert security.ssl_ca_location == "${env:NOT_THERE_YET}"
+    assert "hunter2" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_plaintext_may_be_said() -> None:
     assert sink_options({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}) == sink_options(SERVERS)
-    assert "kafka.security.protocol: only PLAINTEXT" in refused(**{"kafka.security.protocol": "SASL_SSL"})
+
+
+def test_errors_of_security_name_the_option_as_it_is_written() -> None:
+    assert refused(**{"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}).startswith(
+        "[OPTION] option kafka.sasl.username: sasl.mechanism=PLAIN needs"
+    )
+    assert "option kafka.linger.ms: ${env:NOT_THERE}: there is no" in refused(**{"kafka.linger.ms": "${env:NOT_THERE}"})
+
+
+def test_what_is_not_safe_is_warned_of_once_a_process(caplog: pytest.LogCaptureFixture) -> None:
+    warn_once.cache_clear()
+    for _ in range(2):
+        sink_options({**SERVERS, "kafka.ssl.ca.location": "x"})
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "security.protocol is PLAINTEXT, so these options are not used: ssl.ca.location" in caplog.text
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a b", "a/b", "x" * 250, "é"])

@@ -23,8 +23,10 @@ from spark_kafka_sink.exactly_once.rules import View
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
 from spark_kafka_sink.option import nearest
+from spark_kafka_sink.properties import lines_without_sign, parse_properties
 from spark_kafka_sink.protocol.error_codes import ErrorCode
-from spark_kafka_sink.spark.options import HARMLESS, ONLY_PLAINTEXT, why_refused
+from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
+from spark_kafka_sink.spark.options import HARMLESS, why_refused
 
 Result = TypeVar("Result")
 
@@ -165,45 +167,45 @@ def client_config(options: ConnectionOptions) -> ProducerConfig:
     """
     settings = {} if options.command_config is None else _from_file(options.command_config)
     try:
-        return producer_config({"client.id": "spark-kafka-sink-cli", **settings, "bootstrap.servers": options.bootstrap_servers})
+        config = producer_config(
+            {"client.id": "spark-kafka-sink-cli", **settings, "bootstrap.servers": options.bootstrap_servers}
+        )
     except OptionError as error:
         hint = "--bootstrap-servers" if error.facts.get("option") == "bootstrap.servers" else _FILE
         raise click.BadParameter(error.message, param_hint=hint) from None
+    for text in security_warnings(config.security):
+        warn(text)
+    return config
 
 
 def _from_file(path: Path) -> dict[str, str]:
     """Returns the settings by name. Java's others are ignored, or refused where that would change what is done."""
     known = {}
     for name, value in _properties(path).items():
-        if name in OPTIONS:
+        if name in OPTIONS or is_security_option(name):
             known[name] = value
-        elif name == "security.protocol":
-            if value.upper() != "PLAINTEXT":
-                raise _wrong(f"{path}: option {name}: {ONLY_PLAINTEXT}")
         elif (reason := why_refused(name)) is not None:
             raise _wrong(f"{path}: option {name}: {reason}")
         elif name in _IGNORED:
             warn(f"{path}: option {name} is ignored: {_IGNORED[name]}")
         else:
-            raise _wrong(f"{path}: unknown option {name}{nearest(name, [*OPTIONS, *_IGNORED, 'security.protocol'])}")
+            raise _wrong(f"{path}: unknown option {name}{nearest(name, [*OPTIONS, *SECURITY_NAMES, *_IGNORED])}")
     return known
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Lines of `name=value` or `name: value`, without Java's escapes and continued lines; # and ! begin a comment."""
+    """Reads a properties file as Java does, but for lines without a value: Kafka's tools would take them for empty options."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise _wrong(f"{path} cannot be read: {why}") from None
-    found = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if not line or line[0] in "#!":
-            continue
-        sign = min((at for at in (line.find("="), line.find(":")) if at > 0), default=-1)
-        if sign < 0:
-            raise _wrong(f"line {number} of {path} is not name=value")
-        found[line[:sign].strip()] = line[sign + 1 :].strip()
+        text = path.read_text(encoding="utf-8")
+        found = parse_properties(text)
+    except OSError as error:
+        raise _wrong(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _wrong(f"{path} cannot be read: it is not UTF-8") from None
+    except ValueError as error:
+        raise _wrong(f"{path}: {error}") from None
+    for number in lines_without_sign(text):
+        raise _wrong(f"line {number} of {path} is not name=value")
     return found
 
 

@@ -1,0 +1,334 @@
+"""Proxies between this client and its brokers: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
+
+What is said to a proxy is a generator without sockets: it yields a `Turn`, and is sent the bytes that were asked for.
+`ProxiedChannel` carries the bytes. It never reads past the end of a proxy's answer, so what comes after that is the broker's,
+also for a TLS handshake that takes over the socket.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+import socket
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from selectors import EVENT_READ, EVENT_WRITE
+from typing import Final, NoReturn, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.network.channel import Address, PlainChannel, resolve
+
+SCHEMES: Final = ("socks5", "socks5h", "http")
+
+MAX_HEADER_BYTES: Final = 16_384
+"""Bytes of status line and headers that an HTTP proxy may answer. Squid's are under 1 KB."""
+
+_SOCKS_REPLIES: Final = {
+    1: "general failure",
+    2: "the connection is not allowed by its rules",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "the time to live expired",
+    7: "it does not support the command CONNECT",
+    8: "it does not support this type of address",
+}
+_SOCKS_FOR_GOOD: Final = frozenset({2, 7, 8})
+_HTTP_FOR_A_WHILE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_HTTP: Final = b"HTTP/"
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: ([^\r\n]*))?(?=\r?\n)")
+_SCHEME_ASKED_FOR: Final = re.compile(rb"\nproxy-authenticate:[ \t]*([A-Za-z0-9-]+)", re.IGNORECASE)
+_END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
+_HOST_NAME: Final = re.compile(rb"[A-Za-z0-9._-]{1,255}")
+
+NO_ACCEPTABLE_METHOD: Final = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy, and who we are there. Owned by the thread that connects. `str` shows neither user nor password.
+
+    Attributes:
+        scheme: "socks5" (a broker's name is resolved here), "socks5h" or "http" (the proxy resolves it).
+        password: None for no login at all.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    user: str = field(default="", repr=False)
+    password: str | None = field(default=None, repr=False)
+    _untried: dict[tuple[str, int], deque[Address]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{_host_and_port(self.host, self.port)}"
+
+    def resolve(self, host: str, port: int) -> Sequence[Address]:
+        """Returns the addresses to connect to for a broker: those of the proxy. Raises OSError if it has none."""
+        try:
+            return resolve(self.host, self.port)
+        except OSError as error:
+            raise OSError(f"the name of the proxy {self} does not resolve: {error.strerror or error}") from error
+
+    def target(self, host: str, port: int) -> _Target:
+        """Returns what to ask the proxy for. Raises OSError for a host that is none, or that does not resolve."""
+        try:
+            return _Target(ipaddress.ip_address(host), port)
+        except ValueError:
+            pass
+        if self.scheme != "socks5":
+            return _Target(_name(host), port)
+        # Each address is tried once before the name is resolved again, as without a proxy (client.dns.lookup=use_all_dns_ips).
+        untried = self._untried.setdefault((host, port), deque())
+        if not untried:
+            untried.extend(resolve(host, port))
+        return _Target(ipaddress.ip_address(untried.popleft().sockaddr[0].partition("%")[0]), port)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A broker as a proxy is told of it: an address, or a name in ASCII."""
+
+    host: ipaddress.IPv4Address | ipaddress.IPv6Address | bytes
+    port: int
+
+    def for_http(self) -> bytes:
+        host = self.host
+        if isinstance(host, ipaddress.IPv6Address):
+            return f"[{host}]:{self.port}".encode()
+        return (host if isinstance(host, bytes) else str(host).encode()) + b":%d" % self.port
+
+    def for_socks(self) -> bytes:
+        host, port = self.host, self.port.to_bytes(2, "big")
+        if isinstance(host, bytes):
+            return b"\x03" + bytes([len(host)]) + host + port
+        return (b"\x04" if isinstance(host, ipaddress.IPv6Address) else b"\x01") + host.packed + port
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One exchange with a proxy: what to send, then how many bytes to read; None reads to the end of HTTP's headers."""
+
+    send: bytes
+    read: int | None
+
+
+Dialogue: TypeAlias = Generator[Turn, bytes, None]
+
+
+def parse_proxy(url: str) -> Proxy:
+    """Returns the proxy that an URL names: scheme://[user:password@]host:port, with user and password percent-encoded.
+
+    Raises OptionError, which never shows a user or password.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+    except ValueError:
+        _refuse_url(
+            "its host or port is not valid; write socks5h://user:password@host:1080 with @ : / in the password as %40 %3A %2F"
+        )
+    if scheme not in SCHEMES or not parts.netloc:
+        _refuse_url(f"the URL must begin with one of {', '.join(f'{name}://' for name in SCHEMES)}")
+    if not host or not port:
+        _refuse_url(f"the URL must name a host and a port: {scheme}://{host or 'host'}:{1080 if scheme != 'http' else 3128}")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        _refuse_url("nothing may follow the port; write @ : / in a user or password as %40 %3A %2F")
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    if password and not user:
+        _refuse_url("there is a password without a user")
+    if scheme == "http" and ":" in user:
+        _refuse_url("a user of an HTTP proxy cannot hold a colon")
+    if scheme != "http" and max(len(user.encode()), len(password.encode())) > 255:
+        _refuse_url("SOCKS5 takes at most 255 bytes for user and for password")
+    return Proxy(scheme, host, port, user, password if user else None)
+
+
+def _refuse_url(text: str) -> NoReturn:
+    # "from None": urlsplit's own errors quote the URL with its password.
+    raise OptionError(f"option proxy.url: {text}", option="proxy.url") from None
+
+
+def proxied(channel: PlainChannel, proxy: Proxy, host: str, port: int) -> ProxiedChannel:
+    """Returns a channel to a broker through a proxy, which takes over a channel to one of `Proxy.resolve`'s addresses.
+
+    Its handshake asks the proxy to connect to the broker. When that is done, the channel is a plain one.
+
+    Raises:
+        OSError: `host` is not a host name, or it does not resolve here (socks5).
+    """
+    try:
+        target = proxy.target(host, port)
+    except OSError:
+        channel.close()
+        raise
+    dialogue = (_http_dialogue if proxy.scheme == "http" else _socks_dialogue)(proxy, target, (host, port))
+    return ProxiedChannel(channel, dialogue, f"{_host_and_port(host, port)} through the proxy {proxy}")
+
+
+class ProxiedChannel(PlainChannel):
+    """A TCP socket to a proxy, and after the handshake to a broker. Owned by the thread that polls its selector."""
+
+    def __init__(self, channel: PlainChannel, dialogue: Dialogue, peer: str) -> None:
+        super().__init__(channel.detach(), peer)
+        self._dialogue = dialogue
+        self._turn: Turn | None = next(dialogue)
+        self._unsent = self._turn.send
+        self._answer = bytearray()
+
+    @property
+    def interest(self) -> int:
+        return EVENT_WRITE if self._unsent else EVENT_READ
+
+    def finish_connect(self) -> bool:
+        try:
+            return super().finish_connect()
+        except OSError as error:
+            raise OSError(error.errno, f"the proxy cannot be reached: {error.strerror or error}") from error
+
+    def handshake(self) -> bool:
+        """Goes on with what is said to the proxy. Returns whether it has connected to the broker.
+
+        Raises:
+            AuthenticationError: the proxy refuses, and would refuse again.
+            OSError: the proxy cannot connect to the broker now, or closed the connection.
+        """
+        while (turn := self._turn) is not None:
+            self._unsent = self._unsent[self.send([self._unsent]) :] if self._unsent else b""
+            if self._unsent or not self._read(turn):
+                return False
+            answer, self._answer = bytes(self._answer), bytearray()
+            try:
+                self._turn = self._dialogue.send(answer)
+                self._unsent = self._turn.send
+            except StopIteration:
+                self._turn = None
+        return True
+
+    def _read(self, turn: Turn) -> bool:
+        """Reads what `turn` asks for, and no byte more. Returns whether all of it is here."""
+        while turn.read is None or len(self._answer) < turn.read:
+            wanted = turn.read - len(self._answer) if turn.read is not None else MAX_HEADER_BYTES + 1 - len(self._answer)
+            try:
+                # The end of HTTP's headers is only known once it is there: look first, then take no more than that.
+                seen = self._socket.recv(wanted, socket.MSG_PEEK if turn.read is None else 0)
+                if turn.read is None and seen:
+                    end = _END_OF_HEADERS.search(bytes(self._answer) + seen)
+                    seen = self._socket.recv(end.end() - len(self._answer) if end else len(seen))
+                    if end or len(self._answer) + len(seen) > MAX_HEADER_BYTES:
+                        self._answer += seen
+                        return True
+            except (BlockingIOError, InterruptedError):
+                return False
+            if not seen:
+                done = f"after {len(self._answer):,} bytes of its answer" if self._answer else "before it answered"
+                raise OSError(f"the proxy closed the connection {done}")
+            self._answer += seen
+        return True
+
+
+def _socks_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Dialogue:
+    """Says what RFC 1928 wants to hear. Both methods are offered where there is a user, and the proxy chooses."""
+    methods = b"\x00\x02" if proxy.password is not None else b"\x00"
+    answer = yield Turn(b"\x05" + bytes([len(methods)]) + methods, 2)
+    _check_socks(proxy, broker, answer)
+    if answer[1] == NO_ACCEPTABLE_METHOD:
+        asked = (
+            "no login, and no login by user and password either"
+            if proxy.password is not None
+            else "no connection without a login"
+        )
+        todo = "" if proxy.password is not None else f". Write proxy.url as {proxy.scheme}://user:password@host:port"
+        _refuse(proxy, broker, f"accepts {asked}{todo}")
+    if answer[1] not in methods:
+        _refuse(proxy, broker, f"chose login method {answer[1]}, which was not offered")
+    if answer[1] == 2 and proxy.password is not None:
+        user, password = proxy.user.encode(), proxy.password.encode()
+        answer = yield Turn(b"\x01" + bytes([len(user)]) + user + bytes([len(password)]) + password, 2)
+        if answer[1] != 0:
+            _refuse(proxy, broker, f"refused the user or password of proxy.url (status {answer[1]})")
+    answer = yield Turn(b"\x05\x01\x00" + target.for_socks(), 2)
+    _check_socks(proxy, broker, answer)
+    if code := answer[1]:
+        text = f"{_SOCKS_REPLIES.get(code, 'an unknown failure')} (SOCKS reply {code})"
+        if code in _SOCKS_FOR_GOOD:
+            _refuse(proxy, broker, f"answered: {text}{_names_here(proxy, code)}")
+        raise OSError(f"the proxy answered: {text}")
+    # The address that the proxy connected from is read, so that it is not taken for the broker's bytes.
+    answer = yield Turn(b"", 2)
+    if (length := {1: 4, 3: None, 4: 16}.get(answer[1], 0)) == 0:
+        _refuse(proxy, broker, f"answered an address of the unknown type {answer[1]}")
+    if length is None:
+        length = (yield Turn(b"", 1))[0]
+    yield Turn(b"", length + 2)
+
+
+def _names_here(proxy: Proxy, code: int) -> str:
+    return ". Write socks5:// in proxy.url to resolve names here" if code == 8 and proxy.scheme == "socks5h" else ""
+
+
+def _check_socks(proxy: Proxy, broker: tuple[str, int], answer: bytes) -> None:
+    if answer[0] != 5:
+        _refuse(proxy, broker, f"does not speak SOCKS5: it answered {answer!r}")
+
+
+def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Dialogue:
+    """Asks for a tunnel, with Basic authentication (RFC 7617) where there is a user."""
+    address = target.for_http()
+    lines = [b"CONNECT %b HTTP/1.1" % address, b"Host: " + address]
+    if proxy.password is not None:
+        login = base64.b64encode(f"{proxy.user}:{proxy.password}".encode())
+        lines.append(b"Proxy-Authorization: Basic " + login)
+    answer = yield Turn(b"\r\n".join(lines) + b"\r\n\r\n", len(_HTTP))
+    if answer != _HTTP:
+        _refuse(proxy, broker, f"does not speak HTTP: it answered {answer!r}")
+    answer += yield Turn(b"", None)
+    status = _STATUS_LINE.match(answer)
+    if status is None:
+        _refuse(proxy, broker, f"does not speak HTTP: it answered {answer.splitlines()[0][:40]!r}")
+    code = int(status[1])
+    if 200 <= code < 300 and _END_OF_HEADERS.search(answer):
+        return
+    if 200 <= code < 300:
+        _refuse(proxy, broker, f"answered more than {MAX_HEADER_BYTES:,} bytes of headers")
+    reason = "".join(each if each.isprintable() else "?" for each in (status[2] or b"").decode("ascii", "replace")[:80])
+    text = f"HTTP status {code} {reason}".rstrip()
+    if code in _HTTP_FOR_A_WHILE:
+        raise OSError(f"the proxy answered {text}")
+    _refuse(proxy, broker, f"answered {text}{_login_hint(proxy, code, answer)}")
+
+
+def _login_hint(proxy: Proxy, code: int, answer: bytes) -> str:
+    if code not in (401, 407):  # tinyproxy says 401 to a wrong password
+        return ""
+    schemes = [scheme.decode() for scheme in _SCHEME_ASKED_FOR.findall(answer)]
+    if schemes and "basic" not in (scheme.lower() for scheme in schemes):
+        return f". It asks for {' or '.join(schemes)}, and only Basic is supported"
+    if proxy.password is None:
+        return ". Write proxy.url as http://user:password@host:port"
+    return ". Check the user and password of proxy.url"
+
+
+def _refuse(proxy: Proxy, broker: tuple[str, int], text: str) -> NoReturn:
+    address = _host_and_port(*broker)
+    raise AuthenticationError(
+        f"could not connect to {address}: the proxy {proxy} {text}", broker=address, proxy=str(proxy), option="proxy.url"
+    )
+
+
+def _host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _name(host: str) -> bytes:
+    """Returns a host name as a proxy takes it. Brokers tell their names, so one must not be able to add a header."""
+    try:
+        name = host.encode("idna")
+    except UnicodeError:
+        name = b""
+    if not _HOST_NAME.fullmatch(name):
+        raise OSError(f"{host!r} is not a host name")
+    return name

@@ -1,0 +1,36 @@
+"""The login line of `sasl.jaas.config` at its use: parsed, with its references read."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.jaas import JaasConfig, parse_jaas
+from spark_kafka_sink.secret import HiddenValues, is_reference
+from spark_kafka_sink.security_config import SecurityConfig
+
+__all__ = ["JaasConfig", "jaas_of", "parse_jaas"]
+
+
+def jaas_of(config: SecurityConfig) -> JaasConfig | None:
+    """Returns the login line with its references read in this process, now; None if there is none.
+
+    The line is parsed before references between its quotes are read, so a password may hold quotes and backslashes. A reference
+    that stands for the whole line is read first.
+
+    Raises:
+        OptionError: The line cannot be parsed, is for another mechanism, or has a reference that cannot be read.
+    """
+    secret = config.sasl_jaas_config
+    if secret is None:
+        return None
+    if is_reference(secret.unresolved()):
+        parsed = parse_jaas(secret.reveal())
+        if config.sasl_mechanism not in parsed.mechanisms:
+            raise OptionError(
+                f"option sasl.jaas.config: {parsed.login_module} is for {' or '.join(parsed.mechanisms)}, and sasl.mechanism is"
+                f" {config.sasl_mechanism}",
+                option="sasl.jaas.config",
+            )
+        return parsed
+    parsed = parse_jaas(secret.unresolved())
+    options = {name: secret.with_text(value).reveal() for name, value in parsed.options.items()}
+    return JaasConfig(parsed.login_module, HiddenValues(options))

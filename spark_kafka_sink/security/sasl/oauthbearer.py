@@ -1,0 +1,147 @@
+"""OAUTHBEARER (RFC 7628) as Kafka has it: a bearer token and SASL extensions in one message."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any, Final, Protocol
+
+from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.security.sasl.peer_text import quoted
+from spark_kafka_sink.security.sasl.token_cache import Token
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+
+_SEPARATOR: Final = "\x01"
+_AUTH: Final = "auth"
+# Kafka's OAuthBearerClientInitialResponse.
+_EXTENSION_NAME: Final = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE: Final = re.compile(r"[\x21-\x7e \t\r\n]+")
+_TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
+
+
+def wrong_extension(extensions: Mapping[str, str]) -> str | None:
+    """Returns what is wrong with SASL extensions, by Kafka's rules; None if nothing is."""
+    for name, value in extensions.items():
+        if name == _AUTH:
+            return "the SASL extension name 'auth' is reserved for the token"
+        if not _EXTENSION_NAME.fullmatch(name):
+            return f"{quoted(name)!r} is not a valid SASL extension name: only the letters A to Z and a to z are allowed"
+        if not _EXTENSION_VALUE.fullmatch(value):
+            return f"the value of the SASL extension {name} is empty or has characters other than printable ASCII"
+    return None
+
+
+def client_initial_response(token: Token, extensions: Mapping[str, str]) -> bytes:
+    """Returns the first message. Raises AuthenticationError for a token or an extension that it cannot hold."""
+    value = token.value.reveal()
+    if not _TOKEN.fullmatch(value):
+        raise AuthenticationError(
+            "the token is not a valid bearer token: it is empty or has other characters than letters, digits and -._~+/="
+        )
+    every = {**extensions, **token.extensions}
+    if (wrong := wrong_extension(every)) is not None:
+        raise AuthenticationError(wrong)
+    parts = [f"{_AUTH}=Bearer {value}", *(f"{name}={text}" for name, text in every.items())]
+    return f"n,,{_SEPARATOR}{''.join(part + _SEPARATOR for part in parts)}{_SEPARATOR}".encode()
+
+
+class _State(Enum):
+    FIRST = auto()
+    ANSWER = auto()
+    REFUSED = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+class OAuthBearerClient:
+    """One login with a token: Kafka's OAuthBearerSaslClient."""
+
+    def __init__(self, token: Token, extensions: Mapping[str, str], on_refused: Callable[[], None]) -> None:
+        """on_refused: is called when the broker does not accept the token."""
+        self._token = token
+        self._extensions = extensions
+        self._on_refused = on_refused
+        self._refusal = ""
+        self._state = _State.FIRST
+
+    def evaluate(self, challenge: bytes | None) -> bytes | None:
+        state, self._state = self._state, _State.FAILED
+        if state is _State.FIRST:
+            message, self._state = client_initial_response(self._token, self._extensions), _State.ANSWER
+            return message
+        if state is _State.ANSWER and not challenge:
+            self._state = _State.COMPLETE
+            return None
+        if state is _State.ANSWER:
+            # RFC 7628: the broker ends the login only after this end has acknowledged the reason. The reason is in the broker's
+            # last answer as well, or in the error below.
+            self._on_refused()
+            self._refusal, self._state = self._reason(challenge or b""), _State.REFUSED
+            return _SEPARATOR.encode()
+        if state is _State.REFUSED:
+            raise AuthenticationError(f"the broker refused the token{self._whose()}: {self._refusal}")
+        raise AuthenticationError("the broker sent another message after the OAUTHBEARER login had ended")
+
+    def is_complete(self) -> bool:
+        return self._state is _State.COMPLETE
+
+    def principal(self) -> str:
+        return self._token.principal
+
+    def _whose(self) -> str:
+        return f" of {quoted(self._token.principal)!r}" if self._token.principal else ""
+
+    def _reason(self, challenge: bytes) -> str:
+        """Returns the status and the scope of the broker's JSON, or its text."""
+        secrets = [self._token.value.reveal()]
+        try:
+            answer: Any = json.loads(challenge[:65_536])
+        except (ValueError, RecursionError):
+            return quoted(challenge[:65_536], secrets)
+        if not isinstance(answer, dict) or "status" not in answer:
+            return quoted(challenge[:65_536], secrets)
+        reason = quoted(str(answer["status"]), secrets)
+        scope = answer.get("scope")
+        return f"{reason}; scope {quoted(str(scope), secrets)!r} is required" if scope else reason
+
+
+class Tokens(Protocol):
+    """Where a mechanism has its tokens from."""
+
+    def get(self, host: str, user: object, wakeup: Callable[[], None]) -> Token | None:
+        """Returns the token for a broker's host, or None while it is fetched: see TokenCache.get."""
+
+    def refused(self, host: str, token: Token) -> None:
+        """Notes that a broker does not accept the token."""
+
+    def leave(self, user: object) -> None:
+        """Ends a user's interest."""
+
+
+class OAuthBearerMechanism:
+    """Logs in with a token, which all producers of this process with the same settings share.
+
+    Threads: the client's. It is a user of the token cache until it is closed or collected.
+    """
+
+    name: Final = OAUTHBEARER
+
+    def __init__(self, tokens: Callable[[], Tokens], extensions: Mapping[str, str], wakeup: Callable[[], None]) -> None:
+        """tokens: returns where tokens come from, in this process."""
+        self._tokens = tokens
+        self._extensions = extensions
+        self._wakeup = wakeup
+
+    def client(self, host: str) -> OAuthBearerClient | None:
+        tokens = self._tokens()
+        token = tokens.get(host, self, self._wakeup)
+        if token is None:
+            return None
+        return OAuthBearerClient(token, self._extensions, lambda: tokens.refused(host, token))
+
+    def close(self) -> None:
+        """Ends the renewal of the token, unless another producer uses it."""
+        self._tokens().leave(self)

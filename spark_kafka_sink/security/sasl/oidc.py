@@ -1,0 +1,227 @@
+"""Tokens from an OIDC provider, by client credentials (RFC 6749), or from a file that something else keeps up to date.
+
+The rules are those of Kafka's HttpAccessTokenRetriever, FileTokenRetriever and LoginAccessTokenValidator.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import logging
+import math
+import ssl
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.http_post import MAX_ANSWER_BYTES, HttpAnswer, HttpTimeouts, post
+from spark_kafka_sink.security.sasl.peer_text import quoted
+from spark_kafka_sink.security.sasl.token_cache import Token
+
+logger = logging.getLogger(__name__)
+
+ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+
+# Kafka's HttpAccessTokenRetriever.UNRETRYABLE_HTTP_CODES, and redirections, which are not followed here.
+_UNRETRIABLE: Final = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505})
+_REDIRECTIONS: Final = range(300, 400)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenEndpoint:
+    """Where client credentials are exchanged for a token, and how.
+
+    Attributes:
+        url: an http or https URL.
+        client_id: as the provider has it.
+        client_secret: is read for each request.
+        scope: what to ask for; empty: the provider's default.
+        encodes_header: sasl.oauthbearer.header.urlencode, which RFC 6749 asks for and Kafka does not do by default.
+        ca_location: PEM file of authorities to trust; None: the system's.
+        timeouts: of one request.
+        backoff_ms: the first pause; it doubles.
+        backoff_max_ms: how long to try. Its name in Kafka says something else (Retry.execute).
+        subject_claim: the claim that names the principal.
+    """
+
+    url: str
+    client_id: str
+    client_secret: Secret
+    scope: str = ""
+    encodes_header: bool = False
+    ca_location: str | None = None
+    timeouts: HttpTimeouts = field(default=HttpTimeouts(10, 10))  # immutable
+    backoff_ms: int = 100
+    backoff_max_ms: int = 10_000
+    subject_claim: str = "sub"
+
+
+class _RetriableError(Exception):
+    """A request failed, and the next may not."""
+
+
+class OidcTokens:
+    """Fetches tokens from an endpoint. Holds no state: any thread may call it, and waits."""
+
+    def __init__(
+        self, endpoint: TokenEndpoint, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises OptionError for a URL that is not one."""
+        self._endpoint = endpoint
+        self._shown = _checked_url(endpoint.url)
+        self._sleep = sleep
+        self._clock = clock
+
+    def __call__(self, host: str) -> Token:
+        """Returns a new token, with retries as Kafka's. Raises AuthenticationError with the endpoint's words."""
+        end, pause_s, tries = self._clock() + self._endpoint.backoff_max_ms / 1000, self._endpoint.backoff_ms / 1000, 1
+        while True:
+            try:
+                return self._request()
+            except _RetriableError as error:
+                left = end - self._clock()
+                if left <= 0 or pause_s <= 0:
+                    raise AuthenticationError(f"{error} ({tries} tries)" if tries > 1 else str(error)) from None
+                logger.debug("Asks the token endpoint again in %.1f s: %s", pause_s, error)
+                self._sleep(min(pause_s, left))
+                pause_s, tries = pause_s * 2, tries + 1
+
+    def _request(self) -> Token:
+        endpoint = self._endpoint
+        client_id, secret = endpoint.client_id.strip(), endpoint.client_secret.reveal().strip()
+        headers = {
+            "Accept": "application/json",
+            "Authorization": _authorization(client_id, secret, encodes=endpoint.encodes_header),
+            "Cache-Control": "no-cache",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
+        secrets = [secret, urllib.parse.quote_plus(secret), headers["Authorization"].removeprefix("Basic ")]
+        asked_at = time.time()
+        try:
+            answer = post(endpoint.url, headers, _body(endpoint.scope), endpoint.timeouts, self._tls())
+        except ssl.SSLCertVerificationError as error:
+            text = f"the certificate of the token endpoint {self._shown} is not trusted: {error.verify_message}"
+            raise AuthenticationError(f"{text}. Set sasl.oauthbearer.ca.location to the authority that signed it") from None
+        except TimeoutError:
+            raise _RetriableError(f"timed out waiting for the token endpoint {self._shown}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            text = quoted(str(error) or type(error).__name__, secrets)
+            raise _RetriableError(f"the token endpoint {self._shown} gave no valid HTTP answer: {text}") from None
+        return self._token(answer, asked_at, secrets)
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """Reads the authorities anew: their file may have been replaced."""
+        if not self._endpoint.url.lower().startswith("https:"):
+            return None
+        location = self._endpoint.ca_location
+        try:
+            folder = location is not None and Path(location).is_dir()
+            return ssl.create_default_context(cafile=None if folder else location, capath=location if folder else None)
+        except OSError as error:
+            text = f"sasl.oauthbearer.ca.location: {location} is not a readable PEM file of certificates"
+            raise AuthenticationError(f"{text}: {error.strerror or error}") from None
+
+    def _token(self, answer: HttpAnswer, asked_at: float, secrets: list[str]) -> Token:
+        if answer.status in _REDIRECTIONS:
+            location = quoted(answer.location.partition("?")[0], secrets) or "nowhere"
+            raise AuthenticationError(
+                f"the token endpoint {self._shown} redirects (HTTP {answer.status}) to {location}, which is not followed because "
+                f"the request holds the client secret. Set {ENDPOINT} to the right URL"
+            )
+        if answer.status not in (200, 201):
+            text = f"the token endpoint {self._shown} answered HTTP {answer.status}: {_error_text(answer.body, secrets)}"
+            raise AuthenticationError(text) if answer.status in _UNRETRIABLE else _RetriableError(text)
+        try:
+            fields: Any = json.loads(answer.body)
+        except (ValueError, RecursionError):
+            # Not quoted: half of a token may be in it.
+            raise _RetriableError(f"the answer of the token endpoint {self._shown} is not JSON") from None
+        value = fields.get("access_token") if isinstance(fields, dict) else None
+        if not isinstance(value, str) or not value.strip():
+            # Only the names are quoted: the values may be tokens.
+            has = ", ".join(sorted(map(str, fields))) if isinstance(fields, dict) else "no fields"
+            text = f"the answer of the token endpoint {self._shown} has no access_token"
+            raise AuthenticationError(f"{text}; it has {quoted(has, secrets) or 'no fields'}")
+        return token_of(value.strip(), self._endpoint.subject_claim, asked_at, fields.get("expires_in"))
+
+
+class TokenFile:
+    """Reads a token from a file, each time it is renewed: Kafka's FileTokenRetriever reads it once."""
+
+    def __init__(self, path: str, subject_claim: str = "sub") -> None:
+        self._path = Path(path)
+        self._subject_claim = subject_claim
+
+    def __call__(self, host: str) -> Token:
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(MAX_ANSWER_BYTES + 1)
+        except OSError as error:
+            raise AuthenticationError(f"the token file {self._path} cannot be read: {error.strerror}") from None
+        if len(data) > MAX_ANSWER_BYTES:
+            raise AuthenticationError(f"the token file {self._path} has more than {MAX_ANSWER_BYTES:,} bytes")
+        value = data.decode(errors="replace").strip()
+        if not value:
+            raise AuthenticationError(f"the token file {self._path} is empty")
+        return token_of(value, self._subject_claim)
+
+
+def token_of(value: str, subject_claim: str, asked_at: float = 0.0, expires_in: object = None) -> Token:
+    """Returns a token with what it says of itself: its `exp` counts, else the endpoint's `expires_in`, else it never expires."""
+    claims = jwt.claims(value) or {}
+    subject = claims.get(subject_claim)
+    lifetime_s = jwt.seconds(expires_in)
+    expires_at = jwt.expiry(claims)
+    if expires_at is None:
+        expires_at = math.inf if lifetime_s is None else asked_at + lifetime_s
+    return Token(Secret(value), expires_at, subject if isinstance(subject, str) else "")
+
+
+def _checked_url(url: str) -> str:
+    """Returns a URL as errors show it. Raises OptionError for one that is not of http or https."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, has_user = parts.hostname, parts.username is not None
+        _ = parts.port
+    except ValueError:
+        raise OptionError(f"option {ENDPOINT}: the value is not a valid URL", option=ENDPOINT) from None
+    if has_user:
+        raise OptionError(f"option {ENDPOINT}: a user in the URL is not supported; set the client id and secret", option=ENDPOINT)
+    if parts.scheme.lower() not in ("http", "https") or not host:
+        raise OptionError(f"option {ENDPOINT}: the value must be an http, https or file URL", option=ENDPOINT)
+    return quoted(f"{parts.scheme}://{parts.netloc}{parts.path}")
+
+
+def _authorization(client_id: str, secret: str, *, encodes: bool) -> str:
+    if encodes:
+        client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
+    # Base64 with + and /, not the one for URLs (KAFKA-14496).
+    return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode(errors="surrogatepass")).decode()
+
+
+def _body(scope: str) -> bytes:
+    fields = {"grant_type": "client_credentials"}
+    if scope.strip():
+        fields["scope"] = scope.strip()
+    return urllib.parse.urlencode(fields).encode()
+
+
+def _error_text(body: bytes, secrets: list[str]) -> str:
+    """Returns the error and its description (RFC 6749, 5.2; errorCode and errorSummary of Okta), or the body."""
+    try:
+        fields: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        fields = None
+    for name, description in (("error", "error_description"), ("errorCode", "errorSummary")):
+        if isinstance(fields, dict) and fields.get(name):
+            text = str(fields[name]) if not fields.get(description) else f"{fields[name]} - {fields[description]}"
+            return quoted(text, secrets)
+    return quoted(body, secrets) or "an empty answer"

@@ -1,0 +1,205 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): a login that shows the password to nobody, and checks the broker."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.sasl.peer_text import quoted
+from spark_kafka_sink.security.sasl.plain import CredentialsSource
+from spark_kafka_sink.security.sasl.scram_messages import (
+    BASE64,
+    EXTENSIONS,
+    MIN_ITERATIONS,
+    PRINTABLE,
+    SCRAM_HASHES,
+    VALUE,
+    client_key,
+    escaped,
+    server_key,
+    stored_key,
+    xor,
+)
+
+MAX_ITERATIONS: Final = 1_000_000
+"""Number of iterations that a broker may ask for. The sender's thread computes them: a million takes 0.4 s to 3 s, so 10^9 would
+hang it for an hour. Kafka itself allows at most 16,384 (ScramMechanism), and OWASP advises 600,000 for stored passwords."""
+MAX_MESSAGE_BYTES: Final = 16_384
+"""Size of a broker's message. Real ones have about 100 bytes; a frame may have 100 MB."""
+
+_HEADER: Final = "n,,"  # no channel binding, no other name to act for
+_SERVER_FIRST: Final = re.compile(rf"r=(?P<nonce>{PRINTABLE}),s=(?P<salt>{BASE64}),i=(?P<iterations>[0-9]{{1,20}}){EXTENSIONS}")
+_SERVER_FINAL: Final = re.compile(rf"v=(?P<signature>{BASE64}){EXTENSIONS}")
+_ERROR: Final = re.compile(rf"e=(?P<error>{VALUE}){EXTENSIONS}")
+
+
+class SaltedPasswords:
+    """Remembers what a password was salted to, so that only the first login costs the iterations.
+
+    The brokers of a cluster share a user's salt. It keeps no password: each is known by an HMAC under a random key.
+    """
+
+    _KEPT: Final = 8  # a broker that sends another salt each time must not fill memory
+
+    def __init__(self, hash_name: str) -> None:
+        self._hash = hash_name
+        self._key = secrets.token_bytes(32)
+        self._known: dict[tuple[bytes, bytes, int], bytes] = {}
+
+    def salted(self, password: str, salt: bytes, iterations: int) -> bytes:
+        """Returns Hi(password, salt, iterations) of RFC 5802. As Java, it does not apply SASLprep: a broker stores the bytes."""
+        secret = password.encode(errors="surrogatepass")
+        asked = hmac.digest(self._key, secret, "sha256"), salt, iterations
+        found = self._known.pop(asked, None) or hashlib.pbkdf2_hmac(self._hash, secret, salt, iterations)
+        self._known[asked] = found
+        if len(self._known) > self._KEPT:
+            del self._known[next(iter(self._known))]
+        return found
+
+
+class _State(Enum):
+    FIRST = auto()
+    SERVER_FIRST = auto()
+    SERVER_FINAL = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _ServerFirst:
+    nonce: str
+    salt: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUser:
+    """A user and the password. is_token: they are the id and the HMAC of a delegation token."""
+
+    name: str
+    password: Secret = field(repr=False)
+    is_token: bool = False
+
+
+class ScramClient:
+    """One login with SCRAM: Kafka's ScramSaslClient."""
+
+    def __init__(self, mechanism: str, user: ScramUser, passwords: SaltedPasswords, nonce: str) -> None:
+        self._mechanism = mechanism
+        self._hash = SCRAM_HASHES[mechanism]
+        self._user = user
+        self._passwords = passwords
+        self._nonce = nonce
+        extension = ",tokenauth=true" if user.is_token else ""
+        self._bare = f"n={escaped(user.name)},r={nonce}{extension}"
+        self._server_signature = b""
+        self._state = _State.FIRST
+
+    def evaluate(self, challenge: bytes | None) -> bytes | None:
+        state, self._state = self._state, _State.FAILED
+        if state is _State.FIRST:
+            self._state = _State.SERVER_FIRST
+            return f"{_HEADER}{self._bare}".encode(errors="surrogatepass")
+        if state is _State.SERVER_FIRST:
+            answer, self._state = self._final(self._text(challenge)), _State.SERVER_FINAL
+            return answer
+        if state is not _State.SERVER_FINAL:
+            raise AuthenticationError(f"the broker sent another message after the {self._mechanism} login had ended")
+        self._check_server(self._text(challenge))
+        self._state = _State.COMPLETE
+        return None
+
+    def is_complete(self) -> bool:
+        return self._state is _State.COMPLETE
+
+    def principal(self) -> str:
+        return self._user.name
+
+    def _text(self, challenge: bytes | None) -> str:
+        """Returns a message as text, which is ASCII but for an error's. Raises AuthenticationError for the broker's refusal."""
+        message = challenge or b""
+        if len(message) > MAX_MESSAGE_BYTES:
+            text = f"the broker sent a {self._mechanism} message of {len(message):,} bytes"
+            raise AuthenticationError(f"{text}; at most {MAX_MESSAGE_BYTES:,} are allowed")
+        text = message.decode(errors="replace")
+        if (refusal := _ERROR.fullmatch(text)) is not None:
+            raise AuthenticationError(
+                f"the broker refused the {self._mechanism} login of user {self._user.name!r}: {quoted(refusal['error'])}"
+            )
+        return text
+
+    def _final(self, message: str) -> bytes:
+        """Returns the proof that this end knows the password, and notes what the server's proof must be."""
+        server = self._server_first(message)
+        salted = self._passwords.salted(self._user.password.reveal(), server.salt, server.iterations)
+        key = client_key(salted, self._hash)
+        without_proof = f"c={base64.b64encode(_HEADER.encode()).decode()},r={server.nonce}"
+        signed = f"{self._bare},{message},{without_proof}".encode(errors="surrogatepass")
+        self._server_signature = hmac.digest(server_key(salted, self._hash), signed, self._hash)
+        proof = xor(key, hmac.digest(stored_key(key, self._hash), signed, self._hash))
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _server_first(self, message: str) -> _ServerFirst:
+        match = _SERVER_FIRST.fullmatch(message)
+        if match is None:
+            raise self._invalid("first message has an invalid format")
+        nonce, iterations = match["nonce"], int(match["iterations"])
+        # Without characters of its own the broker could replay an exchange it has recorded.
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise self._invalid("nonce does not continue the client's nonce")
+        if not match["salt"]:
+            raise self._invalid("salt is empty")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            text = (
+                f"the broker asks for {iterations:,} {self._mechanism} iterations; {MIN_ITERATIONS:,} to {MAX_ITERATIONS:,} are"
+            )
+            raise AuthenticationError(
+                f"{text} allowed: create the credentials of user {self._user.name!r} again with such a number"
+            )
+        return _ServerFirst(nonce, base64.b64decode(match["salt"], validate=True), iterations)
+
+    def _check_server(self, message: str) -> None:
+        match = _SERVER_FINAL.fullmatch(message)
+        if match is None:
+            raise self._invalid("final message has an invalid format")
+        if not hmac.compare_digest(base64.b64decode(match["signature"], validate=True), self._server_signature):
+            raise AuthenticationError(
+                f"the broker's {self._mechanism} signature is wrong: it does not know the credentials of user "
+                f"{self._user.name!r}, so it is not the broker that it claims to be"
+            )
+
+    def _invalid(self, what: str) -> AuthenticationError:
+        # The message is not quoted: bytes of a broken exchange may be anything.
+        return AuthenticationError(f"the broker's {self._mechanism} {what}")
+
+
+class ScramMechanism:
+    """Logs in with SCRAM. Reads user and password anew for each connection, and remembers salted passwords."""
+
+    def __init__(
+        self,
+        name: str,
+        credentials: CredentialsSource,
+        *,
+        is_token: bool = False,
+        nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+    ) -> None:
+        """is_token: the credentials are a delegation token's id and HMAC."""
+        self.name: Final = name
+        self._credentials = credentials
+        self._is_token = is_token
+        self._nonce = nonce
+        self._passwords = SaltedPasswords(SCRAM_HASHES[name])
+
+    def client(self, host: str) -> ScramClient:
+        user, password = self._credentials()
+        return ScramClient(self.name, ScramUser(user, password, self._is_token), self._passwords, self._nonce())

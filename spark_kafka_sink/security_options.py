@@ -1,0 +1,329 @@
+"""Every option of security once: TLS, SASL, tokens, proxies, by the names of Java's client and those of librdkafka.
+
+The fields of `SecurityConfig` are the table, as those of `ProducerConfig` are. Options that Java does not have say
+`java=ABSENT`. `security_config.py` reads them and checks how they fit each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from spark_kafka_sink.errors import OptionError
+from spark_kafka_sink.option import (
+    ABSENT,
+    BOOLEAN,
+    MILLISECONDS,
+    PLUGIN,
+    Kind,
+    Option,
+    declared,
+    integer,
+    number,
+    one_name_of,
+)
+from spark_kafka_sink.secret import DEFAULT_PROVIDERS, Providers, Secret
+
+PROTOCOLS = one_name_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+STORE_TYPES = one_name_of("PEM", "PKCS12", "JKS")
+MECHANISMS = one_name_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+
+_TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+_BROKEN_TLS: Final = ("sslv2hello", "sslv3", "tlsv1", "tlsv1.1")
+
+
+def _identification(value: object) -> str:
+    text = str(value).strip().lower()
+    if text not in ("https", "", "none"):  # librdkafka says none where Java says nothing
+        raise ValueError
+    return "" if text == "none" else text
+
+
+def _tls_version(value: object) -> str:
+    return "TLSv1.3" if str(value).strip() == "TLS" else _tls_versions_of("ssl.protocol", [value])
+
+
+def _tls_versions(value: object) -> str:
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list | tuple) else [value]
+    return _tls_versions_of("ssl.enabled.protocols", [part for part in parts if str(part).strip()])
+
+
+def _tls_versions_of(option: str, parts: list[object] | list[str] | tuple[object, ...]) -> str:
+    by_lower = {name.lower(): name for name in _TLS_VERSIONS}
+    lower = [str(part).strip().lower() for part in parts]
+    if any(part in _BROKEN_TLS for part in lower):
+        text = f"option {option}: versions of TLS before 1.2 are broken (RFC 8996) and are not supported; use TLSv1.2 or TLSv1.3"
+        raise OptionError(text, option=option)
+    if not lower or any(part not in by_lower for part in lower):
+        raise ValueError
+    return ",".join(dict.fromkeys(by_lower[part] for part in lower))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError
+    return value
+
+
+def _list(value: object) -> str:
+    return _text(",".join(map(str, value)) if isinstance(value, list | tuple) else value)
+
+
+def _secret(value: object) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    if not isinstance(value, str) or not value:
+        raise ValueError
+    return Secret(value)
+
+
+IDENTIFICATION = Kind("https, or empty for any host name", _identification)
+TLS_VERSION = Kind("TLSv1.2 or TLSv1.3", _tls_version)
+TLS_VERSIONS = Kind("TLSv1.2, TLSv1.3 or both with a comma between", _tls_versions)
+SECRET = Kind("one or more characters", _secret, is_secret=True, keeps_references=True)
+LATER = Kind("one or more characters", _text, keeps_references=True)
+CIPHERS = Kind("names with commas between", _list)
+CLASS_NAME = Kind("the name of a Java class", _text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """How to reach brokers and who we say we are, checked; `security_config()` makes one. Immutable and hashable.
+
+    Texts may hold references such as `${env:NAME}`: `resolve` and `Secret.reveal` read them where they are used.
+    """
+
+    security_protocol: str = declared(
+        "security.protocol", PROTOCOLS, "PLAINTEXT", "How brokers are spoken to: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
+    )
+    ssl_truststore_location: str | None = declared(
+        "ssl.truststore.location",
+        LATER,
+        None,
+        "File of the certificate authorities to trust: PEM, PKCS12 or JKS. Without any, the system's authorities are trusted.",
+    )
+    ssl_truststore_type: str | None = declared(
+        "ssl.truststore.type",
+        STORE_TYPES,
+        None,
+        "PEM, PKCS12 or JKS. If it is not set, the file's first bytes decide.",
+        java="JKS",
+        differs="Java does not look at the file first.",
+    )
+    ssl_truststore_certificates: Secret | None = declared(
+        "ssl.truststore.certificates", SECRET, None, "Certificates to trust, as PEM text. librdkafka: ssl.ca.pem."
+    )
+    ssl_truststore_password: Secret | None = declared("ssl.truststore.password", SECRET, None, "Password of the trust store.")
+    ssl_keystore_location: str | None = declared(
+        "ssl.keystore.location", LATER, None, "File of the client's key and certificates: PEM or PKCS12."
+    )
+    ssl_keystore_type: str | None = declared(
+        "ssl.keystore.type",
+        STORE_TYPES,
+        None,
+        "PEM or PKCS12. If it is not set, the file's first bytes decide. A JKS file is recognized and refused.",
+        java="JKS",
+        differs="Java does not look at the file first, and reads JKS.",
+    )
+    ssl_keystore_certificate_chain: Secret | None = declared(
+        "ssl.keystore.certificate.chain",
+        SECRET,
+        None,
+        "The client's certificate and those that signed it, as PEM text. librdkafka: ssl.certificate.pem.",
+    )
+    ssl_keystore_key: Secret | None = declared(
+        "ssl.keystore.key", SECRET, None, "The client's private key, as PEM text (PKCS8). librdkafka: ssl.key.pem."
+    )
+    ssl_keystore_password: Secret | None = declared("ssl.keystore.password", SECRET, None, "Password of the key store.")
+    ssl_key_password: Secret | None = declared("ssl.key.password", SECRET, None, "Password of the private key.")
+    ssl_endpoint_identification_algorithm: str = declared(
+        "ssl.endpoint.identification.algorithm",
+        IDENTIFICATION,
+        "https",
+        "https: the broker's certificate must be for its host name. Empty: any name is accepted, with a warning at each start.",
+    )
+    ssl_protocol: str | None = declared(
+        "ssl.protocol",
+        TLS_VERSION,
+        None,
+        "The newest version to speak: TLSv1.2 or TLSv1.3. If it is not set, TLSv1.3.",
+        java="TLSv1.3",
+        differs="The default means the same. Java also speaks older versions if it is told to.",
+    )
+    ssl_enabled_protocols: str | None = declared(
+        "ssl.enabled.protocols",
+        TLS_VERSIONS,
+        None,
+        "Versions of TLS to speak, with commas between. If it is not set, TLSv1.2 and TLSv1.3.",
+        java="TLSv1.2,TLSv1.3",
+        differs="The default means the same. Java also speaks older versions if it is told to.",
+    )
+    ssl_cipher_suites: str | None = declared(
+        "ssl.cipher.suites",
+        CIPHERS,
+        None,
+        "Cipher suites to offer, with commas between, by the names of the IETF or of OpenSSL.",
+        differs="Java knows the IETF's names only.",
+    )
+    ssl_ca_location: str | None = declared(
+        "ssl.ca.location", LATER, None, "librdkafka's name of ssl.truststore.location, for PEM.", java=ABSENT
+    )
+    ssl_certificate_location: str | None = declared(
+        "ssl.certificate.location", LATER, None, "librdkafka's: file of the client's certificate, as PEM.", java=ABSENT
+    )
+    ssl_key_location: str | None = declared(
+        "ssl.key.location", LATER, None, "librdkafka's: file of the client's private key, as PEM.", java=ABSENT
+    )
+    sasl_mechanism: str = declared(
+        "sasl.mechanism",
+        MECHANISMS,
+        "GSSAPI",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM. librdkafka: sasl.mechanisms.",
+    )
+    sasl_jaas_config: Secret | None = declared(
+        "sasl.jaas.config",
+        SECRET,
+        None,
+        "Java's login line; the class names in it may be shaded. References may stand between its quotes, or for the whole line.",
+        differs="Java puts the values of references into the line before it reads it, so a password with a quote breaks it.",
+    )
+    sasl_username: str | None = declared("sasl.username", LATER, None, "librdkafka's: user of PLAIN and SCRAM.", java=ABSENT)
+    sasl_password: Secret | None = declared(
+        "sasl.password", SECRET, None, "librdkafka's: password of PLAIN and SCRAM.", java=ABSENT
+    )
+    sasl_kerberos_service_name: str | None = declared(
+        "sasl.kerberos.service.name", LATER, None, "The brokers' Kerberos name, mostly kafka."
+    )
+    sasl_kerberos_principal: str | None = declared(
+        "sasl.kerberos.principal", LATER, None, "librdkafka's: the client's Kerberos name, for a keytab.", java=ABSENT
+    )
+    sasl_kerberos_keytab: str | None = declared(
+        "sasl.kerberos.keytab", LATER, None, "librdkafka's: file of the client's Kerberos keys.", java=ABSENT
+    )
+    sasl_client_callback_handler_class: str | None = declared(
+        "sasl.client.callback.handler.class",
+        CLASS_NAME,
+        None,
+        "Java's. Amazon's IAMClientCallbackHandler is understood; it goes with AWS_MSK_IAM.",
+        differs="Java loads any class.",
+    )
+    sasl_login_callback_handler_class: str | None = declared(
+        "sasl.login.callback.handler.class",
+        CLASS_NAME,
+        None,
+        "Java's. Understood are Kafka's OAuthBearerLoginCallbackHandler, Amazon's IAMOAuthBearerLoginCallbackHandler, Google's"
+        " GcpLoginCallbackHandler, and Strimzi's JaasClientOauthLoginCallbackHandler.",
+        differs="Java loads any class.",
+    )
+    sasl_login_refresh_window_factor: float = declared(
+        "sasl.login.refresh.window.factor", number(0.5, 1.0), 0.8, "Share of a token's life after which it is renewed."
+    )
+    sasl_login_refresh_window_jitter: float = declared(
+        "sasl.login.refresh.window.jitter", number(0.0, 0.25), 0.05, "Largest random share of its life that is added to that."
+    )
+    sasl_login_refresh_min_period_seconds: int = declared(
+        "sasl.login.refresh.min.period.seconds", integer(0, 900), 60, "Least time between two renewals of a token, in s."
+    )
+    sasl_login_refresh_buffer_seconds: int = declared(
+        "sasl.login.refresh.buffer.seconds", integer(0, 3600), 300, "Time before a token's end by which it is renewed, in s."
+    )
+    sasl_login_connect_timeout_ms: int = declared(
+        "sasl.login.connect.timeout.ms",
+        MILLISECONDS,
+        10_000,
+        "How long connecting to the token endpoint may take, in ms.",
+        java=None,
+        differs="Java waits for as long as the system does.",
+    )
+    sasl_login_read_timeout_ms: int = declared(
+        "sasl.login.read.timeout.ms",
+        MILLISECONDS,
+        10_000,
+        "How long the token endpoint may take to answer, in ms.",
+        java=None,
+        differs="Java waits without end.",
+    )
+    sasl_login_retry_backoff_ms: int = declared(
+        "sasl.login.retry.backoff.ms", MILLISECONDS, 100, "First wait before the token endpoint is asked again, in ms."
+    )
+    sasl_login_retry_backoff_max_ms: int = declared(
+        "sasl.login.retry.backoff.max.ms", MILLISECONDS, 10_000, "Longest wait before the token endpoint is asked again, in ms."
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = declared(
+        "sasl.oauthbearer.token.endpoint.url", LATER, None, "Where client credentials are exchanged for a token (OIDC)."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = declared(
+        "sasl.oauthbearer.client.credentials.client.id",
+        LATER,
+        None,
+        "Client id for the token endpoint. librdkafka: sasl.oauthbearer.client.id; in JAAS: clientId.",
+    )
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = declared(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        SECRET,
+        None,
+        "Client secret for the token endpoint. librdkafka: sasl.oauthbearer.client.secret; in JAAS: clientSecret.",
+    )
+    sasl_oauthbearer_scope: str | None = declared(
+        "sasl.oauthbearer.scope", LATER, None, "Scope to ask the token endpoint for; in JAAS: scope."
+    )
+    sasl_oauthbearer_header_urlencode: bool = declared(
+        "sasl.oauthbearer.header.urlencode", BOOLEAN, False, "Encode client id and secret as RFC 6749 asks, before Base64."
+    )
+    sasl_oauthbearer_extensions: str | None = declared(
+        "sasl.oauthbearer.extensions",
+        LATER,
+        None,
+        "SASL extensions, name=value with commas between, such as logicalCluster=lkc-1; in JAAS: extension_NAME.",
+        java=ABSENT,
+    )
+    sasl_oauthbearer_token: Secret | None = declared(
+        "sasl.oauthbearer.token", SECRET, None, "A token that is used as it is.", java=ABSENT
+    )
+    sasl_oauthbearer_token_provider: object = declared(
+        "sasl.oauthbearer.token.provider",
+        PLUGIN,
+        None,
+        "What makes tokens: azure, google, aws, or a Python callable that is told the broker's host.",
+        java=ABSENT,
+    )
+    sasl_oauthbearer_ca_location: str | None = declared(
+        "sasl.oauthbearer.ca.location",
+        LATER,
+        None,
+        "PEM file of the authorities that the token endpoint's certificate is checked against. librdkafka: https.ca.location.",
+        java=ABSENT,
+    )
+    proxy_url: Secret | None = declared(
+        "proxy.url",
+        SECRET,
+        None,
+        "A proxy to the brokers: socks5://, socks5h:// or http://, with user:password@ if it asks for one.",
+        java=ABSENT,
+    )
+    providers: Providers = field(default=DEFAULT_PROVIDERS)
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    def settings(self) -> dict[str, object]:
+        """Returns every option's value by its name; secrets are `Secret`s."""
+        return {name: getattr(self, field_name) for name, field_name in FIELD_OF.items()}
+
+    def given(self) -> dict[str, object]:
+        """Returns the values that are not the defaults, by the options' names."""
+        return {name: value for name, value in self.settings().items() if value != SECURITY_OPTIONS[name].default}
+
+
+SECURITY_OPTIONS: Mapping[str, Option] = {
+    each.metadata["option"].name: each.metadata["option"] for each in fields(SecurityConfig) if each.metadata
+}
+FIELD_OF: Mapping[str, str] = {each.metadata["option"].name: each.name for each in fields(SecurityConfig) if each.metadata}
+
+PLAINTEXT = SecurityConfig()

@@ -1,0 +1,419 @@
+"""Tokens from an OIDC provider over real sockets, from servers that answer well and badly; and from files."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import logging
+import math
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.sasl import jwt
+from spark_kafka_sink.security.sasl.http_post import HttpTimeouts
+from spark_kafka_sink.security.sasl.oidc import OidcTokens, TokenEndpoint, TokenFile
+from tests.security.sasl.http_servers import Answer, http_server, raw_server
+
+SECRET = "s3cret+/=&%ü"
+EXPIRY = 2_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+class Pauses:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(round(seconds, 3))
+
+    def clock(self) -> float:
+        return sum(self.slept)
+
+
+def endpoint(url: str, **changes: Any) -> TokenEndpoint:
+    settings: dict[str, Any] = {"url": url, "client_id": "client,1", "client_secret": Secret(SECRET)}
+    return TokenEndpoint(**{**settings, **changes})
+
+
+def tokens(url: str, pauses: Pauses | None = None, **changes: Any) -> OidcTokens:
+    pauses = pauses or Pauses()
+    return OidcTokens(endpoint(url, **changes), sleep=pauses.sleep, clock=pauses.clock)
+
+
+def granted(**fields: object) -> Answer:
+    token = jwt.unsigned({"sub": "alice", "exp": EXPIRY, "client": "client-1"})
+    return Answer(200, json.dumps({"access_token": token, "token_type": "Bearer", **fields}).encode())
+
+
+def refused(url: str, **changes: Any) -> str:
+    with pytest.raises(AuthenticationError) as error:
+        tokens(url, **changes)("broker")
+    said = str(error.value)
+    assert SECRET not in said
+    assert "s3cret" not in said
+    return error.value.message
+
+
+# What is asked, and what is made of the answer
+
+
+def test_client_credentials_become_a_token() -> None:
+    with http_server(granted()) as server:
+        token = tokens(server.url, scope=" read write ")("broker")
+
+    (asked,) = server.requests
+    assert (asked.method, asked.path, asked.body) == ("POST", "/token", b"grant_type=client_credentials&scope=read+write")
+    assert base64.b64decode(asked.headers["Authorization"].removeprefix("Basic ")).decode() == f"client,1:{SECRET}"
+    assert asked.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert asked.headers["Accept"] == "application/json"
+    assert (token.expires_at, token.principal) == (EXPIRY, "alice")
+    assert jwt.claims(token.value.reveal()) == {"sub": "alice", "exp": EXPIRY, "client": "client-1"}
+
+
+def test_the_header_is_encoded_as_rfc_6749_asks_if_it_is_to_be() -> None:
+    with http_server(granted()) as server:
+        tokens(server.url, encodes_header=True)("broker")
+
+    sent = base64.b64decode(server.requests[0].headers["Authorization"].removeprefix("Basic ")).decode()
+    assert sent == "client%2C1:s3cret%2B%2F%3D%26%25%C3%BC"
+    assert server.requests[0].body == b"grant_type=client_credentials"
+
+
+@pytest.mark.parametrize("status", [200, 201])
+def test_an_opaque_token_lives_as_long_as_the_endpoint_says(status: int) -> None:
+    answer = Answer(status, b'{"access_token": " opaque ", "expires_in": "3600"}')
+    with http_server(answer) as server:
+        token = tokens(server.url)("broker")
+
+    assert token.expires_at == pytest.approx(time.time() + 3600, abs=60)
+    assert (token.value.reveal(), token.principal) == ("opaque", "")
+
+
+def test_the_claim_of_the_token_counts_before_what_the_endpoint_says() -> None:
+    with http_server(granted(expires_in=5)) as server:
+        assert tokens(server.url)("broker").expires_at == EXPIRY
+
+
+def test_another_claim_may_name_the_principal() -> None:
+    with http_server(granted()) as server:
+        assert tokens(server.url, subject_claim="client")("broker").principal == "client-1"
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (
+            Answer(401, json.dumps({"error": "invalid_client", "error_description": f"Bad secret {SECRET}"}).encode()),
+            "HTTP 401: invalid_client - Bad secret [hidden]",
+        ),
+        (Answer(400, b'{"error":"invalid_scope"}'), "HTTP 400: invalid_scope"),
+        (Answer(403, b'{"errorCode":"E0000022","errorSummary":"no rights"}'), "HTTP 403: E0000022 - no rights"),
+        (Answer(404, b"<html>\n  not here\n</html>"), "HTTP 404: <html> not here </html>"),
+        (Answer(405, b""), "HTTP 405: an empty answer"),
+        (Answer(501, b'{"error":'), 'HTTP 501: {"error":'),
+        (Answer(200, b'{"id_token": "x.y.z", "error": "?"}'), "has no access_token; it has error, id_token"),
+        (Answer(200, b'{"access_token": 17}'), "has no access_token; it has access_token"),
+        (Answer(200, b'{"access_token": " "}'), "has no access_token; it has access_token"),
+        (Answer(200, b"[]"), "has no access_token; it has no fields"),
+        (Answer(200, b"{}"), "has no access_token; it has no fields"),
+    ],
+)
+def test_what_another_try_would_not_change_is_an_error_at_once(answer: Answer, words: str) -> None:
+    pauses = Pauses()
+    with http_server(answer) as server:
+        said = refused(server.url, pauses=pauses)
+
+    assert said.endswith(words)
+    assert f"the token endpoint {server.url}" in said or f"the answer of the token endpoint {server.url}" in said
+    assert (pauses.slept, len(server.requests)) == ([], 1)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirection_is_not_followed_with_the_secret(status: int) -> None:
+    moved = Answer(status)
+    with http_server(granted()) as other, http_server(moved) as server:
+        moved.headers["Location"] = f"{other.url}?session=1"
+        said = refused(server.url)
+
+    assert f"redirects (HTTP {status}) to {other.url}, which is not followed" in said
+    assert other.requests == []
+
+
+def test_what_may_pass_is_tried_again_as_java_does() -> None:
+    pauses = Pauses()
+    with http_server(Answer(503, b"busy"), Answer(429, b"slow down"), Answer(500), granted()) as server:
+        token = tokens(server.url, pauses)("broker")
+
+    assert token.principal == "alice"
+    assert pauses.slept == [0.1, 0.2, 0.4]
+
+
+def test_tries_end_after_the_longest_back_off() -> None:
+    pauses = Pauses()
+    with http_server(Answer(503, b'{"error":"temporarily_unavailable"}')) as server:
+        said = refused(server.url, pauses=pauses, backoff_ms=100, backoff_max_ms=1000)
+
+    assert said.endswith("answered HTTP 503: temporarily_unavailable (5 tries)")
+    assert pauses.slept == [0.1, 0.2, 0.4, 0.3]
+
+
+@pytest.mark.parametrize("body", [b"", b"hello", b"\xff\xfe", b'{"access_token": "abc', b"[" * 100_000])
+def test_garbage_is_tried_again_and_not_quoted(body: bytes) -> None:
+    with http_server(Answer(200, body)) as server:
+        said = refused(server.url, backoff_ms=0)
+
+    assert said == f"the answer of the token endpoint {server.url} is not JSON"
+
+
+# Servers that are slow, large, or not of HTTP
+
+
+def once(serve: Callable[[socket.socket], None], **changes: Any) -> tuple[str, float]:
+    """Returns what the error says, and how many seconds it took."""
+    began = time.monotonic()
+    with raw_server(serve) as url:
+        said = refused(url, backoff_ms=0, **changes)
+        return said.replace(url, "URL"), time.monotonic() - began
+
+
+def asked(connection: socket.socket) -> None:
+    """Reads the request."""
+    data = b""
+    while not data.endswith(b"client_credentials"):
+        more = connection.recv(65536)
+        if not more:
+            raise OSError("the client has gone")
+        data += more
+
+
+def silent(connection: socket.socket) -> None:
+    """Reads until the client goes."""
+    while connection.recv(65536):
+        pass
+
+
+def drip(first: bytes) -> Callable[[socket.socket], None]:
+    """Sends a byte each 10 ms, for ever."""
+
+    def serve(connection: socket.socket) -> None:
+        asked(connection)
+        connection.sendall(first)
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.01)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b"HTTP/1.1 500 no\r\n\r\n"],
+)
+def test_a_slow_server_cannot_stretch_the_deadline(first: bytes) -> None:
+    said, took_s = once(drip(first), timeouts=HttpTimeouts(5, 0.1))
+
+    assert said == "timed out waiting for the token endpoint URL"
+    assert took_s < 4
+
+
+def test_a_server_that_says_nothing() -> None:
+    said, _ = once(silent, timeouts=HttpTimeouts(5, 0.05))
+
+    assert said == "timed out waiting for the token endpoint URL"
+
+
+def answering(data: bytes) -> Callable[[socket.socket], None]:
+    def serve(connection: socket.socket) -> None:
+        asked(connection)
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        silent(connection)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "gave no valid HTTP answer"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "gave no valid HTTP answer: SSH-2.0-OpenSSH_9.6"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "gave no valid HTTP answer"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, "gave no valid HTTP answer: got more than 100 headers"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf", "the answer ended 46 bytes early"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "gave no valid HTTP answer"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1_100_000, "the answer has more than 1,048,576 bytes"),
+        (b"HTTP/1.1 500 no\r\n\r\n" + b" " * 1_100_000, "the answer has more than 1,048,576 bytes"),
+    ],
+)
+def test_answers_that_are_none(data: bytes, words: str) -> None:
+    said, _ = once(answering(data))
+
+    assert words in said
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert "Connection refused" in refused(f"http://localhost:{port}/token", backoff_ms=0)
+
+
+# TLS and proxies
+
+
+def certificate(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
+    """Makes a server's certificate that signs itself; returns the server's context, and the file for those that trust it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    trusted, both = folder / "ca.pem", folder / "both.pem"
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    trusted.write_bytes(pem)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    both.write_bytes(pem + key.private_bytes(encoding, form, serialization.NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(both)
+    return context, trusted
+
+
+def test_an_authority_of_its_own_for_the_token_endpoint(tmp_path: Path) -> None:
+    context, trusted = certificate(tmp_path, "localhost")
+    with http_server(granted(), tls=context) as server:
+        assert tokens(server.url, ca_location=str(trusted))("broker").principal == "alice"
+        said = refused(server.url)
+
+    assert said.startswith(f"the certificate of the token endpoint {server.url} is not trusted: self-signed certificate")
+    assert said.endswith("Set sasl.oauthbearer.ca.location to the authority that signed it")
+
+
+def test_a_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
+    context, trusted = certificate(tmp_path, "other.example")
+    with http_server(granted(), tls=context) as server:
+        said = refused(server.url, ca_location=str(trusted))
+
+    assert "is not trusted: Hostname mismatch" in said
+    assert server.requests == []
+
+
+def test_a_file_of_authorities_that_is_none(tmp_path: Path) -> None:
+    empty = tmp_path / "ca.pem"
+    empty.write_text("nothing")
+    for path in (empty, tmp_path / "missing.pem"):
+        said = refused("https://localhost:1/token", ca_location=str(path))
+        assert said.startswith(f"sasl.oauthbearer.ca.location: {path} is not a readable PEM file of certificates")
+
+
+def test_tls_to_a_plain_port_is_no_answer() -> None:
+    with http_server(granted()) as server:
+        said = refused(server.url.replace("http:", "https:"), backoff_ms=0)
+
+    assert "gave no valid HTTP answer" in said
+
+
+def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with http_server(granted()) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/token"))
+        token = tokens("http://identity.example/token")("broker")
+        monkeypatch.setenv("no_proxy", "localhost")
+        with http_server(granted()) as direct:
+            tokens(direct.url)("broker")
+
+    assert token.principal == "alice"
+    assert [asked.path for asked in proxy.requests] == ["http://identity.example/token"]
+    assert [asked.path for asked in direct.requests] == ["/token"]
+
+
+# Settings, logs
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("ftp://host/token", "must be an http, https or file URL"),
+        ("host/token", "must be an http, https or file URL"),
+        ("https:///token", "must be an http, https or file URL"),
+        ("https://user:pass@host/token", "a user in the URL is not supported"),
+        ("https://host:port/token", "is not a valid URL"),
+        ("https://[::1/token", "is not a valid URL"),
+    ],
+)
+def test_a_url_that_is_none(url: str, words: str) -> None:
+    with pytest.raises(OptionError, match=words) as wrong:
+        tokens(url)
+
+    assert "pass" not in str(wrong.value)
+
+
+def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with http_server(Answer(500, SECRET.encode()), granted()) as server:
+        token = tokens(server.url)("broker")
+
+    assert "Asks the token endpoint again" in caplog.text
+    assert SECRET not in caplog.text
+    assert token.value.reveal() not in caplog.text + repr(token)
+    assert SECRET not in repr(endpoint("http://localhost"))
+
+
+# Files
+
+
+def test_a_file_is_read_again_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    source = TokenFile(str(file))
+    file.write_text(jwt.unsigned({"sub": "alice", "exp": EXPIRY}) + "\n")
+    first = source("broker")
+    file.write_text("opaque")
+    second = source("broker")
+
+    assert (first.principal, first.expires_at) == ("alice", EXPIRY)
+    assert (second.value.reveal(), second.expires_at) == ("opaque", math.inf)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read: No such file"), (b" \n", "is empty"), (b"x" * 1_100_000, "has more than 1,048,576 bytes")],
+)
+def test_a_file_without_a_token(tmp_path: Path, content: bytes | None, words: str) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(AuthenticationError, match=words) as error:
+        TokenFile(str(file))("broker")
+
+    assert str(file) in str(error.value)

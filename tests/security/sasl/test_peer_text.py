@@ -1,0 +1,25 @@
+"""What another machine sent, as an error shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.security.sasl.peer_text import quoted
+
+
+@pytest.mark.parametrize(
+    ("text", "secrets", "shown"),
+    [
+        ("plain words", (), "plain words"),
+        (b"bytes \xff", (), "bytes \ufffd"),
+        (" two\r\nlines\x1b[31m ", (), "two lines [31m"),
+        ("x" * 301, (), "x" * 300 + "..."),
+        ("x" * 300, (), "x" * 300),
+        ("pass-word is wrong: pass-word", ("pass-word",), "[hidden] is wrong: [hidden]"),
+        ("secret-and-more", ("secret", "secret-and-more"), "[hidden]"),
+        ("words", ("",), "words"),
+        ("y" * 295 + "needle", ("needle",), "y" * 295 + "[hidd..."),
+    ],
+)
+def test_one_printable_line_without_secrets(text: str | bytes, secrets: tuple[str, ...], shown: str) -> None:
+    assert quoted(text, secrets) == shown
