@@ -82,6 +82,7 @@ class SecureKafka(KafkaCluster):
         self.oidc = oidc
         self.kdc = kdc
         self.folder = folder
+        self._token: tuple[str, str] | None = None
         self.authority = Authority("sink-test-ca")
         self.other_authority = Authority("unknown-ca")
         self.client = self.authority.issue(CERTIFICATE_NAME)
@@ -123,6 +124,8 @@ class SecureKafka(KafkaCluster):
             "sasl.kerberos.service.name": "kafka",
             "sasl.oauthbearer.jwks.endpoint.url": self.oidc.keys_url(),
             "sasl.oauthbearer.expected.audience": oidc_server.AUDIENCE,
+            # The default one checks neither signatures nor audiences in Kafka 4.1.0 (DefaultJwtValidator takes ClientJwtValidator).
+            "sasl.oauthbearer.jwt.validator.class": f"{_PLUGINS}.oauthbearer.BrokerJwtValidator",
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ",".join(set(mechanisms) - {"OAUTHBEARER"}),
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
             "num.network.threads": "1",  # of each listener
@@ -196,17 +199,20 @@ class SecureKafka(KafkaCluster):
             done.result()
 
     def delegation_token(self) -> tuple[str, str]:
-        """Makes a delegation token of USER with Kafka's own tool; returns its id and its HMAC: user and password of SCRAM."""
+        """Returns the id and the HMAC of a delegation token of USER: user and password of SCRAM. All tests share it."""
+        if self._token is None:
+            row = self._token_tool("--create", "--max-life-time-period", "-1")
+            # The broker has it in its cache a moment after the controller has confirmed it.
+            self.wait_for(lambda: bool(self._token_tool("--describe")), "a delegation token known", 30)
+            self._token = row[0], row[1]
+        return self._token
+
+    def _token_tool(self, *arguments: str) -> list[str]:
+        """Returns the columns that Kafka's tool prints of USER's token, none if there is none."""
         login = self._write("user.properties", self.java_login())
-        printed = java.run(
-            "org.apache.kafka.tools.DelegationTokenCommand",
-            *("--bootstrap-server", self.listener("SASL_PLAINTEXT"), "--command-config", str(login)),
-            *("--create", "--max-life-time-period", "-1"),
-            timeout_s=60,
-        )
-        row = next(line for line in printed.splitlines() if f"User:{USER}" in line)
-        token_id, hmac = row.split()[:2]
-        return token_id, hmac
+        servers = "--bootstrap-server", self.listener("SASL_PLAINTEXT"), "--command-config", str(login)
+        printed = java.run("org.apache.kafka.tools.DelegationTokenCommand", *servers, *arguments, timeout_s=60)
+        return next((line.split() for line in printed.splitlines() if f"User:{USER} " in line), [])
 
     def java_login(self, mechanism: str = "SCRAM-SHA-256", user: str = USER, password: str = PASSWORD, more: str = "") -> str:
         """Returns the properties of a Java client of SASL_PLAINTEXT. more: further options of its login module."""
