@@ -124,7 +124,7 @@ class SecureKafka(KafkaCluster):
             "sasl.kerberos.service.name": "kafka",
             "sasl.oauthbearer.jwks.endpoint.url": self.oidc.keys_url(),
             "sasl.oauthbearer.expected.audience": oidc_server.AUDIENCE,
-            # The default one checks neither signatures nor audiences in Kafka 4.1.0 (DefaultJwtValidator takes ClientJwtValidator).
+            # The default, DefaultJwtValidator, checks neither signature nor audience in 4.1.0: there it is a ClientJwtValidator.
             "sasl.oauthbearer.jwt.validator.class": f"{_PLUGINS}.oauthbearer.BrokerJwtValidator",
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ",".join(set(mechanisms) - {"OAUTHBEARER"}),
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
@@ -203,7 +203,9 @@ class SecureKafka(KafkaCluster):
         if self._token is None:
             row = self._token_tool("--create", "--max-life-time-period", "-1")
             # The broker has it in its cache a moment after the controller has confirmed it.
-            self.wait_for(lambda: bool(self._token_tool("--describe")), "a delegation token known", 30)
+            self.wait_for(
+                lambda: bool(self._token_tool("--describe", "--owner-principal", f"User:{USER}")), "a delegation token known", 30
+            )
             self._token = row[0], row[1]
         return self._token
 
