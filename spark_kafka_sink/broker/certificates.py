@@ -34,7 +34,7 @@ class CertificateAuthority:
     """
 
     def __init__(self, name: str = "spark-kafka-sink test authority") -> None:
-        """Raises UsageError if the extra `tls` is not installed."""
+        """name: the authority's common name. Raises UsageError if the extra `tls` is not installed."""
         try:
             from cryptography import x509
         except ImportError:
