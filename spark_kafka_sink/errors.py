@@ -78,8 +78,8 @@ class BrokerError(PeerError):
 
 
 class AuthorizationError(BrokerError):
-    """This client may not do what it asked. `facts` has principal where it is known, operation, resource and acl: the line that
-    grants it, as an argument of kafka-acls."""
+    """The client is not authorized for what it asked. `facts` has principal where it is known, operation, resource, and acl: the
+    line of kafka-acls that grants it."""
 
     code = "AUTHORIZATION"
 
@@ -125,6 +125,12 @@ class TransactionAbortedError(TransactionError):
     """A record was not sent, because its transaction was aborted before that."""
 
     code = "TRANSACTION_ABORTED"
+
+
+class TransactionAuthorizationError(AuthorizationError, TransactionError):
+    """A transaction cannot go on, because the client is not authorized for its transactional id, a topic or a group."""
+
+    code = "TRANSACTION_AUTHORIZATION"
 
 
 class ProducerFencedError(TransactionError):

@@ -18,9 +18,10 @@ from spark_kafka_sink.client.network_client import NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import BrokerError, DisconnectedError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
-from spark_kafka_sink.protocol.api import Api, RequestT, ResponseT
+from spark_kafka_sink.protocol.api import Api, ApiKey, RequestT, ResponseT
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.find_coordinator import FIND_COORDINATOR, FindCoordinatorRequest
+from spark_kafka_sink.security.acls import Rights, rights_of
 
 PATIENCE_MS: Final = 10_000
 """How long to wait for one response: a broker that is stopped, not dead, keeps its connections, and the one that took over from
@@ -45,16 +46,6 @@ class Found(NamedTuple):
 
     nodes: dict[str, int]
     late: dict[str, str]
-
-
-def refused(transactional_id: str, code: int, api: str) -> BrokerError:
-    """Returns the error of a coordinator's refusal that asking again does not change."""
-    name = error_facts(code).name
-    advice = ""
-    if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        advice = ": grant this client Write and Describe on the transactional id, or on a prefix of it"
-    text = f"transactional id {transactional_id}: {api} answered {name}{advice}"
-    return BrokerError(text, transactional_id=transactional_id, error_code=code, error=name)
 
 
 class ClusterClient:
@@ -169,7 +160,10 @@ class ClusterClient:
         return self._metadata.nodes()
 
     def leader(self, topic: str, partition: int, deadline: float) -> int:
-        """Returns the node id of a partition's leader, and waits for one if there is none. Never creates the topic."""
+        """Returns the node id of a partition's leader, and waits for one if there is none. Never creates the topic.
+
+        Raises AuthorizationError if the client may not describe the topic.
+        """
         self._open(deadline)
         self._metadata.add(topic)
         waiter = ResponseWaiter(deadline, self._backoff)
@@ -177,6 +171,9 @@ class ClusterClient:
             self._refresh(self._metadata.refresh(), f"the leader of {topic}-{partition}", topic, deadline)
             if self._metadata.fetch().leader(topic, partition) is None:
                 code = self._metadata.fetch().topic_error(topic)
+                if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    text = f"topic {topic}: {error_facts(code).name}"
+                    raise self.rights.error(text, ApiKey.METADATA, code, topic, topic=topic)
                 reason = self._metadata.said(topic) or (error_facts(code).name if code else "it has no leader now")
                 waiter.note(f"the leader of {topic}-{partition}", reason)
                 waiter.again()
@@ -207,7 +204,7 @@ class ClusterClient:
     def coordinators(self, transactional_ids: Collection[str], deadline: float) -> Found:
         """Returns the coordinator of each, and asks once for those not known. One without a coordinator holds up no other.
 
-        Raises BrokerError if the client may not know (TRANSACTIONAL_ID_AUTHORIZATION_FAILED).
+        Raises AuthorizationError if the client may not know.
         """
         if len(self._coordinators) > _MAX_KEPT:
             self._coordinators.clear()
@@ -221,8 +218,18 @@ class ClusterClient:
                 elif found.error_code in _PASSING:
                     late[found.key] = error_facts(found.error_code).name
                 else:
-                    raise refused(found.key, found.error_code, "FindCoordinator")
+                    raise self.refused(found.key, found.error_code, FIND_COORDINATOR.key)
         return Found({each: self._coordinators[each] for each in transactional_ids if each in self._coordinators}, late)
+
+    @property
+    def rights(self) -> Rights:
+        """What says which right the client lacks."""
+        return rights_of(self.config.bootstrap_servers, self.config.security)
+
+    def refused(self, transactional_id: str, code: int, api: ApiKey) -> BrokerError:
+        """Returns the error of a coordinator's refusal that asking again does not change. api: what was asked."""
+        text = f"transactional id {transactional_id}: {api.kafka_name} answered {error_facts(code).name}"
+        return self.rights.error(text, api, code, transactional_id, transactional_id=transactional_id)
 
     def forget_coordinators(self, transactional_ids: Iterable[str]) -> None:
         for each in transactional_ids:

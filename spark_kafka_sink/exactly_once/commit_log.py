@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import BrokerError, OptionError, UnsupportedVersionError
+from spark_kafka_sink.errors import OptionError, UnsupportedVersionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.commit_log_topic import ensure_topic
 from spark_kafka_sink.exactly_once.commit_record import (
@@ -27,9 +27,11 @@ from spark_kafka_sink.exactly_once.log_writer import ClaimLostError, LogWriter
 from spark_kafka_sink.exactly_once.micro_batch import is_job
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds, foreign_prefix
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.records.record_reader import Record
 from spark_kafka_sink.records.small_batch import NewRecord
+from spark_kafka_sink.security.acls import COMMIT_LOG
 
 
 def partition_of(query_id: str, partitions: int) -> int:
@@ -41,7 +43,7 @@ class CommitLog:
     """Claims queries' records, and reads them. Keep one per process: it remembers what it has read, and reads only what is new.
 
     One thread at a time may use it. Deadlines are on time.monotonic's clock. The first use raises OptionError for an unsuitable
-    topic or transaction.timeout.ms, BrokerError with the ACL to grant, and UnsupportedVersionError for brokers without
+    topic or transaction.timeout.ms, AuthorizationError with the ACL to grant, and UnsupportedVersionError for brokers without
     transactions.
     """
 
@@ -257,14 +259,14 @@ def last_records_of(client: ClusterClient, topic: str, deadline: float) -> LastR
     A driver that is alive may write another record at any time. One record that cannot be read does not hide the others: those
     who share the topic may run another version.
 
-    Raises BrokerError where the topic may not be read, and DeadlineError.
+    Raises AuthorizationError where the topic may not be read, and DeadlineError.
     """
     count, code = client.topic(topic, deadline)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return LastRecords()
     if code and not count:
-        name = error_facts(code).name
-        raise BrokerError(f"commit log topic {topic}: {name}", topic=topic, error_code=code, error=name)
+        text = f"commit log topic {topic}: {error_facts(code).name}"
+        raise client.rights.error(text, ApiKey.METADATA, code, topic, grants=COMMIT_LOG, topic=topic)
     found = LastRecords()
     for number in range(count):
         partition = _Partition(client, topic, number, is_strict=False)

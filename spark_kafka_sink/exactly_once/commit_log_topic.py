@@ -8,9 +8,10 @@ from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError, OptionError
+from spark_kafka_sink.errors import KafkaSinkError, OptionError
 from spark_kafka_sink.exactly_once.commit_log_settings import CommitLogSettings
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.configs import (
     DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
@@ -26,6 +27,7 @@ from spark_kafka_sink.protocol.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from spark_kafka_sink.security.acls import COMMIT_LOG, RESOURCE_OF
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +55,8 @@ _REFUSED_CONFIGS: Final = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_
 def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: float) -> None:
     """Creates the topic unless it exists, and checks it. Two processes may do so at once.
 
-    Raises OptionError for a topic that cannot be the log, or that brokers refuse to create like this, and BrokerError with the
-    ACL where the client may not.
+    Raises OptionError for a topic that cannot be the log, or that brokers refuse to create like this, and AuthorizationError with
+    the ACL where the client may not.
     """
     waiting = ResponseWaiter(deadline, BACKOFF)
     while True:
@@ -64,7 +66,7 @@ def ensure_topic(client: ClusterClient, settings: CommitLogSettings, deadline: f
             if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 _create(client, settings, waiting, deadline)
             elif code and not error_facts(code).retriable:
-                raise _refused(client, settings, code, "Metadata", None)
+                raise _refused(client, settings, code, METADATA.key, None)
             elif partitions and _is_checked(client, settings, waiting, deadline):
                 if partitions >= settings.partitions:
                     return
@@ -99,7 +101,7 @@ def _create(client: ClusterClient, settings: CommitLogSettings, waiting: Respons
         )
     facts = error_facts(result.error_code)
     if not facts.retriable:
-        raise _refused(client, settings, result.error_code, "CreateTopics", result.error_message, replicas)
+        raise _refused(client, settings, result.error_code, CREATE_TOPICS.key, result.error_message, replicas)
     waiting.note(f"CreateTopics of {settings.topic}", facts.name)
 
 
@@ -153,7 +155,7 @@ def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Res
     if result.error_code:
         facts = error_facts(result.error_code)
         if not facts.retriable:
-            raise _refused(client, settings, result.error_code, "DescribeConfigs", result.error_message)
+            raise _refused(client, settings, result.error_code, DESCRIBE_CONFIGS.key, result.error_message)
         waiting.note(f"DescribeConfigs of {settings.topic}", facts.name)
         return False
     policies = [config.value or "" for config in result.configs if config.name == _CLEANUP_POLICY]
@@ -168,23 +170,15 @@ def _is_checked(client: ClusterClient, settings: CommitLogSettings, waiting: Res
     return True
 
 
-_GRANTS: Final[Mapping[str, str]] = {
-    "Metadata": "grant this client Describe on it, and Create, Read, Write and DescribeConfigs, which it needs next",
-    "CreateTopics": "grant this client Create on it",
-    "DescribeConfigs": "grant this client DescribeConfigs on it",
-}
-_DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
-
-
 def _refused(
-    client: ClusterClient, settings: CommitLogSettings, code: int, api: str, message: str | None, replicas: int | None = None
+    client: ClusterClient, settings: CommitLogSettings, code: int, api: ApiKey, message: str | None, replicas: int | None = None
 ) -> KafkaSinkError:
     """Returns the error for a code. replicas: of the topic, where it was to be created."""
     name = error_facts(code).name
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         text = f"option commit.log.topic: {settings.topic!r} is no topic's name: {message or name}"
         return OptionError(text, option="commit.log.topic")
-    to_do = _GRANTS[api] if code in _DENIALS else message or "see the brokers' logs"
+    to_do = "" if code in RESOURCE_OF else f": {message or 'see the logs of the brokers'}"
     by_hand = ""
     if replicas is not None:
         servers = ",".join(client.config.bootstrap_servers)
@@ -193,9 +187,5 @@ def _refused(
             f" --partitions {settings.partitions} --replication-factor {replicas} --config {_CLEANUP_POLICY}=compact"
             f" --config {_MIN_ISR}={max(1, replicas - 1)}`"
         )
-    return BrokerError(
-        f"the commit log, topic {settings.topic}: {api} answered {name}: {to_do}{by_hand}",
-        topic=settings.topic,
-        error_code=code,
-        error=name,
-    )
+    text = f"the commit log, topic {settings.topic}: {api.kafka_name} answered {name}{to_do}"
+    return client.rights.error(text, api, code, settings.topic, grants=COMMIT_LOG, more=by_hand, topic=settings.topic)

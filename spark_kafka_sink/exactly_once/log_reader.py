@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import Answer, ClusterRequest
-from spark_kafka_sink.errors import BrokerError, DisconnectedError
+from spark_kafka_sink.errors import DisconnectedError
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from spark_kafka_sink.protocol.partition_offsets import (
@@ -26,6 +27,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
 from spark_kafka_sink.protocol.wire_types import ZERO_UUID
 from spark_kafka_sink.records.decoder import decode_batches
 from spark_kafka_sink.records.record_reader import Record
+from spark_kafka_sink.security.acls import COMMIT_LOG
 
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
@@ -40,9 +42,6 @@ _FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
 """For topics without ids, as with inter.broker.protocol.version below 2.8: brokers offer later versions, and know no such topic.
 Java's FetchSessionHandler does the same."""
 
-_ADVICE: Final[Mapping[int, str]] = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ": grant this client Read and Describe on the topic",
-}
 _OTHER_LEADER: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR})
 """Besides those whose class in Java says so."""
 
@@ -83,7 +82,7 @@ class LogReader:
     def read_to_end(self, deadline: float) -> None:
         """Reads what is committed up to the high watermark of now, and waits for the end of open transactions before it.
 
-        Raises DeadlineError, which names such a transaction's offset, and BrokerError where the client may not read.
+        Raises DeadlineError, which names such a transaction's offset, and AuthorizationError where the client may not read.
         """
         self._waiting = ResponseWaiter(deadline, BACKOFF)
         self._end, self._is_confirmed = None, False
@@ -107,7 +106,7 @@ class LogReader:
             node_id = self._client.leader(self._topic, self._partition, deadline)
             (answer,) = self._client.try_many([self._fetch(node_id, position, _READ_UNCOMMITTED, 0)], deadline)
             said = self._fetched(answer)
-            if said is None or not self._is_fine(said.error_code, "Fetch"):
+            if said is None or not self._is_fine(said.error_code, FETCH.key):
                 self._waiting.again()
                 continue
             before = position
@@ -177,11 +176,11 @@ class LogReader:
         return -1 if epoch is None else epoch
 
     def _offset(self, answer: Answer) -> int | None:
-        if not self._is_there(answer, "ListOffsets"):
+        if not self._is_there(answer, LIST_OFFSETS.key):
             return None
         assert isinstance(answer, ListOffsetsResponse)
         said = answer.topics[0].partitions[0]
-        return said.offset if self._is_fine(said.error_code, "ListOffsets") else None
+        return said.offset if self._is_fine(said.error_code, LIST_OFFSETS.key) else None
 
     def _take_fetched(self, answer: Answer) -> bool:
         said = self._fetched(answer)
@@ -192,7 +191,7 @@ class LogReader:
         if said.error_code == ErrorCode.OFFSET_OUT_OF_RANGE or self._position > self._end:
             self._restart()
             return False
-        if not self._is_fine(said.error_code, "Fetch"):
+        if not self._is_fine(said.error_code, FETCH.key):
             return False
         for record, after in committed_records(said, self._position):
             if record is not None:
@@ -205,28 +204,28 @@ class LogReader:
         return True
 
     def _fetched(self, answer: Answer) -> PartitionData | None:
-        if not self._is_there(answer, "Fetch"):
+        if not self._is_there(answer, FETCH.key):
             return None
         assert isinstance(answer, FetchResponse)
-        return answer.responses[0].partitions[0] if self._is_fine(answer.error_code, "Fetch") else None
+        return answer.responses[0].partitions[0] if self._is_fine(answer.error_code, FETCH.key) else None
 
-    def _is_there(self, answer: Answer, api: str) -> bool:
+    def _is_there(self, answer: Answer, api: ApiKey) -> bool:
         if isinstance(answer, DisconnectedError):
-            self._waiting.note(f"{api} of {self._where}", answer.message)
+            self._waiting.note(f"{api.kafka_name} of {self._where}", answer.message)
             self._client.stale()
             return False
         if isinstance(answer, Exception):
             raise answer
         return True
 
-    def _is_fine(self, code: int, api: str) -> bool:
+    def _is_fine(self, code: int, api: ApiKey) -> bool:
         if not code:
             return True
         facts = error_facts(code)
         if not facts.retriable:
-            text = f"{api} of {self._where}: {facts.name}{_ADVICE.get(code, '')}"
-            raise BrokerError(text, topic=self._topic, error_code=code, error=facts.name)
-        self._waiting.note(f"{api} of {self._where}", facts.name)
+            text = f"{api.kafka_name} of {self._where}: {facts.name}"
+            raise self._client.rights.error(text, api, code, self._topic, grants=COMMIT_LOG, topic=self._topic)
+        self._waiting.note(f"{api.kafka_name} of {self._where}", facts.name)
         if facts.refreshes_metadata or code in _OTHER_LEADER:
             self._client.stale()
         return False

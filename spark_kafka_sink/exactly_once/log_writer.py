@@ -8,11 +8,12 @@ from typing import Final
 from spark_kafka_sink.client.backoff import ResponseWaiter
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.errors import BrokerError, DisconnectedError, PeerError
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, DisconnectedError, PeerError
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.proof import Outcome
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.producer.transactions.handle import TransactionHandle
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
 from spark_kafka_sink.protocol.produce import (
@@ -29,6 +30,7 @@ from spark_kafka_sink.protocol.transactions import (
     AddPartitionsToTxnTopic,
 )
 from spark_kafka_sink.records.small_batch import NewRecord, small_batch
+from spark_kafka_sink.security.acls import COMMIT_LOG
 
 # Before v12 a broker expects AddPartitionsToTxn, from then on it adds what is written to (KIP-890). v13 would take topic ids.
 _PRODUCE_VERSION_1: Final = PRODUCE.limited_to(3, 11)
@@ -50,10 +52,13 @@ class RecordRefusedError(BrokerError):
     """The brokers accept no such records from anybody: what was to be written is not in the log, and will not be."""
 
 
+class RecordNotAuthorizedError(RecordRefusedError, AuthorizationError):
+    """The client may not write to the log: as RecordRefusedError, with the ACL to add."""
+
+    code = AuthorizationError.code
+
+
 _ADVICE: Final[Mapping[int, str]] = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "grant this client Write on the topic",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this client Write on the transactional id, or on a prefix of it",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "grant this client IdempotentWrite on the cluster, or Write on the transactional id",
     ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes to 1 MB, which is Kafka's default",
     ErrorCode.INVALID_TIMESTAMP: "this machine's clock is too far from the broker's (message.timestamp.after.max.ms): set it",
     ErrorCode.RECORD_LIST_TOO_LARGE: "raise the topic's segment.bytes",
@@ -61,7 +66,8 @@ _ADVICE: Final[Mapping[int, str]] = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "choose another topic",
     ErrorCode.UNSUPPORTED_VERSION: "the brokers are too old",
 }
-"""Codes of Produce and AddPartitionsToTxn that only somebody else can change. Others that are not retriable lose the claim."""
+"""Codes of Produce and AddPartitionsToTxn that only somebody else can change, besides those of missing rights. Others that are
+not retriable lose the claim."""
 
 
 class LogWriter:
@@ -151,7 +157,7 @@ class LogWriter:
             return {self._id: Reply(topic.results_by_partition[0].partition_error_code, None)}
 
         reply = CoordinatorRounds(self._client, ask, deadline).run([self._id])[self._id]
-        self._check(reply.code, "AddPartitionsToTxn")
+        self._check(reply.code, ADD_PARTITIONS_TO_TXN.key)
 
     def _produce(self, batch: bytes, deadline: float) -> int:
         """Sends a batch until it is acked. The same bytes again are no second batch: the broker knows its sequence numbers."""
@@ -172,21 +178,27 @@ class LogWriter:
                 said = answer.responses[0].partition_responses[0]
                 if said.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     return said.base_offset
-                self._check(said.error_code, f"Produce to {self._where}")
+                self._check(said.error_code, PRODUCE.key, f" to {self._where}")
                 facts = error_facts(said.error_code)
                 waiting.note(f"Produce to {self._where}", facts.name)
                 if facts.refreshes_metadata:
                     self._client.stale()
             waiting.again()
 
-    def _check(self, code: int, api: str) -> None:
+    def _check(self, code: int, api: ApiKey, where: str = "") -> None:
         """Raises for what asking again does not change."""
         facts = error_facts(code)
+        asked = f"{api.kafka_name}{where}"
+        text = f"{asked} as {self._id}: {facts.name}"
+        known = {"topic": self._topic, "transactional_id": self._id, "error_code": code, "error": facts.name}
+        is_about_id = code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        name, grants = (self._id, None) if is_about_id else (self._topic, COMMIT_LOG)
+        if (denial := self._client.rights.denied(api, code, name, grants=grants)) is not None:
+            raise RecordNotAuthorizedError(f"{text}; {denial}", **known, **denial.facts)
         if code in _ADVICE:
-            text = f"{api} as {self._id}: {facts.name}: {_ADVICE[code]}"
-            raise RecordRefusedError(text, topic=self._topic, transactional_id=self._id, error_code=code, error=facts.name)
+            raise RecordRefusedError(f"{text}: {_ADVICE[code]}", **known)
         if code and not facts.retriable:
-            raise self._lost(f"{api}: {facts.name}")  # somebody else writes under this id now, or nobody knows: claim again
+            raise self._lost(f"{asked}: {facts.name}")  # somebody else writes under this id now, or nobody knows: claim again
 
     def _lost(self, why: str) -> ClaimLostError:
         return ClaimLostError(

@@ -10,9 +10,9 @@ from typing import Final
 
 from spark_kafka_sink.client.api_versions import api_versions_request, node_api_versions
 from spark_kafka_sink.client.backoff import ResponseWaiter
-from spark_kafka_sink.client.cluster_client import ClusterClient, refused
+from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
-from spark_kafka_sink.errors import BrokerError, DisconnectedError, OptionError
+from spark_kafka_sink.errors import DisconnectedError, OptionError
 from spark_kafka_sink.exactly_once import failpoints
 from spark_kafka_sink.exactly_once.coordinator_rounds import BACKOFF, CoordinatorRequest, CoordinatorRounds, Reply
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, outcome_of_end, proof_of
@@ -85,8 +85,7 @@ _PROVED: Final[Mapping[Proof, Outcome]] = {Proof.COMMITTED: Outcome.COMMITTED, P
 class TransactionClient:
     """Repeats requests that fail for a while (coordinators that move or load, markers on their way, lost connections).
 
-    It does so until the deadline, which is on time.monotonic's clock. BrokerError names the id, and the ACL for
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    It does so until the deadline, which is on time.monotonic's clock. BrokerError names the id, AuthorizationError the ACL too.
     """
 
     def __init__(self, client: ClusterClient) -> None:
@@ -129,14 +128,17 @@ class TransactionClient:
         replies = CoordinatorRounds(self._client, _describe, deadline).run(ids)
         for each, reply in replies.items():
             if reply.code not in (ErrorCode.NONE, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
-                raise refused(each, reply.code, "DescribeTransactions")
+                raise self._client.refused(each, reply.code, DESCRIBE_TRANSACTIONS.key)
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
     def list_open(self, prefix: str, deadline: float) -> list[str]:
         """Returns every id that begins with `prefix` and has an Ongoing transaction, on all brokers: never a part of them.
 
-        Without Describe on an id Kafka leaves its transactions out. One whose coordinator moves meanwhile may be missing.
+        One whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids.
         """
+        # Kafka leaves out what the client may not describe, and does not say so. To find a coordinator it needs the same right.
+        # The id is that of the query's commit log, whose coordinator is known after a claim.
+        self._client.coordinators([f"{prefix}log"], deadline)
         waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
             with waiting.told_as_well():
@@ -172,7 +174,7 @@ class TransactionClient:
                 raise answer
             else:
                 assert isinstance(answer, ListTransactionsResponse)
-                if not _is_complete(answer, name, waiting):
+                if not self._is_complete(answer, prefix, name, waiting):
                     found = None
                 elif found is not None:
                     found += [
@@ -181,6 +183,16 @@ class TransactionClient:
                         if each.transactional_id.startswith(prefix) and each.transaction_state == ONGOING
                     ]
         return found
+
+    def _is_complete(self, answer: ListTransactionsResponse, prefix: str, name: str, waiting: ResponseWaiter) -> bool:
+        if not answer.error_code and not answer.unknown_state_filters:
+            return True
+        facts = error_facts(answer.error_code)
+        if not facts.retriable:
+            said = facts.name if answer.error_code else f"it knows no state {', '.join(answer.unknown_state_filters)}"
+            raise self._client.rights.error(f"{name}: {said}", LIST_TRANSACTIONS.key, answer.error_code, prefix)
+        waiting.note(name, facts.name)
+        return False
 
     # Begun and ended
 
@@ -207,7 +219,7 @@ class TransactionClient:
                 transactional_id=transactional_id,
             )
         if reply.code:
-            raise refused(transactional_id, reply.code, "InitProducerId")
+            raise self._client.refused(transactional_id, reply.code, INIT_PRODUCER_ID.key)
         return reply.value.producer_id, reply.value.producer_epoch
 
     def end(
@@ -225,7 +237,7 @@ class TransactionClient:
             What the answers prove of each; UNKNOWN also where the deadline passed.
 
         Raises:
-            BrokerError: the client may not end one of them, after all others were tried, or may not find its coordinator.
+            AuthorizationError: the client may not end one of them, after all others were tried, or may not find its coordinator.
         """
         by_id = {handle.transactional_id: handle for handle in handles}
 
@@ -239,7 +251,7 @@ class TransactionClient:
         ended = {each: replace(one, asked_again=each in rounds.lost) for each, one in ended.items()}
         for each, end in ended.items():
             if end.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                raise refused(each, end.code, "EndTxn")
+                raise self._client.refused(each, end.code, END_TXN.key)
         return ended | {each: Ended(Outcome.UNKNOWN, None, said) for each, said in late.items()}
 
     def commit(self, handles: Iterable[TransactionHandle], deadline: float, batch: int = -1) -> dict[str, Ended]:
@@ -295,17 +307,6 @@ def _description(state: TransactionState) -> TransactionDescription | None:
         state.transaction_start_time_ms,
         partitions,
     )
-
-
-def _is_complete(answer: ListTransactionsResponse, name: str, waiting: ResponseWaiter) -> bool:
-    if not answer.error_code and not answer.unknown_state_filters:
-        return True
-    facts = error_facts(answer.error_code)
-    if not facts.retriable:
-        said = facts.name if answer.error_code else f"it knows no state {', '.join(answer.unknown_state_filters)}"
-        raise BrokerError(f"{name}: {said}", error_code=answer.error_code, error=facts.name)
-    waiting.note(name, facts.name)
-    return False
 
 
 def _end(node_id: int, handle: TransactionHandle, committed: bool, batch: int | None) -> CoordinatorRequest[EndTxnResponse]:

@@ -108,14 +108,12 @@ WITHOUT_IDEMPOTENCE = (
     "set enable.idempotence=false (in Spark: kafka.enable.idempotence=false) to do without, and a retry may store records twice"
 )
 
-# What a user can do about an error that fails a batch, where the name does not say it.
+# What a user can do about an error that fails a batch, where the name does not say it; for missing rights see security/acls.py.
 ADVICE: dict[int, str] = {
     ErrorCode.MESSAGE_TOO_LARGE: "one record alone is over the topic's max.message.bytes: raise that, or send less in a record",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic's name is not a legal one",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is over the broker's segment size: set batch.size below it",
     ErrorCode.INVALID_REQUIRED_ACKS: "the broker does not take this acks setting",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this client may not write to the topic: grant it Write",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: f"grant this client IdempotentWrite on the cluster, or {WITHOUT_IDEMPOTENCE}",
     ErrorCode.INVALID_TIMESTAMP: "these timestamps are outside the topic's message.timestamp.before.max.ms and after.max.ms",
     ErrorCode.INVALID_RECORD: "the topic refuses these records: a compacted topic needs a key in each",
 }

@@ -6,21 +6,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from spark_kafka_sink.client.cluster import Cluster
 from spark_kafka_sink.client.metadata import Metadata
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import AuthenticationError, BrokerError, MetadataTimeoutError, UsageError
+from spark_kafka_sink.errors import AuthenticationError, MetadataTimeoutError, UsageError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.column_checks import check_topic
 from spark_kafka_sink.producer.lifecycle import NO_WAIT
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.security.acls import rights_of
 
 # Answers about a topic that waiting does not change, and what to do about them (Java's maybeThrowExceptionForTopic). All others
 # are waited out: a topic may be being created, a broker may be starting.
 FATAL_TOPIC_ERRORS = {
     int(ErrorCode.INVALID_TOPIC_EXCEPTION): "use at most 249 of the characters a-z A-Z 0-9 . _ -",
-    int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): "grant this client Describe and Write on it",
+    int(ErrorCode.TOPIC_AUTHORIZATION_FAILED): "",  # security/acls.py says what to grant
 }
 
 
@@ -38,6 +41,7 @@ class ProducerMetadata(Metadata):
         super().__init__(config)
         self._on_wait = on_wait
         self._bootstrap_servers = config.bootstrap_servers
+        self._rights = partial(rights_of, config.bootstrap_servers, config.security)
         self._recovers = config.metadata_recovery_strategy == "rebootstrap"
         self._max_idle_ms = config.metadata_max_idle_ms
         self._expiry_ms: dict[str, int] = {}
@@ -89,7 +93,8 @@ class ProducerMetadata(Metadata):
         """A cluster in which the topic has partitions, waited for until `deadline` on time.monotonic's clock.
 
         `wakeup` makes the sender's thread look at what is to be asked; it is called without the lock. Raises MetadataTimeoutError
-        at the deadline, BrokerError when the topic can never be had, AuthenticationError when a broker rejects the login,
+        at the deadline, BrokerError when the topic can never be had (AuthorizationError where the client may not describe it),
+        AuthenticationError when a broker rejects the login,
         UsageError when the producer is closed.
         """
         begun = time.monotonic()
@@ -147,8 +152,8 @@ class ProducerMetadata(Metadata):
     def _check_topic(self, topic: str) -> None:
         code = self._cluster.topic_error(topic)
         if code in FATAL_TOPIC_ERRORS:
-            name = error_facts(code).name
-            raise BrokerError(f"topic {topic}: {name}: {FATAL_TOPIC_ERRORS[code]}", topic=topic, error_code=code, error=name)
+            text = ": ".join(filter(None, [f"topic {topic}", error_facts(code).name, FATAL_TOPIC_ERRORS[code]]))
+            raise self._rights().error(text, ApiKey.METADATA, code, topic, topic=topic)
 
     def _timeout(self, topic: str, begun: float, mark: int) -> MetadataTimeoutError:
         code = self._cluster.topic_error(topic)

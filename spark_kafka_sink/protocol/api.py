@@ -19,6 +19,11 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 class ApiKey(IntEnum):
     """The number of an API in a request header."""
 
+    @property
+    def kafka_name(self) -> str:
+        """The name as Kafka writes it, as in "InitProducerId"."""
+        return "".join(part.capitalize() for part in self.name.split("_"))
+
     PRODUCE = 0
     FETCH = 1
     LIST_OFFSETS = 2

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_kafka_sink.client.cluster_client import ClusterClient
-from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
+from spark_kafka_sink.errors import AuthorizationError, DeadlineError, OptionError
 from spark_kafka_sink.exactly_once.proof import Outcome, Proof, TransactionDescription, proof_of
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
@@ -249,18 +249,19 @@ def test_an_answer_that_was_lost_is_asked_for_again(proxied_kafka: ProxiedKafka,
 def test_what_is_not_allowed_names_the_id_and_the_acl(kafka_with_acls: KafkaWithAcls, new_topic: NewTopic) -> None:
     topic = new_topic(1, on=kafka_with_acls)
     identity = new_id("secret")
-    grant = rf"transactional id {identity}: .*TRANSACTIONAL_ID_AUTHORIZATION_FAILED: grant this client Write and Describe"
+    grant = rf"transactional id {identity}: .*TRANSACTIONAL_ID_AUTHORIZATION_FAILED; User:ANONYMOUS is not authorized for "
+    line = rf" on transactional id {identity}; to grant it, run `kafka-acls .*--operation Describe --transactional-id {identity}`"
     with client_of(kafka_with_acls) as client:
         transactions = TransactionClient(client)
         handle = opened(client, topic, "row", identity)
         with kafka_with_acls.denied(ResourceType.TRANSACTIONAL_ID, identity, AclOperation.WRITE):
-            with pytest.raises(BrokerError, match=grant):
+            with pytest.raises(AuthorizationError, match=f"{grant}Write{line}"):
                 transactions.end([handle], True, soon())
-            with pytest.raises(BrokerError, match=grant):
+            with pytest.raises(AuthorizationError, match=f"{grant}Write{line}"):
                 transactions.init_producer_id(identity, 60_000, soon())
         with (
             kafka_with_acls.denied(ResourceType.TRANSACTIONAL_ID, identity, AclOperation.DESCRIBE),
-            pytest.raises(BrokerError, match=grant),
+            pytest.raises(AuthorizationError, match=f"{grant}Describe{line}"),
         ):
             transactions.describe([identity], soon())
         assert transactions.end([handle], True, soon())[identity].outcome is Outcome.COMMITTED

@@ -14,7 +14,7 @@ from confluent_kafka.admin import NewPartitions
 
 from spark_kafka_sink.broker.faults.fault import Fault
 from spark_kafka_sink.config import producer_config
-from spark_kafka_sink.errors import BrokerError, DeliveryError, MetadataTimeoutError, RecordError
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, MetadataTimeoutError, RecordError
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode
@@ -127,10 +127,36 @@ def test_a_topic_that_may_not_be_seen_is_an_error_at_once(cluster: RecordingBrok
     cluster.topic("secret")
     cluster.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="secret", times=None)
     begun = time.monotonic()
-    wanted = pytest.raises(BrokerError, match=r"topic secret: TOPIC_AUTHORIZATION_FAILED: grant this client Describe and Write")
-    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope, wanted:
-        scope.append("secret", numbers([0]))
+    wanted = (
+        r"topic secret: TOPIC_AUTHORIZATION_FAILED; .* not authorized for Describe on topic secret; .* --producer --topic secret`"
+    )
+    with one_by_one(cluster.bootstrap_servers) as producer, producer.scope() as scope:
+        with pytest.raises(AuthorizationError, match=wanted):
+            scope.append("secret", numbers([0]))
+        with pytest.raises(AuthorizationError, match=wanted):
+            producer.send("secret", b"0").result(10)
+        scope.append("t", numbers([1]))  # only that topic fails
+        scope.flush(10)
     assert time.monotonic() - begun < 5
+    assert cluster.values() == [1]
+
+
+def test_what_waits_for_a_leader_fails_once_the_topic_may_not_be_seen_any_more(cluster: RecordingBroker) -> None:
+    """Java leaves it until delivery.timeout.ms."""
+    with one_by_one(cluster.bootstrap_servers, max_block_ms=20_000) as producer, failing_scope(producer) as scope:
+        scope.append("t", numbers([0]))
+        scope.flush(10)
+        cluster.faults.fail(ApiKey.METADATA, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic="t", times=None)
+        cluster.faults.fail(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=None)
+        begun = time.monotonic()
+        scope.append("t", numbers([1]))
+        wanted = r"topic t partition 0: 1 records failed, .*not authorized for Describe on topic t; .* --producer --topic t`"
+        with pytest.raises(DeliveryError, match=wanted) as caught:
+            scope.flush(20)
+        assert time.monotonic() - begun < 10
+        assert isinstance(caught.value.__cause__, AuthorizationError)
+        assert "they may have been stored" in str(caught.value)
+    assert cluster.values() == [0]
 
 
 # A row for a partition that is not known: the topic is asked about once more
@@ -182,7 +208,7 @@ def test_a_topic_that_turns_out_to_be_closed_to_us_is_an_error_at_once(cluster: 
         scope.flush(10)
         cluster.faults.fail(ApiKey.METADATA, code, topic="t", times=None)
         begun = time.monotonic()
-        with pytest.raises(BrokerError, match=f"topic t: {code.name}: ") as caught:
+        with pytest.raises(BrokerError, match=f"topic t: {code.name}[:;] ") as caught:
             scope.append("t", numbers([1], partition=2))
         assert time.monotonic() - begun < 5
         assert caught.value.facts["error_code"] == code

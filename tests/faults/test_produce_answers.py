@@ -8,7 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.errors import BrokerError, DeliveryError, DeliveryTimeoutError, KafkaSinkError, UnsupportedVersionError
+from spark_kafka_sink.errors import (
+    AuthorizationError,
+    BrokerError,
+    DeliveryError,
+    DeliveryTimeoutError,
+    UnsupportedVersionError,
+)
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -16,7 +22,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.produce import BatchIndexAndErrorMessage, ProduceRequest, ProduceResponse
 from tests.faults.conftest import check_numbers
 from tests.faults.numbered_stream import wait_until
-from tests.faults.producing import failing_scope, figure, numbers, one_by_one
+from tests.faults.producing import failing_scope, figure, numbers, one_by_one, producer_on
 from tests.faults.recording_broker import (
     RecordingBroker,
     batches_of,
@@ -86,7 +92,8 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
             scope.flush(10)
         cause = raised.value.__cause__
     assert isinstance(cause, BrokerError)
-    assert cause.facts == {"topic": "t", "partition": 0, "error_code": code, "error": name}
+    known = {"topic": "t", "partition": 0, "error_code": code, "error": name}
+    assert {fact: value for fact, value in cause.facts.items() if fact in known} == known
     assert [len(cluster.attempts(value)) for value in failing] == [1] * len(failing)
 
 
@@ -226,10 +233,38 @@ def test_throttling_is_waited_out(cluster: RecordingBroker) -> None:
         assert 0.2 < time.monotonic() - begun < 5
 
 
-def test_a_batch_that_may_not_be_written_says_who_must_grant_what(cluster: RecordingBroker) -> None:
-    cluster.faults.fail(ApiKey.PRODUCE, E.TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(DeliveryError, match=r"topic t partition 0: .*TOPIC_AUTHORIZATION_FAILED; this client may not write"):
+def test_a_batch_that_may_not_be_written_fails_at_once_and_says_what_to_grant(cluster: RecordingBroker) -> None:
+    refused = cluster.faults.fail(ApiKey.PRODUCE, E.TOPIC_AUTHORIZATION_FAILED, times=None)
+    wanted = r"topic t partition 0: .*TOPIC_AUTHORIZATION_FAILED; User:ANONYMOUS is not authorized for Write on topic t; to grant"
+    with pytest.raises(DeliveryError, match=wanted) as caught:
         send(cluster, [0])
+    assert refused.hits == 1
+    cause = caught.value.__cause__
+    assert isinstance(cause, AuthorizationError)
+    command = f"kafka-acls --bootstrap-server {cluster.bootstrap_servers} --add --allow-principal User:ANONYMOUS"
+    assert cause.facts["acl"] == f"{command} --operation Write --topic t"
+
+
+@pytest.mark.parametrize("code", [E.GROUP_AUTHORIZATION_FAILED, E.DELEGATION_TOKEN_AUTHORIZATION_FAILED])
+def test_a_refusal_that_no_produce_request_should_meet_is_not_tried_again_either(
+    cluster: RecordingBroker, code: ErrorCode
+) -> None:
+    refused = cluster.faults.fail(ApiKey.PRODUCE, code, times=None)
+    with pytest.raises(DeliveryError, match=code.name) as caught:
+        send(cluster, [0])
+    assert refused.hits == 1
+    assert isinstance(caught.value.__cause__, AuthorizationError)
+
+
+def test_only_the_topic_that_may_not_be_written_fails(cluster: RecordingBroker) -> None:
+    cluster.topic("secret")
+    cluster.faults.fail(ApiKey.PRODUCE, E.TOPIC_AUTHORIZATION_FAILED, topic="secret", times=None)
+    with producer_on(cluster.bootstrap_servers) as producer:
+        with pytest.raises(DeliveryError, match="topic secret"), producer.scope() as secret:
+            secret.append("secret", numbers([0]))
+        with producer.scope() as scope:
+            scope.append("t", numbers([1]))
+    assert cluster.values("t") == [1]
 
 
 def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: RecordingBroker) -> None:
@@ -241,9 +276,10 @@ def test_invalid_records_are_named_with_what_the_broker_says_of_each(cluster: Re
 
 def test_a_producer_id_that_is_refused_says_what_to_grant(cluster: RecordingBroker) -> None:
     cluster.faults.fail(ApiKey.INIT_PRODUCER_ID, E.CLUSTER_AUTHORIZATION_FAILED)
-    wanted = r"CLUSTER_AUTHORIZATION_FAILED; grant this client IdempotentWrite .*kafka\.enable\.idempotence=false"
-    with pytest.raises(KafkaSinkError, match=wanted):
+    wanted = r"CLUSTER_AUTHORIZATION_FAILED; .*IdempotentWrite on the cluster; .* --cluster`; .*kafka\.enable\.idempotence=false"
+    with pytest.raises(DeliveryError, match=wanted) as caught:
         send(cluster, [0])
+    assert isinstance(caught.value.__cause__, AuthorizationError)
     assert cluster.received == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka_security.oidc_server import OidcServer
-from tests.kafka_security.secure_kafka import ALICE, SecureKafka
+from tests.kafka_security.secure_kafka import USER, SecureKafka
 from tests.security.kdc import Kdc, missing_programs
 
 _numbers = count(1)
@@ -41,16 +41,16 @@ def granted(secure_kafka: SecureKafka) -> Iterator[SecureKafka]:
 
 
 @pytest.fixture
-def alices_keytab(secure_kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The keys of the Kerberos principal ALICE; MIT's library in this process knows the realm and gets tickets with them.
+def keytab(secure_kafka: SecureKafka, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The keys of the Kerberos principal USER; MIT's library in this process knows the realm and gets tickets with them.
 
     Skips the test where no KDC can be started.
     """
     kdc = secure_kafka.kdc
     if kdc is None:
         pytest.skip(missing_programs())
-    kdc.add(ALICE)
-    keytab = kdc.keytab(ALICE)
+    kdc.add(USER)
+    keytab = kdc.keytab(USER)
     environment = {**kdc.environment, "KRB5_CLIENT_KTNAME": f"FILE:{keytab}", "KRB5CCNAME": f"FILE:{keytab}.tickets"}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

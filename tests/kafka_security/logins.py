@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from tests.kafka_security.certificates import Authority, write_trust_store
 from tests.kafka_security.oidc_server import AUDIENCE
-from tests.kafka_security.secure_kafka import ALICE, LISTENERS, ODD, ODD_PASSWORD, OIDC_CLIENT, PASSWORD, SecureKafka
+from tests.kafka_security.secure_kafka import LISTENERS, ODD, ODD_PASSWORD, OIDC_CLIENT, PASSWORD, USER, SecureKafka
 
 Settings = dict[str, str]
 STORE_PASSWORD = "store-secret"
@@ -25,7 +25,7 @@ def at(kafka: SecureKafka, listener: str, **more: str) -> Settings:
     return settings | {name.replace("__", "."): value for name, value in more.items()}
 
 
-def with_password(kafka: SecureKafka, listener: str, mechanism: str, user: str = ALICE, password: str = PASSWORD) -> Settings:
+def with_password(kafka: SecureKafka, listener: str, mechanism: str, user: str = USER, password: str = PASSWORD) -> Settings:
     """Returns settings that log in by librdkafka's names of user and password."""
     return at(kafka, listener, sasl__mechanism=mechanism, sasl__username=user, sasl__password=password)
 
@@ -138,7 +138,7 @@ ONE_OF_EACH: Mapping[str, Callable[[SecureKafka], Settings]] = {
     "mTLS": mtls_by_files,
     "PLAIN": lambda kafka: with_password(kafka, "SASL_PLAINTEXT", "PLAIN"),
     "SCRAM-SHA-256": lambda kafka: with_password(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256"),
-    "SCRAM-SHA-512": lambda kafka: with_jaas(kafka, "SASL_SSL", "SCRAM-SHA-512", ALICE, PASSWORD),
+    "SCRAM-SHA-512": lambda kafka: with_jaas(kafka, "SASL_SSL", "SCRAM-SHA-512", USER, PASSWORD),
     "delegation-token": _delegation_token,
     "OAUTHBEARER": client_credentials,
 }
@@ -156,7 +156,7 @@ OTHER_WAYS: Mapping[str, Callable[[SecureKafka], Settings]] = {
     "encrypted-key-as-text": _mtls_by_encrypted_text,
     "key-store-PKCS12": _mtls_by_pkcs12,
     "librdkafkas-names": mtls_by_librdkafkas_names,
-    "PLAIN-by-JAAS-and-TLS": lambda kafka: with_jaas(kafka, "SASL_SSL", "PLAIN", ALICE, PASSWORD),
+    "PLAIN-by-JAAS-and-TLS": lambda kafka: with_jaas(kafka, "SASL_SSL", "PLAIN", USER, PASSWORD),
     "SCRAM-with-quotes": lambda kafka: with_jaas(kafka, "SASL_SSL", "SCRAM-SHA-256", ODD, ODD_PASSWORD),
     "static-token": _static_token,
 }

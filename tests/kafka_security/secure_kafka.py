@@ -44,22 +44,27 @@ do not log in again after REAUTH_MS."""
 
 REAUTH_MS = 1_500
 
-ALICE, PASSWORD = "alice", "alice-secret"
+USER, PASSWORD = "sink", "word-of-sink"
 """Logs in with PLAIN, SCRAM and Kerberos, and may do everything."""
 LIMITED = "limited"
 """Logs in with PLAIN and SCRAM and the same password, and may do what `grant` allows."""
 ODD, ODD_PASSWORD = 'o"dd,=\\user', "p,=\"w'\\é"
 """Logs in with SCRAM, and may do everything."""
+EVENT_HUBS = "$ConnectionString"
+"""Logs in with PLAIN and PASSWORD, as all clients of Event Hubs do, and may do everything."""
 CERTIFICATE_NAME = "client-certificate"
 """The common name of a client's certificate that may do everything."""
 OIDC_CLIENT = "oidc-client"
 
-_SUPER_USERS = ("ANONYMOUS", ALICE, ODD, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
+_SUPER_USERS = ("ANONYMOUS", USER, ODD, EVENT_HUBS, CERTIFICATE_NAME, OIDC_CLIENT, oidc_server.SUBJECT_OF_SHORT)
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _SCRAM = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
 _PLUGINS = "org.apache.kafka.common.security"
 _JAAS = {
-    "PLAIN": f'{_PLUGINS}.plain.PlainLoginModule required user_{ALICE}="{PASSWORD}" user_{LIMITED}="{PASSWORD}";',
+    "PLAIN": " ".join(
+        [f"{_PLUGINS}.plain.PlainLoginModule required", *(f'user_{name}="{PASSWORD}"' for name in (USER, LIMITED, EVENT_HUBS))]
+    )
+    + ";",
     "SCRAM-SHA-256": f"{_PLUGINS}.scram.ScramLoginModule required;",
     "SCRAM-SHA-512": f"{_PLUGINS}.scram.ScramLoginModule required;",
     "OAUTHBEARER": f"{_PLUGINS}.oauthbearer.OAuthBearerLoginModule required;",
@@ -77,6 +82,7 @@ class SecureKafka(KafkaCluster):
         self.oidc = oidc
         self.kdc = kdc
         self.folder = folder
+        self._token: tuple[str, str] | None = None
         self.authority = Authority("sink-test-ca")
         self.other_authority = Authority("unknown-ca")
         self.client = self.authority.issue(CERTIFICATE_NAME)
@@ -118,6 +124,8 @@ class SecureKafka(KafkaCluster):
             "sasl.kerberos.service.name": "kafka",
             "sasl.oauthbearer.jwks.endpoint.url": self.oidc.keys_url(),
             "sasl.oauthbearer.expected.audience": oidc_server.AUDIENCE,
+            # The default, DefaultJwtValidator, checks neither signature nor audience in 4.1.0: there it is a ClientJwtValidator.
+            "sasl.oauthbearer.jwt.validator.class": f"{_PLUGINS}.oauthbearer.BrokerJwtValidator",
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ",".join(set(mechanisms) - {"OAUTHBEARER"}),
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
             "num.network.threads": "1",  # of each listener
@@ -151,7 +159,7 @@ class SecureKafka(KafkaCluster):
         return settings | {"oauthbearer.sasl.server.callback.handler.class": handler}
 
     def _add_scram_users(self) -> None:
-        users = {ALICE: PASSWORD, LIMITED: PASSWORD, ODD: ODD_PASSWORD}
+        users = {USER: PASSWORD, LIMITED: PASSWORD, ODD: ODD_PASSWORD}
         for mechanism in _SCRAM:
             info = ScramCredentialInfo(mechanism, 4096)
             changes: list[UserScramCredentialAlteration] = [
@@ -191,19 +199,24 @@ class SecureKafka(KafkaCluster):
             done.result()
 
     def delegation_token(self) -> tuple[str, str]:
-        """Makes a delegation token of ALICE with Kafka's own tool; returns its id and its HMAC: user and password of SCRAM."""
-        login = self._write("alice.properties", self.java_login())
-        printed = java.run(
-            "org.apache.kafka.tools.DelegationTokenCommand",
-            *("--bootstrap-server", self.listener("SASL_PLAINTEXT"), "--command-config", str(login)),
-            *("--create", "--max-life-time-period", "-1"),
-            timeout_s=60,
-        )
-        row = next(line for line in printed.splitlines() if f"User:{ALICE}" in line)
-        token_id, hmac = row.split()[:2]
-        return token_id, hmac
+        """Returns the id and the HMAC of a delegation token of USER: user and password of SCRAM. All tests share it."""
+        if self._token is None:
+            row = self._token_tool("--create", "--max-life-time-period", "-1")
+            # The broker has it in its cache a moment after the controller has confirmed it.
+            self.wait_for(
+                lambda: bool(self._token_tool("--describe", "--owner-principal", f"User:{USER}")), "a delegation token known", 30
+            )
+            self._token = row[0], row[1]
+        return self._token
 
-    def java_login(self, mechanism: str = "SCRAM-SHA-256", user: str = ALICE, password: str = PASSWORD, more: str = "") -> str:
+    def _token_tool(self, *arguments: str) -> list[str]:
+        """Returns the columns that Kafka's tool prints of USER's token, none if there is none."""
+        login = self._write("user.properties", self.java_login())
+        servers = "--bootstrap-server", self.listener("SASL_PLAINTEXT"), "--command-config", str(login)
+        printed = java.run("org.apache.kafka.tools.DelegationTokenCommand", *servers, *arguments, timeout_s=60)
+        return next((line.split() for line in printed.splitlines() if f"User:{USER} " in line), [])
+
+    def java_login(self, mechanism: str = "SCRAM-SHA-256", user: str = USER, password: str = PASSWORD, more: str = "") -> str:
         """Returns the properties of a Java client of SASL_PLAINTEXT. more: further options of its login module."""
         module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
         jaas = f'{_PLUGINS}.{module} required username="{user}" password="{password}" {more};'

@@ -32,7 +32,7 @@ def test_what_can_be_said_in_several_ways_can_be_said_in_each(secure_kafka: Secu
     expect_written(secure_kafka, topic, dict(login(secure_kafka)))
 
 
-def test_a_kerberos_ticket_writes(secure_kafka: SecureKafka, topic: str, alices_keytab: Path) -> None:
+def test_a_kerberos_ticket_writes(secure_kafka: SecureKafka, topic: str, keytab: Path) -> None:
     pytest.importorskip("gssapi", reason="python-gssapi is not installed: pip install gssapi, which needs libkrb5-dev")
     settings = at(secure_kafka, "SASL_SSL", sasl__mechanism="GSSAPI", sasl__kerberos__service__name="kafka")
     expect_written(secure_kafka, topic, dict(settings))

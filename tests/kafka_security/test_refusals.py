@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError
 from tests.kafka_security.logins import Settings, at, client_credentials, stranger, with_password
-from tests.kafka_security.secure_kafka import ALICE, OIDC_CLIENT, SecureKafka
+from tests.kafka_security.secure_kafka import OIDC_CLIENT, USER, SecureKafka
 from tests.kafka_security.writing import numbers, refusal, write
 from tests.tiers import whole_but
 
@@ -25,7 +25,7 @@ class Refused:
     says: tuple[str, ...]
 
 
-def _password(listener: str, mechanism: str, user: str = ALICE) -> Callable[[SecureKafka], Settings]:
+def _password(listener: str, mechanism: str, user: str = USER) -> Callable[[SecureKafka], Settings]:
     return lambda kafka: with_password(kafka, listener, mechanism, user, "wrong")
 
 
@@ -46,10 +46,10 @@ def _at_plain_text(protocol: str, **more: str) -> Callable[[SecureKafka], Settin
     return settings
 
 
-_LOGIN = {"sasl__mechanism": "PLAIN", "sasl__username": ALICE, "sasl__password": "wrong"}
+_LOGIN = {"sasl__mechanism": "PLAIN", "sasl__username": USER, "sasl__password": "wrong"}
 CASES: dict[str, Refused] = {
-    "PLAIN-password": Refused(_password("SASL_SSL", "PLAIN"), "SASL_SSL", ("PLAIN", ALICE)),
-    "SCRAM-password": Refused(_password("SASL_SSL", "SCRAM-SHA-512"), "SASL_SSL", ("SCRAM-SHA-512", ALICE)),
+    "PLAIN-password": Refused(_password("SASL_SSL", "PLAIN"), "SASL_SSL", ("PLAIN", USER)),
+    "SCRAM-password": Refused(_password("SASL_SSL", "SCRAM-SHA-512"), "SASL_SSL", ("SCRAM-SHA-512", USER)),
     "SCRAM-user": Refused(_password("SASL_PLAINTEXT", "SCRAM-SHA-256", "nobody"), "SASL_PLAINTEXT", ("SCRAM-SHA-256", "nobody")),
     "mechanism": Refused(
         lambda kafka: client_credentials(kafka, "SASL_PLAINTEXT"), "SASL_PLAINTEXT", ("OAUTHBEARER", "SCRAM-SHA-256")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import shlex
 import time
 import uuid
@@ -182,12 +181,8 @@ def commit_a_batch(kafka: SecureKafka, topic: str, log_topic: str, query_id: str
 
 
 def test_exactly_once_asks_for_the_rights_of_its_docs_and_no_other(granted: SecureKafka, topic: str) -> None:
-    log_topic, numbers_of_batches = f"{topic}-log", itertools.count()
-
-    def work() -> None:
-        commit_a_batch(granted, topic, log_topic, str(uuid.uuid4()), next(numbers_of_batches))
-
-    asked = asked_for(granted, work)
+    log_topic = f"{topic}-log"
+    asked = asked_for(granted, lambda: commit_a_batch(granted, topic, log_topic, str(uuid.uuid4())))
     assert {grant for grant in asked if grant[1] != topic} == {grant for grant in docs(topic, log_topic) if grant[1] != topic}
     assert {grant[:3] for grant in asked if grant[1] == topic} == {("TOPIC", topic, False)}
     assert len(numbers(granted, topic)) == 1

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from tests.kafka import java
 from tests.kafka.witness import read_topic
 from tests.kafka_security.logins import Settings, at, client_credentials, mtls_by_librdkafkas_names, with_password
-from tests.kafka_security.secure_kafka import ALICE, ODD, ODD_PASSWORD, SecureKafka
+from tests.kafka_security.secure_kafka import ODD, ODD_PASSWORD, USER, SecureKafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -89,14 +89,14 @@ def test_confluent_kafka_is_refused(secure_kafka: SecureKafka, login: Callable[[
 
 
 @pytest.mark.whole(OTHER_CLIENTS)
-def test_javas_producer_logs_in_with_a_ticket(secure_kafka: SecureKafka, topic: str, alices_keytab: Path, tmp_path: Path) -> None:
+def test_javas_producer_logs_in_with_a_ticket(secure_kafka: SecureKafka, topic: str, keytab: Path, tmp_path: Path) -> None:
     """confluent-kafka's wheels come without Kerberos."""
     assert secure_kafka.kdc is not None
     login = tmp_path / "client.properties"
     login.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=kafka\n"
         "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
-        f'keyTab="{alices_keytab}" principal="{ALICE}";\n'
+        f'keyTab="{keytab}" principal="{USER}";\n'
     )
     java_writes(secure_kafka, topic, login, options=[f"-Djava.security.krb5.conf={secure_kafka.kdc.krb5_conf}"])
 

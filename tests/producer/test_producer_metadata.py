@@ -181,7 +181,7 @@ def test_a_topic_that_is_being_created_is_waited_for(metadata: ProducerMetadata)
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (29, r"\[BROKER\] topic orders: TOPIC_AUTHORIZATION_FAILED: grant this client"),
+        (29, r"\[AUTHORIZATION\] topic orders: TOPIC_AUTHORIZATION_FAILED; .* --producer --topic orders`"),
         (17, r"\[BROKER\] topic orders: INVALID_TOPIC_EXCEPTION: use at most 249"),
     ],
 )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError
+from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.producer_batch import PartitionQueue
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.accumulator.sequences import ProducerIdAndEpoch
-from spark_kafka_sink.producer.error_policy import ADVICE, WITHOUT_IDEMPOTENCE, Action, action_for
+from spark_kafka_sink.producer.error_policy import WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import NumberedIdentity
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS
-from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse
+from spark_kafka_sink.security.acls import rights_of
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +35,7 @@ class IdempotentIdentity(NumberedIdentity):
     def __init__(self, config: ProducerConfig, client: NetworkClient, accumulator: RecordAccumulator) -> None:
         self._client = client
         self._accumulator = accumulator
+        self._rights = partial(rights_of, config.bootstrap_servers, config.security)
         self._back_off_ms = config.retry_backoff_ms
         self._current: ProducerIdAndEpoch | None = None
         self._gaps: set[PartitionQueue] = set()
@@ -100,8 +104,10 @@ class IdempotentIdentity(NumberedIdentity):
         if action_for(body.error_code, idempotent=True) is Action.RETRY:
             self._ask_again(response, name, now_ms)
             return None
-        advice = ADVICE.get(body.error_code, WITHOUT_IDEMPOTENCE)
-        return BrokerError(f"InitProducerId refused: {name}; {advice}", error_code=body.error_code, error=name)
+        is_denied = body.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        since_2_8 = "; from Kafka 2.8 on Write on any topic is enough; or" if is_denied else ";"
+        more = f"{since_2_8} {WITHOUT_IDEMPOTENCE}"
+        return self._rights().error(f"InitProducerId refused: {name}", ApiKey.INIT_PRODUCER_ID, body.error_code, more=more)
 
     def _ask_again(self, response: ClientResponse, error: str, now_ms: int) -> None:
         self._last_error = f"InitProducerId at broker {response.node_id}: {error}"

@@ -16,14 +16,16 @@ from spark_kafka_sink.producer.accumulator.batch_splitting import rebuild, split
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
 from spark_kafka_sink.producer.accumulator.tally import Tally
-from spark_kafka_sink.producer.error_policy import ADVICE, SOON_MS, Action, action_for
+from spark_kafka_sink.producer.error_policy import ADVICE, SOON_MS, WITHOUT_IDEMPOTENCE, Action, action_for
 from spark_kafka_sink.producer.identity.identity import Identity
 from spark_kafka_sink.producer.metrics.sender_metrics import SenderMetrics
 from spark_kafka_sink.producer.partition_reports import NO_OFFSET, PartitionReport
 from spark_kafka_sink.producer.producer_metadata import CREATE_IT
 from spark_kafka_sink.producer.report import LATENCY_BUCKETS, DeliveryReport, latency_bucket
+from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
+from spark_kafka_sink.security.acls import rights_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Delivery:
         self._identity = identity
         self._metrics = metrics
         self._unsent_reason = unsent_reason
+        self._rights = partial(rights_of, config.bootstrap_servers, config.security)
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def answered(self, answers: Iterable[BatchAnswer], now_ms: int) -> list[tuple[SealedBatch, PartitionProduceResponse, Action]]:
@@ -94,6 +97,13 @@ class Delivery:
         for batch in self._accumulator.beyond(topic, partitions):
             self._accumulator.remove(batch)
             self._fail(batch, self._partition_gone(batch, partitions))
+
+    def fail_unauthorized(self, topic: str) -> None:
+        """The client may not describe the topic any more, so nobody tells it where to send what waits. Java waits for
+        delivery.timeout.ms."""
+        for batch in self._accumulator.beyond(topic, 0):
+            self._accumulator.remove(batch)
+            self._fail(batch, self._not_described(batch))
 
     def fail_rejected(self, goes_there: Callable[[PartitionQueue], bool], error: AuthenticationError) -> None:
         """A broker rejected the login: fails what goes there and was not sent.
@@ -279,8 +289,31 @@ class Delivery:
             parts.append(ADVICE[code])
         if batch.attempts > 1:
             parts.append(f"tried {batch.attempts} times")
-        name = error_facts(code).name
-        return BrokerError("; ".join(parts) + more, topic=queue.topic, partition=queue.partition, error_code=code, error=name)
+        return self._error("; ".join(parts) + more, queue, code)
+
+    def _error(self, text: str, queue: PartitionQueue, code: int) -> BrokerError:
+        """Returns the error of an answer to Produce; where the client lacks a right the text goes on with what to grant."""
+        identifier = self._identity.transactional_id or ""
+        name = identifier if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED else queue.topic
+        may_do_without = code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not identifier
+        more = f"; or {WITHOUT_IDEMPOTENCE}" if may_do_without else ""
+        return self._rights().error(text, ApiKey.PRODUCE, code, name, more=more, topic=queue.topic, partition=queue.partition)
+
+    def producer_error(self, answer: PartitionProduceResponse) -> BrokerError:
+        """Returns why the producer cannot go on, by an answer that says so."""
+        name = error_facts(answer.error_code).name
+        text = f"the producer cannot go on: {name}: {answer.error_message or 'the broker gave no reason'}"
+        return self._rights().error(text, ApiKey.PRODUCE, answer.error_code)
+
+    def _not_described(self, batch: Batch) -> BrokerError:
+        queue, code = batch.queue, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        text = (
+            f"topic {queue.topic} partition {queue.partition}: {batch.record_count} records failed, because its leader is not"
+            f" known and the brokers do not name it: {code.name}"
+        )
+        if isinstance(batch, SealedBatch) and batch.attempts > 0:
+            text += f"; sent {batch.attempts} times, they may have been stored"
+        return self._rights().error(text, ApiKey.METADATA, int(code), queue.topic, topic=queue.topic, partition=queue.partition)
 
     def _timeout_error(self, batch: Batch, now_ms: int) -> DeliveryTimeoutError:
         queue = batch.queue

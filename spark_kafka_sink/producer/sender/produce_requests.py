@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import BrokerError, KafkaSinkError, UnsupportedVersionError
+from spark_kafka_sink.errors import KafkaSinkError, UnsupportedVersionError
 from spark_kafka_sink.network.selector import monotonic_ms
 from spark_kafka_sink.producer.accumulator.producer_batch import OpenBatch, PartitionQueue, SealedBatch
 from spark_kafka_sink.producer.accumulator.record_accumulator import Batch, RecordAccumulator
@@ -78,6 +78,8 @@ class ProduceRequests:
                 self._metadata.add(topic, now_ms)
                 if partitions := self._metadata.made_again_with(topic):
                     self.delivery.fail_beyond(topic, partitions)
+                if self._metadata.fetch().topic_error(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    self.delivery.fail_unauthorized(topic)
             self._metadata.request_update()
         producer = self._identity.current
         if producer is None:
@@ -214,7 +216,7 @@ class ProduceRequests:
             if answer.error_code and error_facts(answer.error_code).refreshes_metadata:
                 self._metadata.request_update()
             if action is Action.FATAL and self._identity.ends_with_fatal_errors:
-                failure = _fatal(answer)
+                failure = self.delivery.producer_error(answer)
             if action is not Action.DELIVERED:
                 refused[batch.last_error] += 1
         self._refusals.add(response.node_id, refused, now_ms)
@@ -229,12 +231,6 @@ class ProduceRequests:
 def _level(config: ProducerConfig) -> int:
     levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
     return levels.get(config.compression_type, 0)
-
-
-def _fatal(answer: PartitionProduceResponse) -> BrokerError:
-    name = error_facts(answer.error_code).name
-    text = f"the producer cannot go on: {name}: {answer.error_message or 'the broker gave no reason'}"
-    return BrokerError(text, error_code=answer.error_code, error=name)
 
 
 def answers(response: ClientResponse, batches: Sequence[SealedBatch]) -> Iterator[BatchAnswer]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from spark_kafka_sink.client.backoff import ExponentialBackoff
 from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
-from spark_kafka_sink.errors import ProducerFencedError, TransactionError, UnsupportedVersionError
+from spark_kafka_sink.errors import ProducerFencedError, TransactionAuthorizationError, TransactionError, UnsupportedVersionError
 from spark_kafka_sink.producer.accumulator.record_accumulator import RecordAccumulator
 from spark_kafka_sink.producer.error_policy import SOON_MS
 from spark_kafka_sink.producer.lifecycle import FOREVER_MS
@@ -25,6 +26,7 @@ from spark_kafka_sink.producer.transactions.transaction_manager import Transacti
 from spark_kafka_sink.producer.transactions.verification import too_old
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.protocol.error_codes import error_facts
+from spark_kafka_sink.security.acls import RESOURCE_OF, Resource, rights_of
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class TransactionCoordinatorClient:
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
+        self._rights = partial(rights_of, config.bootstrap_servers, config.security)
         self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._soon_ms = min(SOON_MS, config.retry_backoff_ms)
         self._in_flight: InFlight | None = None
@@ -155,7 +158,7 @@ class TransactionCoordinatorClient:
             self._done_requests += 1
             self._done(in_flight, response)
             return
-        error = _error(manager, request, what, code, decided)
+        error = self._error(in_flight, what, code, decided)
         if decided > Reaction.FIND_COORDINATOR:
             logger.warning("%s", error)
             before = manager.state
@@ -166,6 +169,25 @@ class TransactionCoordinatorClient:
         manager.partly_done(request, response.body)
         text = f"broker {response.node_id} said {error_facts(code).name} to {_name(request)}"
         self._again(in_flight, text, now_ms, find=decided is Reaction.FIND_COORDINATOR, soon=decided is Reaction.RETRY_SOON)
+
+    def _error(self, in_flight: InFlight, what: str, code: int, decided: Reaction) -> TransactionError:
+        """what: the partition or group of the answer that the code is about; empty if it is about all of it."""
+        request, transactional_id = in_flight.request, in_flight.manager.transactional_id
+        match RESOURCE_OF.get(code):
+            case Resource.TOPIC:
+                name = what.removeprefix("topic ").partition(" ")[0]
+            case Resource.GROUP:
+                name = request.group
+            case _:
+                name = transactional_id
+        denial = self._rights().denied(request.api.key, code, name)
+        about = f" of {what}" if what else ""
+        text = f"transactional id {transactional_id}: {_name(request)}{about} refused: {error_facts(code).name}"
+        facts = {"transactional_id": transactional_id, "error_code": code, "error": error_facts(code).name}
+        if denial is not None:
+            return TransactionAuthorizationError(f"{text}; {denial}", **facts, **denial.facts)
+        kind = ProducerFencedError if decided is Reaction.FENCED else TransactionError
+        return kind(text + (f"; {ADVICE[code]}" if code in ADVICE else ""), **facts)
 
     def _done(self, in_flight: InFlight, response: ClientResponse) -> None:
         if in_flight.finds is None:
@@ -195,12 +217,3 @@ def _without_transactions(manager: TransactionManager, error: UnsupportedVersion
     needed = "transactions need Kafka 3.0 or newer, exactly-once 3.8 or newer"
     text = f"transactional id {manager.transactional_id}: {needed}: {error.message}"
     return TransactionError(text, **error.facts | {"transactional_id": manager.transactional_id})
-
-
-def _error(manager: TransactionManager, request: TransactionRequest, what: str, code: int, decided: Reaction) -> TransactionError:
-    name = error_facts(code).name
-    about = f" of {what}" if what else ""
-    advice = f"; {ADVICE[code]}" if code in ADVICE else ""
-    kind = ProducerFencedError if decided is Reaction.FENCED else TransactionError
-    text = f"transactional id {manager.transactional_id}: {_name(request)}{about} refused: {name}{advice}"
-    return kind(text, transactional_id=manager.transactional_id, error_code=code, error=name)

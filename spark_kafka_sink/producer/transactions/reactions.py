@@ -83,10 +83,6 @@ TABLES: Final[Mapping[ApiKey, Mapping[int, Reaction]]] = {
 _NO_CAUSE: Final = frozenset({E.OPERATION_NOT_ATTEMPTED})
 
 ADVICE: Final[Mapping[int, str]] = {
-    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "grant this client Describe and Write on the transactional id",
-    E.CLUSTER_AUTHORIZATION_FAILED: "grant this client IdempotentWrite on the cluster, or Write on the transactional id",
-    E.GROUP_AUTHORIZATION_FAILED: "grant this client Read on the group",
-    E.TOPIC_AUTHORIZATION_FAILED: "this client may not write to the topic: grant it Write",
     E.INVALID_TRANSACTION_TIMEOUT: "transaction.timeout.ms is over the brokers' transaction.max.timeout.ms, which is 15 minutes"
     " (900000) unless they set it: set it to that at most",
     E.PRODUCER_FENCED: "another producer has this transactional id now, or the transaction was open for longer than"
@@ -99,7 +95,7 @@ ADVICE: Final[Mapping[int, str]] = {
     E.ILLEGAL_GENERATION: "the consumer's group has been balanced again since",
     E.FENCED_INSTANCE_ID: "another consumer has this group.instance.id now",
 }
-"""Advice to a user, where the name does not say it."""
+"""Advice to a user, where the name does not say it; for missing rights see security/acls.py."""
 
 
 def reaction(api: ApiKey, code: int) -> Reaction:

@@ -48,13 +48,15 @@ LAST_VERSION_1 = {END_TXN.key: 4, TXN_OFFSET_COMMIT.key: 4}
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
-    """`coordinator` None: any broker. max_version: of the API, None for the latest. codes: reads an answer's."""
+    """`coordinator` None: any broker. max_version: of the API, None for the latest. codes: reads an answer's. group: the consumer
+    group that it is about, if it is about one."""
 
     api: AnyApi
     body: Body
     codes: Callable[[Any], Codes]
     coordinator: CoordinatorKey | None
     max_version: int | None = None
+    group: str = ""
 
 
 def _of_all(body: Any) -> Codes:
@@ -69,7 +71,10 @@ def find_coordinator(key: CoordinatorKey) -> TransactionRequest:
             return FindCoordinatorRequest(key=name, key_type=kind)
         return FindCoordinatorRequest(key_type=kind, coordinator_keys=(name,))
 
-    return TransactionRequest(FIND_COORDINATOR, body, lambda answer: {"": found_coordinator(answer).error_code}, None)
+    def codes(answer: FindCoordinatorResponse) -> Codes:
+        return {"": found_coordinator(answer).error_code}
+
+    return TransactionRequest(FIND_COORDINATOR, body, codes, None, group=name if kind == GROUP else "")
 
 
 def found_coordinator(answer: FindCoordinatorResponse) -> Coordinator:
@@ -109,7 +114,11 @@ def _add_partitions_codes(body: AddPartitionsToTxnResponse) -> Codes:
 def add_offsets(transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> TransactionRequest:
     body = AddOffsetsToTxnRequest(transactional_id, producer.producer_id, producer.epoch, group)
     return TransactionRequest(
-        ADD_OFFSETS_TO_TXN, body, lambda answer: {f"group {group}": answer.error_code}, (TRANSACTION, transactional_id)
+        ADD_OFFSETS_TO_TXN,
+        body,
+        lambda answer: {f"group {group}": answer.error_code},
+        (TRANSACTION, transactional_id),
+        group=group,
     )
 
 
@@ -140,7 +149,7 @@ def txn_offset_commit(
         topics=[topic(name, numbers) for name, numbers in _by_topic(offsets).items()],
     )
     max_version = LAST_VERSION_1[TXN_OFFSET_COMMIT.key] if version < 2 else None
-    return TransactionRequest(TXN_OFFSET_COMMIT, body, _offset_codes, (GROUP, group.group_id), max_version)
+    return TransactionRequest(TXN_OFFSET_COMMIT, body, _offset_codes, (GROUP, group.group_id), max_version, group.group_id)
 
 
 def _offset_codes(body: TxnOffsetCommitResponse) -> Codes:

@@ -8,11 +8,13 @@ from spark_kafka_sink.client.network_client import ClientResponse, NetworkClient
 from spark_kafka_sink.config import ProducerConfig
 from spark_kafka_sink.errors import (
     AuthenticationError,
+    AuthorizationError,
     BrokerError,
     KafkaSinkError,
     ProducerFencedError,
     SchemaError,
     SerializationError,
+    TransactionAuthorizationError,
     TransactionError,
     UsageError,
 )
@@ -116,8 +118,11 @@ class TransactionalIdentity(NumberedIdentity):
         self._manager.failed(error)
 
     def fatal(self, error: BrokerError) -> None:
-        fenced = error.facts.get("error_code") == ErrorCode.PRODUCER_FENCED
-        kind = ProducerFencedError if fenced else TransactionError
+        kind: type[TransactionError] = TransactionError
+        if isinstance(error, AuthorizationError):
+            kind = TransactionAuthorizationError
+        elif error.facts.get("error_code") == ErrorCode.PRODUCER_FENCED:
+            kind = ProducerFencedError
         transactional_id = self._manager.transactional_id
         text = f"transactional id {transactional_id}: {error.message}"
         self._manager.fatal(kind(text, **error.facts | {"transactional_id": transactional_id}))

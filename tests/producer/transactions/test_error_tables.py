@@ -15,9 +15,11 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.handlers import transactions
 from spark_kafka_sink.errors import (
+    AuthorizationError,
     KafkaSinkError,
     ProducerFencedError,
     TransactionAbortableError,
+    TransactionAuthorizationError,
     TransactionError,
 )
 from spark_kafka_sink.producer.producer import Producer
@@ -165,14 +167,25 @@ def goes_on(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None
     transact(producer, topic, b"2")
 
 
+def refused_class(seen: BaseException | None) -> type[TransactionError]:
+    """The class for a code of a missing right is an AuthorizationError as well, and says what to grant."""
+    assert isinstance(seen, TransactionError)
+    if not seen.facts["error"].endswith("_AUTHORIZATION_FAILED"):
+        return TransactionError
+    assert f"; to grant it, run `{seen.facts['acl']}`" in str(seen)
+    assert issubclass(TransactionAuthorizationError, AuthorizationError)
+    return TransactionAuthorizationError
+
+
 def again(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
-    assert type(seen) is TransactionError
+    assert type(seen) is refused_class(seen)
     producer.init_transactions()
     transact(producer, topic, b"2")
 
 
 def abortable(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
     assert type(seen) is TransactionAbortableError
+    assert seen.__cause__ is None or type(seen.__cause__) is refused_class(seen.__cause__)
     producer.abort()
     transact(producer, topic, b"2")
 
@@ -191,7 +204,7 @@ def fenced(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
 
 
 def fatal(producer: Producer, topic: str, seen: KafkaSinkError | None) -> None:
-    assert type(seen) is TransactionError
+    assert type(seen) is refused_class(seen)
     assert str(raised_by(producer.begin)) == str(raised_by(producer.abort)) == str(seen)
 
 
@@ -223,7 +236,8 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
         seen = raised_by(producer.commit)
         assert not left
     if code is E.TOPIC_AUTHORIZATION_FAILED:
-        assert f"topic {blamed} partition 0 refused: TOPIC_AUTHORIZATION_FAILED" in str(seen)
+        assert f"topic {blamed} partition 0 refused: TOPIC_AUTHORIZATION_FAILED; " in str(seen)
+        assert f" is not authorized for Write on topic {blamed}; " in str(seen)
     else:
         assert seen is None
         until_committed(broker, innocent, [b"1"])

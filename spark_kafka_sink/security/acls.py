@@ -1,0 +1,259 @@
+"""The right that a broker's refusal asks for, and the line that grants it: the one place of these texts. Pure.
+
+What each request needs is what KafkaApis asks its authorizer. In Kafka, Write and Read on a resource include Describe.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from spark_kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.security.jaas import jaas_of
+from spark_kafka_sink.security_config import SecurityConfig
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's principal of a client that does not log in."""
+
+COMMIT_LOG: Final = "--operation Create --operation DescribeConfigs --operation Read --operation Write"
+"""All that a driver needs on the topic of the commit log; it asks for one after the other."""
+
+
+class Resource(StrEnum):
+    """What rights are about."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    CLUSTER = "cluster"
+    TRANSACTIONAL_ID = "transactional id"
+    DELEGATION_TOKEN = "delegation token"
+
+
+class Right(NamedTuple):
+    """operation: what the broker checked. grants: the options of kafka-acls that grant it."""
+
+    operation: str
+    grants: str
+
+
+R = Resource
+_DESCRIBE: Final = Right("Describe", "--operation Describe")
+_READ: Final = Right("Read", "--operation Read")
+_WRITE: Final = Right("Write", "--operation Write")
+_DESCRIBE_CONFIGS: Final = Right("DescribeConfigs", "--operation DescribeConfigs")
+_CREATE: Final = Right("Create", "--operation Create")
+_IDEMPOTENT_WRITE: Final = Right("IdempotentWrite", "--operation IdempotentWrite")
+_USE_ID: Final = "--operation Write --operation Describe"
+
+RESOURCE_OF: Final[Mapping[int, Resource]] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: R.TOPIC,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: R.GROUP,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: R.CLUSTER,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: R.TRANSACTIONAL_ID,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: R.DELEGATION_TOKEN,
+}
+"""The codes of a missing right."""
+
+_OTHERWISE: Final[Mapping[Resource, Right]] = {
+    R.TOPIC: _WRITE,
+    R.GROUP: _READ,
+    R.CLUSTER: _DESCRIBE,
+    R.TRANSACTIONAL_ID: Right("Write", _USE_ID),
+    R.DELEGATION_TOKEN: _DESCRIBE,
+}
+"""For requests that the next table does not name."""
+
+_RIGHTS: Final[Mapping[tuple[Resource, ApiKey], Right]] = {
+    # Who may not describe a topic needs Write next. Where brokers create topics, they say the same for a lack of Create.
+    (R.TOPIC, ApiKey.METADATA): Right("Describe", "--producer"),
+    (R.TOPIC, ApiKey.TXN_OFFSET_COMMIT): _READ,  # of the topic that was read
+    (R.TOPIC, ApiKey.FETCH): _READ,
+    (R.TOPIC, ApiKey.LIST_OFFSETS): _DESCRIBE,
+    (R.TOPIC, ApiKey.CREATE_TOPICS): _CREATE,
+    (R.TOPIC, ApiKey.DESCRIBE_CONFIGS): _DESCRIBE_CONFIGS,
+    (R.GROUP, ApiKey.FIND_COORDINATOR): Right("Describe", "--operation Read"),  # Read is needed next
+    (R.CLUSTER, ApiKey.INIT_PRODUCER_ID): _IDEMPOTENT_WRITE,
+    (R.CLUSTER, ApiKey.PRODUCE): _IDEMPOTENT_WRITE,  # before Kafka 2.8
+    (R.CLUSTER, ApiKey.CREATE_TOPICS): _CREATE,
+    (R.CLUSTER, ApiKey.DESCRIBE_CONFIGS): _DESCRIBE_CONFIGS,
+    (R.TRANSACTIONAL_ID, ApiKey.FIND_COORDINATOR): Right("Describe", _USE_ID),
+    (R.TRANSACTIONAL_ID, ApiKey.DESCRIBE_TRANSACTIONS): Right("Describe", _USE_ID),
+    (R.TRANSACTIONAL_ID, ApiKey.LIST_TRANSACTIONS): Right("Describe", _USE_ID),
+}
+
+_IAM: Final[Mapping[tuple[Resource, str], str]] = {
+    (R.TOPIC, "Describe"): "DescribeTopic",
+    (R.TOPIC, "Create"): "CreateTopic",
+    (R.TOPIC, "Write"): "WriteData",
+    (R.TOPIC, "Read"): "ReadData",
+    (R.TOPIC, "DescribeConfigs"): "DescribeTopicDynamicConfiguration",
+    (R.GROUP, "Describe"): "DescribeGroup",
+    (R.GROUP, "Read"): "AlterGroup",
+    (R.CLUSTER, "Describe"): "DescribeCluster",
+    (R.CLUSTER, "DescribeConfigs"): "DescribeClusterDynamicConfiguration",
+    (R.CLUSTER, "IdempotentWrite"): "WriteDataIdempotently",
+    (R.TRANSACTIONAL_ID, "Describe"): "DescribeTransactionalId",
+    (R.TRANSACTIONAL_ID, "Write"): "AlterTransactionalId",
+}
+"""Actions of Amazon MSK's IAM policies, where kafka-acls has no say."""
+
+# Ids of exactly-once are prefix.query.token.slot and prefix.query.log. Each batch may draw new ones, so rights are on the prefix.
+_QUERY: Final = r"(?:job-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_DRAWN_ID: Final = re.compile(rf"(?P<prefix>.+\.){_QUERY}\.(?:[0-9a-f]{{16}}\.\d+|log)")
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A right that a client lacks.
+
+    Attributes:
+        principal: who lacks it, as in "User:ana"; empty if unknown.
+        operation: by Kafka's name, as in "Write".
+        resource: as in "topic events".
+        to_do: the command or the action that grants it.
+        acl: the line of kafka-acls alone; empty where rights are granted otherwise.
+    """
+
+    principal: str
+    operation: str
+    resource: str
+    to_do: str
+    acl: str
+
+    def __str__(self) -> str:
+        who = self.principal or "this client"
+        return f"{who} is not authorized for {self.operation} on {self.resource}; to grant it, {self.to_do}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        known = {"principal": self.principal} if self.principal else {}
+        return {**known, "operation": self.operation, "resource": self.resource, "acl": self.acl}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Says what one client lacks on one cluster.
+
+    Attributes:
+        servers: bootstrap.servers.
+        principal: Kafka's name of the client, as in "User:ana"; empty if unknown.
+        is_plaintext: whether kafka-acls can connect without settings of its own.
+        has_iam: whether the cluster asks IAM policies instead of ACLs.
+    """
+
+    servers: tuple[str, ...] = ()
+    principal: str = ""
+    is_plaintext: bool = True
+    has_iam: bool = False
+
+    def denied(self, api: ApiKey, code: int, name: str = "", *, grants: str | None = None) -> Denial | None:
+        """Returns the right that an answer asks for; None for a code that is about something else.
+
+        Args:
+            api: the request.
+            code: the error code in its answer.
+            name: of the topic, the group, the transactional id or the token.
+            grants: options of kafka-acls that grant this right with others; None: this right alone.
+        """
+        kind = RESOURCE_OF.get(code)
+        if kind is None:
+            return None
+        right = _RIGHTS.get((kind, api), _OTHERWISE[kind])
+        pattern, where = _pattern(kind, name)
+        if self.has_iam:
+            action = _IAM.get((kind, right.operation), right.operation)
+            return Denial(self.principal, right.operation, where, f"allow kafka-cluster:{action} in the client's IAM policy", "")
+        acl = f"{self._command()} {grants or right.grants} {pattern}"
+        return Denial(self.principal, right.operation, where, f"run `{acl}`", acl)
+
+    def error(
+        self, text: str, api: ApiKey, code: int, name: str = "", *, grants: str | None = None, more: str = "", **facts: Any
+    ) -> BrokerError:
+        """Returns the error of a refusal: an AuthorizationError, which says what to grant, for the codes of a missing right.
+
+        text: what happened, with the code's name. more: the end of the text. The others are as for `denied`.
+        """
+        facts = {**facts, "error_code": int(code), "error": error_facts(code).name}
+        denial = self.denied(api, code, name, grants=grants)
+        if denial is None:
+            return BrokerError(text + more, **facts)
+        return AuthorizationError(f"{text}; {denial}{more}", **facts, **denial.facts)
+
+    def _command(self) -> str:
+        config = [] if self.is_plaintext else ["--command-config", "admin.properties"]
+        servers = ["--bootstrap-server", ",".join(self.servers)]
+        principal = ["--allow-principal", self.principal or "User:NAME"]
+        return shlex.join(["kafka-acls", *servers, *config, "--add", *principal])
+
+
+def rights_of(servers: Sequence[str], security: SecurityConfig) -> Rights:
+    """Returns the Rights of a client with these settings. servers: its bootstrap.servers.
+
+    It may read the client's certificate, so it is for the moment of an error.
+    """
+    has_iam = security.uses_sasl and security.sasl_mechanism == "AWS_MSK_IAM"
+    return Rights(tuple(servers), principal_of(servers, security), security.security_protocol == "PLAINTEXT", has_iam)
+
+
+# Who a client is
+
+_USERS: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+
+
+def principal_of(servers: Sequence[str], security: SecurityConfig) -> str:
+    """Returns Kafka's name of a client with these settings, as in "User:ana"; empty if only the broker knows it.
+
+    Confluent Cloud and Event Hubs know the user of a password under another name. So does a broker the owner of a token or of a
+    Kerberos ticket.
+    """
+    if not security.uses_sasl:
+        text = security.ssl_keystore_certificate_chain
+        file = security.ssl_certificate_location or security.ssl_keystore_location
+        if not security.uses_tls or (text is None and file is None):
+            return ANONYMOUS
+        return _subject(text, file)
+    if security.sasl_mechanism not in _USERS:
+        return ""
+    user = _user(security)
+    renamed = user.startswith("$") or any(".confluent.cloud:" in server for server in servers)
+    return f"User:{user}" if user and not renamed else ""
+
+
+def _subject(text: Secret | None, file: str | None) -> str:
+    """Returns the name of a certificate's owner, before ssl.principal.mapping.rules of the broker; empty if it cannot be read."""
+    try:
+        from cryptography import x509  # of the extra tls
+
+        pem = text.reveal().encode() if text is not None else Path(resolve(file or "")).read_bytes()
+        return f"User:{x509.load_pem_x509_certificate(pem).subject.rfc4514_string()}"
+    except (ImportError, KafkaSinkError, OSError, ValueError):  # a text can do without the name
+        return ""
+
+
+def _user(security: SecurityConfig) -> str:
+    try:
+        jaas = jaas_of(security)
+        if jaas is None:
+            return resolve(security.sasl_username or "")
+        return "" if jaas.options.get("tokenauth", "").lower() == "true" else jaas.options.get("username", "")
+    except KafkaSinkError:  # a reference that cannot be read here; a text can do without the name
+        return ""
+
+
+def _pattern(kind: Resource, name: str) -> tuple[str, str]:
+    """Returns the resource as options of kafka-acls, and as a text."""
+    if kind is R.CLUSTER:
+        return "--cluster", "the cluster"
+    drawn = _DRAWN_ID.fullmatch(name) if kind is R.TRANSACTIONAL_ID else None
+    option = f"--{kind.replace(' ', '-')}"
+    if drawn is not None:
+        return f"{option} {drawn['prefix']} --resource-pattern-type prefixed", f"transactional ids {drawn['prefix']}*"
+    return f"{option} {shlex.quote(name)}", f"{kind} {name}"
