@@ -20,6 +20,7 @@ from spark_kafka_sink.exactly_once.committer import Committer
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.exactly_once.transaction_client import TransactionClient
 from spark_kafka_sink.exactly_once.transactional_ids import TransactionalIds
+from tests.docs.security_blocks import acl_lines
 from tests.exactly_once.queries import PREFIX, Query
 from tests.kafka_security.logins import Settings, with_password
 from tests.kafka_security.secure_kafka import LIMITED, SecureKafka
@@ -102,8 +103,10 @@ def test_writing_asks_for_the_rights_of_a_producer_and_no_other(granted: SecureK
     assert numbers(granted, topic) == [0, 1, 2]
 
 
-def test_write_alone_is_enough_for_at_least_once(granted: SecureKafka, topic: str) -> None:
-    granted.grant(ResourceType.TOPIC, topic, AclOperation.WRITE)
+def test_at_least_once_works_with_the_right_of_its_docs(granted: SecureKafka, topic: str) -> None:
+    rights = of_page("At-least-once", topic, "")
+    assert rights == {("TOPIC", topic, False, "Write")}
+    allow(granted, rights)
     write(limited(granted), topic)
     assert numbers(granted, topic) == [0, 1, 2]
 
@@ -156,13 +159,20 @@ def test_a_denied_cluster_is_told_at_once(granted: SecureKafka, topic: str) -> N
     assert error.facts["error"] in ("CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
 
 
-def docs(topic: str, log_topic: str) -> set[Grant]:
-    """The rights of exactly-once, as docs/exactly-once.md has them."""
-    return {
-        *(("TRANSACTIONAL_ID", f"{PREFIX}.", True, each) for each in ("Write", "Describe")),
-        *(("TOPIC", topic, False, each) for each in ("Write",)),
-        *(("TOPIC", log_topic, False, each) for each in ("Create", "DescribeConfigs", "Read", "Write")),
+def of_page(heading: str, topic: str, log_topic: str) -> set[Grant]:
+    """The rights under a heading of docs/security.md, with a test's names in the place of the page's."""
+    names = {
+        "events": topic,
+        "__spark_kafka_sink_commits": log_topic,
+        "spark-kafka-sink.": f"{PREFIX}.",
+        "User:sink": f"User:{LIMITED}",
     }
+    lines = [[names.get(word, word) for word in words] for words in acl_lines(heading)]
+    return {grant for words in lines for grant in grants_of(shlex.join(words))}
+
+
+def exactly_once(topic: str, log_topic: str) -> set[Grant]:
+    return of_page("At-least-once", topic, log_topic) | of_page("Exactly-once", topic, log_topic)
 
 
 def commit_a_batch(kafka: SecureKafka, topic: str, log_topic: str, query_id: str, number: int = 0) -> None:
@@ -183,14 +193,15 @@ def commit_a_batch(kafka: SecureKafka, topic: str, log_topic: str, query_id: str
 def test_exactly_once_asks_for_the_rights_of_its_docs_and_no_other(granted: SecureKafka, topic: str) -> None:
     log_topic = f"{topic}-log"
     asked = asked_for(granted, lambda: commit_a_batch(granted, topic, log_topic, str(uuid.uuid4())))
-    assert {grant for grant in asked if grant[1] != topic} == {grant for grant in docs(topic, log_topic) if grant[1] != topic}
-    assert {grant[:3] for grant in asked if grant[1] == topic} == {("TOPIC", topic, False)}
+    others = {grant for grant in asked if grant[1] != topic}
+    assert others == of_page("Exactly-once", topic, log_topic)
+    assert {grant[:3] for grant in asked - others} == {("TOPIC", topic, False)}
     assert len(numbers(granted, topic)) == 1
 
 
 def test_exactly_once_works_with_the_rights_of_its_docs(granted: SecureKafka, topic: str) -> None:
     log_topic = f"{topic}-log"
-    allow(granted, docs(topic, log_topic))
+    allow(granted, exactly_once(topic, log_topic))
     query_id = str(uuid.uuid4())
     for number in range(2):
         commit_a_batch(granted, topic, log_topic, query_id, number)
@@ -198,3 +209,28 @@ def test_exactly_once_works_with_the_rights_of_its_docs(granted: SecureKafka, to
         query = Query(granted, client, topic, log_topic, query_id)
         query.expect("0", "1")
         assert query.open_ids() == []
+
+
+IMPLIED = "Describe"
+"""Kafka takes it to be included in Write, so that it is not missed."""
+
+
+@pytest.mark.whole("what is asked for is tested beside it")
+def test_exactly_once_needs_each_right_of_its_docs(granted: SecureKafka, topic: str) -> None:
+    for number, left_out in enumerate(sorted(exactly_once(topic, "log"))):
+        if left_out[3] == IMPLIED:
+            continue
+        log_topic = f"{topic}-log-{number}"
+        every = exactly_once(topic, log_topic)
+        kind, name, prefixed, operation = left_out
+        without = {(kind, name if name != "log" else log_topic, prefixed, operation)}
+        if kind == "TRANSACTIONAL_ID":
+            without |= {(kind, name, prefixed, IMPLIED)}
+        assert without <= every
+        allow(granted, every - without)
+        begun = time.monotonic()
+        with pytest.raises(KafkaSinkError) as caught:
+            commit_a_batch(granted, topic, log_topic, str(uuid.uuid4()))
+        assert time.monotonic() - begun < AT_ONCE_S
+        assert grants_of(denial(caught.value).facts["acl"]) & without
+        granted.revoke_all()
