@@ -81,7 +81,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=200,
+            timeout=300,
             check=False,
         )
     assert done.returncode == 0, (folder / "driver.log").read_text()[-4000:]
