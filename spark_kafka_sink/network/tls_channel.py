@@ -124,7 +124,7 @@ class TlsChannel:
 
     def _raise(self, error: ssl.SSLError) -> NoReturn:
         """Raises what a failure means that came before the far end proved that it takes part, by its first bytes."""
-        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError) or error.reason == "UNEXPECTED_EOF_WHILE_READING":
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
             raise EOFError from error
         if not self._far.is_broker and is_no_tls(error):
             self._answer_stranger()

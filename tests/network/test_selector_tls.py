@@ -174,9 +174,11 @@ def crossed(ends: Ends) -> CrossedChannel:
 def test_a_write_that_needs_a_read_waits_for_bytes_and_goes_on_with_them(ends: Ends, crossed: CrossedChannel) -> None:
     crossed.is_stuck, crossed.write_needs = True, EVENT_READ
     ends.selector.send(1, [b"question"])
+    began = time.monotonic()
     for _ in range(3):
         assert ends.poll(20) == PollResult()
-    assert crossed.writes == 1  # it did not spin
+    assert crossed.writes == 1
+    assert time.monotonic() - began >= 0.055  # it did not spin
     ends.far[1].sendall(framed(b"news"))
     crossed.is_stuck = False
     result = ends.poll(5_000)

@@ -291,7 +291,10 @@ def test_versions_that_exclude_each_other() -> None:
 # Files that change
 
 
-def test_files_are_read_again_when_they_change(broker: Broker, certificates: Certificates) -> None:
+def test_files_are_read_again_when_they_change(
+    broker: Broker, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "spark_kafka_sink")
     path = broker.folder / "ca.pem"
     path.write_text(certificates.other_authority.chain_pem)
     reloading = ReloadingTls(config({"ssl.truststore.location": str(path)}))
@@ -302,6 +305,7 @@ def test_files_are_read_again_when_they_change(broker: Broker, certificates: Cer
     path.write_text(certificates.authority.chain_pem + "\n")
     assert reloading.current() is not first
     broker.meets_context(reloading.current().context)
+    assert [record.getMessage() for record in caplog.records] == ["read the certificates of TLS again, because they have changed"]
 
 
 def test_a_file_that_is_replaced_by_one_of_the_same_age_and_size_is_read_again(
