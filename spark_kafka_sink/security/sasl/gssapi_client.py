@@ -21,6 +21,9 @@ GSSAPI: Final = "GSSAPI"
 READY_FOR_S: Final = 60.0
 """How long a first message may wait for its connection: a KDC's clocks allow five minutes, and a broker's are others."""
 
+TOLD_FOR_S: Final = 5.0
+"""How long a failure waits for a login that asked for it. A later one begins anew: the failure may be over."""
+
 _NO_LAYER: Final = 1
 """The bit of "no security layer" in RFC 4752. Kafka has no other: TLS encrypts, if anything does."""
 
@@ -227,7 +230,8 @@ class _Attempt:
         """Returns whether it goes on, or has ended a moment ago. A fork leaves an attempt whose thread is gone."""
         if self.outcome is None:
             return self._thread.is_alive()
-        return time.monotonic() - self.ended_s < READY_FOR_S
+        lasts_s = TOLD_FOR_S if isinstance(self.outcome, PeerError) else READY_FOR_S
+        return time.monotonic() - self.ended_s < lasts_s
 
 
 class GssapiMechanism:

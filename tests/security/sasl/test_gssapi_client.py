@@ -13,6 +13,7 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError, DisconnectedError, OptionError, PeerError
 from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.sasl import gssapi_client
 from spark_kafka_sink.security.sasl.gssapi_client import GssapiClient, GssapiMechanism, KerberosSettings, kerberos_settings
 from spark_kafka_sink.security_config import SecurityConfig
 from tests.security.kdc import REALM, Kdc
@@ -172,6 +173,20 @@ def test_each_connection_has_a_login_of_its_own(realm: Kdc, keytab: Path) -> Non
         assert client is not None
         found.add(client.evaluate(None))
     assert len(found) == 3
+
+
+@needs_gssapi
+@pytest.mark.parametrize(("lasts", "line"), [("READY_FOR_S", ""), ("TOLD_FOR_S", 'ticketCache="/nowhere"')])
+def test_what_was_prepared_too_long_ago_is_not_used(
+    realm: Kdc, keytab: Path, monkeypatch: pytest.MonkeyPatch, lasts: str, line: str
+) -> None:
+    monkeypatch.setattr(gssapi_client, lasts, 0)
+    woken = threading.Semaphore(0)
+    settings = config(f'serviceName="kafka" {line}') if line else with_keytab(keytab)
+    mechanism = GssapiMechanism(settings, woken.release)
+    for _ in range(3):
+        assert mechanism.client("localhost") is None
+        assert woken.acquire(timeout=60)
 
 
 @needs_gssapi
