@@ -135,6 +135,8 @@ class Connections:
     def close(self) -> None:
         """Closes every connection and forgets what was in flight."""
         self._selector.close()
+        if self._logins is not None:
+            self._logins.close()
         for node_id in self.failures.brokers:
             self.in_flight.clear(node_id)
 

@@ -122,6 +122,10 @@ class Logins:
     def is_under_way(self, node_id: int) -> bool:
         return node_id in self._under_way
 
+    def close(self) -> None:
+        """Ends what the mechanism does in the background."""
+        self._mechanism.close()
+
     def forget(self, node_id: int) -> None:
         """The connection is gone."""
         self._under_way.pop(node_id, None)

@@ -53,6 +53,9 @@ class Mechanism:
         self.asked: list[str] = []
         self.wakeup: Callable[[], None] = lambda: None
 
+    def close(self) -> None:
+        self.is_closed = True
+
     def client(self, host: str) -> PlainText | None:
         self.asked.append(host)
         if self.error is not None:

@@ -37,6 +37,9 @@ class SaslMechanism(Protocol):
         `wakeup` (see `OpenMechanism`) is called when to ask again. Raises AuthenticationError if there is no token to be had.
         """
 
+    def close(self) -> None:
+        """Ends what it does in the background, such as renewing a token, unless another client uses it. May be called again."""
+
 
 class OpenMechanism(Protocol):
     """Makes the mechanism that the settings name: `security/sasl/mechanisms.py:open_mechanism`."""

@@ -61,3 +61,6 @@ class PlainMechanism:
     def client(self, host: str) -> PlainClient:
         user, password = self._credentials()
         return PlainClient(user, password)
+
+    def close(self) -> None:
+        """Has nothing to end."""

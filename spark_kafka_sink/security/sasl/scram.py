@@ -204,3 +204,6 @@ class ScramMechanism:
     def client(self, host: str) -> ScramClient:
         user, password = self._credentials()
         return ScramClient(self.name, ScramUser(user, password, self._is_token), self._passwords, self._nonce())
+
+    def close(self) -> None:
+        """Has nothing to end."""
