@@ -169,6 +169,25 @@ def test_the_back_off_holds_after_a_rejected_login(broker: EmbeddedBroker, mecha
         assert rig.client.poll_delay_ms(1, rig.now_ms) > 60
 
 
+def test_a_node_that_rejected_the_login_is_not_asked_while_another_is_only_busy(
+    broker: EmbeddedBroker, mechanism: Mechanism
+) -> None:
+    with logging_in(broker, mechanism) as rig:
+        channel = rig.connected(1)
+        broker.faults.fail(ApiKey.SASL_AUTHENTICATE, ErrorCode.SASL_AUTHENTICATION_FAILED, broker=2)
+        rejected(rig, 2)
+        rig.pass_ms(1_000)
+        channel.room = 0
+        rig.send("on its way")
+        assert rig.client.least_loaded_node(rig.now_ms) is None
+        channel.room = None
+        rig.responses()
+        assert rig.client.least_loaded_node(rig.now_ms) == 1
+        broker.faults.unreachable(1)
+        rig.poll_until(lambda: rig.client.is_unavailable(1))
+        assert rig.client.least_loaded_node(rig.now_ms) == 2
+
+
 def test_a_mechanism_that_the_broker_does_not_offer(broker: EmbeddedBroker) -> None:
     with logging_in(broker, Mechanism("GSSAPI")) as rig:
         assert "It offers PLAIN, SCRAM-SHA-256, SCRAM-SHA-512." in rejected(rig).message

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
+from spark_kafka_sink.client.metadata import NEVER_MS, Metadata, MetadataRequestAndVersion
 from spark_kafka_sink.config import producer_config
+from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.protocol.metadata import (
     MetadataResponse,
@@ -114,6 +115,38 @@ def test_failed_attempts_are_further_and_further_apart() -> None:
         waits.append(of.time_to_next_update_ms(START))
     for wait, nominal in zip(waits, [100, 200, 400, 800, 1000, 1000, 1000, 1000], strict=True):
         assert nominal * 0.8 - 1 <= wait <= min(nominal * 1.2, 1000)
+
+
+def test_after_a_rejected_login_nobody_is_asked_until_somebody_wants_an_update() -> None:
+    of = metadata()
+    version = of.request_update()
+    error = AuthenticationError("the password is wrong")
+    assert of.rejected(BROKER, error, START)
+    assert of.rejection(version) is error
+    assert of.time_to_next_update_ms(START + 100 * MAX_AGE) == NEVER_MS
+    later = of.request_update()
+    assert of.rejection(version) is error
+    assert of.rejection(later) is None
+    assert of.time_to_next_update_ms(START + BACKOFF) == 0
+    of.update(ask(of), response(), BROKER, START + BACKOFF)
+    assert of.rejection(version) is None
+
+
+def test_a_rejected_login_at_a_broker_that_nobody_was_to_ask_ends_no_wait() -> None:
+    of = metadata()
+    of.update(ask(of), response(), BROKER, START)
+    assert not of.rejected(BROKER, AuthenticationError("the password is wrong"), START + 1)
+    assert of.rejection(1) is None
+    assert of.time_to_next_update_ms(START) == MAX_AGE
+
+
+def test_metadata_that_is_only_old_is_not_asked_for_again_and_again_after_a_rejected_login() -> None:
+    of = metadata()
+    of.update(ask(of), response(), BROKER, START)
+    assert of.rejected(BROKER, AuthenticationError("the password is wrong"), START + MAX_AGE)
+    assert of.time_to_next_update_ms(START + 2 * MAX_AGE) == NEVER_MS
+    of.request_update()
+    assert of.time_to_next_update_ms(START + 2 * MAX_AGE) == 0
 
 
 def test_an_answer_ends_the_growth_of_the_back_off() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -209,3 +210,26 @@ def test_a_client_of_the_cluster_fails_at_once(cluster: RecordingBroker) -> None
             client.ask(
                 2, DESCRIBE_CLUSTER, DescribeClusterRequest(include_cluster_authorized_operations=False), time.monotonic() + 30
             )
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("commit", "it is not known whether the transaction was committed"), ("abort", "could not be aborted")]
+)
+def test_a_transaction_whose_end_the_coordinator_cannot_be_told_any_more_has_an_unknown_one(
+    cluster: RecordingBroker, how: str, told: str
+) -> None:
+    with producer_of(cluster, transactional_id="tx") as producer:
+        producer.init_transactions(30)
+        producer.begin()
+        producer.send("t", b"1").result(30)
+        held = cluster.faults.hold(ApiKey.END_TXN)
+        with ThreadPoolExecutor(1) as pool:
+            end = pool.submit(getattr(producer, how), 30)
+            held.wait()
+            rejecting(cluster)
+            for node_id in cluster.broker_ids:
+                cluster.faults.unreachable(node_id).remove()
+            with AtOnce(), pytest.raises(AuthenticationError, match="Account locked") as raised:
+                end.result(30)
+        assert told in str(raised.value)
+        assert raised.value.facts["transactional_id"] == "tx"

@@ -9,6 +9,7 @@ from threading import Condition, Lock
 from typing import Any
 
 from spark_kafka_sink.errors import (
+    AuthenticationError,
     KafkaSinkError,
     TransactionAbortableError,
     TransactionAbortedError,
@@ -324,7 +325,7 @@ class TransactionManager:
             self._fatal(error)
             self._changed.notify_all()
 
-    def rejected(self, error: KafkaSinkError) -> None:
+    def rejected(self, error: AuthenticationError) -> None:
         """The coordinator, or whoever is to name it, rejected the login. Java's TransactionManager.authenticationFailed, which
         ends the producer in each of these cases.
 
@@ -338,8 +339,17 @@ class TransactionManager:
             elif self._state in _SENDING and not self._commit_is_asked:
                 self._abortable(error)
             elif self._state in _ENDING:
-                self._fatal(error)
+                self._fatal(self._not_ended(error))
             self._changed.notify_all()
+
+    def _not_ended(self, error: AuthenticationError) -> AuthenticationError:
+        outcome = (
+            "it is not known whether the transaction was committed"
+            if self._state is State.COMMITTING_TRANSACTION
+            else "the transaction could not be aborted, and stays open until transaction.timeout.ms"
+        )
+        text = f"transactional id {self.transactional_id}: {outcome}: {error.message}"
+        return AuthenticationError(text, **error.facts | {"transactional_id": self.transactional_id})
 
     def close(self, now_ms: int, timeout_ms: int) -> bool:
         """The producer is closing: begin to abort an open transaction, once. True when nothing is left to be done."""
