@@ -25,7 +25,18 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Settings": ("producer_config", "ProducerConfig"),
 }
 # What `spark_kafka_sink.broker` exports, but for enumerations of Kafka's numbers.
-BROKER: Sequence[str] = ("EmbeddedBroker", "FaultInjection", "Where", "Fault", "BrokerConfig", "config_from", "ApiException")
+BROKER: Sequence[str] = (
+    "EmbeddedBroker",
+    "FaultInjection",
+    "Where",
+    "Fault",
+    "BrokerConfig",
+    "config_from",
+    "CertificateAuthority",
+    "KeyAndCertificate",
+    "Acl",
+    "ApiException",
+)
 # Members that other parts of the package use and programs do not.
 INSIDE: Mapping[str, Sequence[str]] = {
     "EmbeddedBroker": ("cluster", "server"),

@@ -83,6 +83,7 @@ TLS_VERSION = Kind("TLSv1.2 or TLSv1.3", _tls_version)
 TLS_VERSIONS = Kind("TLSv1.2, TLSv1.3 or both with a comma between", _tls_versions)
 SECRET = Kind("one or more characters", _secret, is_secret=True, keeps_references=True)
 LATER = Kind("one or more characters", _text, keeps_references=True)
+CLAIM = Kind("one or more characters", _text)
 CIPHERS = Kind("names with commas between", _list)
 CLASS_NAME = Kind("the name of a Java class", _text)
 
@@ -270,6 +271,9 @@ class SecurityConfig:
     )
     sasl_oauthbearer_header_urlencode: bool = declared(
         "sasl.oauthbearer.header.urlencode", BOOLEAN, False, "Encode client id and secret as RFC 6749 asks, before Base64."
+    )
+    sasl_oauthbearer_sub_claim_name: str = declared(
+        "sasl.oauthbearer.sub.claim.name", CLAIM, "sub", "Claim of a token that names its user, for error messages."
     )
     sasl_oauthbearer_extensions: str | None = declared(
         "sasl.oauthbearer.extensions",

@@ -97,6 +97,36 @@ def test_the_release_is_an_option(tmp_path: Path, ini: str, arguments: list[str]
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
+SECURE = """
+from confluent_kafka import Producer
+
+
+def write(broker, user, topic):
+    outcomes = []
+    producer = Producer({**broker.client_settings_for(user, librdkafka=True), "message.timeout.ms": 5000})
+    producer.produce(topic, b"value", on_delivery=lambda error, _: outcomes.append(error and error.name()))
+    producer.flush(20)
+    return outcomes
+
+
+def test_users_over_tls_with_rights(kafka_broker):
+    assert kafka_broker.client_settings["security.protocol"] == "SASL_SSL"
+    for topic in ("events", "secret"):
+        kafka_broker.create_topic(topic)
+    assert write(kafka_broker, "ana", "events") == [None]
+    assert write(kafka_broker, "ana", "secret") == ["TOPIC_AUTHORIZATION_FAILED"]
+"""
+
+
+def test_security_is_an_option(tmp_path: Path) -> None:
+    users, acls = "kafka_users =\n    ana=se=cret", "kafka_acls =\n    --allow-principal User:ana --producer --topic events"
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nkafka_tls = true\n{users}\n{acls}\n")
+    (tmp_path / "test_it.py").write_text(SECURE)
+    ended = run(tmp_path)
+
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
 def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_settings =\n    num.partition=4\n")
     (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", "[1]"))

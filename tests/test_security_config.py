@@ -391,7 +391,6 @@ def test_an_option_wins_over_the_login_line() -> None:
             ["SASL_PLAINTEXT with OAUTHBEARER sends the token"],
         ),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "AWS_MSK_IAM"}, ["AWS_MSK_IAM sends a signed token"]),
-        ({**TLS, "ssl.endpoint.identification.algorithm": ""}, ["ssl.endpoint.identification.algorithm is empty: any server"]),
         ({**OIDC, "sasl.oauthbearer.token.endpoint.url": "http://id/"}, ["the client secret is sent unencrypted"]),
         (TLS, []),
         (PLAIN, []),

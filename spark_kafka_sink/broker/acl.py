@@ -66,10 +66,11 @@ class Permission(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """One ACL: `principal` may (or with DENY may not) do `operation` with the resources that the pattern matches.
+    """One ACL. `str` gives the arguments of kafka-acls that add it.
 
-    principal: "User:ana"; "User:*" for everyone. resource_name: "*" with LITERAL for all of the type. host: the client's IP
-    address, or "*". `str` gives the arguments of kafka-acls that add it; `parse_acls` reads them.
+    principal: who it is for: "User:ana"; "User:*" for everyone. operation: what it is about. resource_type: TOPIC, GROUP ...;
+    resource_name: the name of the resource; "*" for all of the type. pattern_type: LITERAL, or PREFIXED for all names that begin
+    so. permission: ALLOW or DENY. host: the client's IP address; "*" for any.
     """
 
     principal: str

@@ -203,5 +203,5 @@ def _ready(broker: EmbeddedBroker, options: BrokerOptions) -> str:
         settings["ssl.truststore.location"] = str(options.tls / CA_FILE)
         if "ssl.keystore.key" in broker.client_settings:
             settings["ssl.keystore.location"] = str(options.tls / CLIENT_FILE)
-    listed = " ".join(f"{name}={value}" for name, value in settings.items())
+    listed = ", ".join(f"{name}={value}" for name, value in settings.items())
     return f"Ready: {listed}, data {where}; for development and tests, not for production (Ctrl+C ends it)"

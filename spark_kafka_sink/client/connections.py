@@ -116,7 +116,11 @@ class Connections:
         self._selector = Selector(max_frame_size=MAX_RESPONSE_BYTES, max_idle_ms=idle_ms, clock=clock)
         self._logins: Logins | None = None  # without SASL
         if config.security.uses_sasl:
-            mechanism = (open_mechanism or open_mechanism_of)(config.security, self._selector.wakeup)
+            try:
+                mechanism = (open_mechanism or open_mechanism_of)(config.security, self._selector.wakeup)
+            except BaseException:  # an option that only the mechanism can check
+                self._selector.close()
+                raise
             self._logins = Logins(config, mechanism, self.states, self.in_flight, self._send_login, self._rng)
         self.versions: dict[int, NodeApiVersions] = {}  # of each node that can_send
         self.features = FinalizedFeatures()

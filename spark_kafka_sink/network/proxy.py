@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.network.channel import Address, PlainChannel, resolve
+from spark_kafka_sink.secret import Secret, is_reference
 
 SCHEMES: Final = ("socks5", "socks5h", "http")
 
@@ -42,6 +43,7 @@ _HTTP: Final = b"HTTP/"
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: ([^\r\n]*))?(?=\r?\n)")
 _SCHEME_ASKED_FOR: Final = re.compile(rb"\nproxy-authenticate:[ \t]*([A-Za-z0-9-]+)", re.IGNORECASE)
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
 _HOST_NAME: Final = re.compile(rb"[A-Za-z0-9._-]{1,255}")
 
 NO_ACCEPTABLE_METHOD: Final = 0xFF
@@ -119,13 +121,30 @@ class Turn:
 Dialogue: TypeAlias = Generator[Turn, bytes, None]
 
 
-def parse_proxy(url: str) -> Proxy:
+def parse_proxy(url: str | Secret) -> Proxy:
     """Returns the proxy that an URL names: scheme://[user:password@]host:port, with user and password percent-encoded.
+
+    References in a secret are read now. What they stand for in user and password is not encoded: it is taken as it is.
 
     Raises OptionError, which never shows a user or password.
     """
+    secret = url if isinstance(url, Secret) else Secret(url, None)
+    if is_reference(secret.unresolved()):
+        secret = Secret(secret.reveal(), None)
+    # References hold slashes and colons, and so may what they stand for. Signs that no URL has stand for them meanwhile.
+    references: dict[str, str] = {}
+
+    def sign_of(match: re.Match[str]) -> str:
+        sign = chr(0xE000 + len(references))
+        references[sign] = secret.with_text(match[0]).reveal()
+        return sign
+
+    def read(text: str) -> str:
+        return "".join(references.get(each, each) for each in text)
+
+    login, at, rest = _REFERENCE.sub(sign_of, secret.unresolved().strip()).rpartition("@")
     try:
-        parts = urlsplit(url.strip())
+        parts = urlsplit(login + at + read(rest))
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
     except ValueError:
         _refuse_url(
@@ -137,7 +156,7 @@ def parse_proxy(url: str) -> Proxy:
         _refuse_url(f"the URL must name a host and a port: {scheme}://{host or 'host'}:{1080 if scheme != 'http' else 3128}")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         _refuse_url("nothing may follow the port; write @ : / in a user or password as %40 %3A %2F")
-    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    user, password = read(unquote(parts.username or "")), read(unquote(parts.password or ""))
     if password and not user:
         _refuse_url("there is a password without a user")
     if scheme == "http" and ":" in user:

@@ -29,7 +29,7 @@ class ChannelOpener:
         if config.proxy_url is not None:
             from spark_kafka_sink.network.proxy import parse_proxy
 
-            self._proxy = parse_proxy(config.proxy_url.reveal())
+            self._proxy = parse_proxy(config.proxy_url)
         if config.uses_tls:
             from spark_kafka_sink.security.tls_context import ReloadingTls
 

@@ -8,7 +8,7 @@ twice the time on imports (390 ms of CPU instead of 180, on a busy machine).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, NoReturn
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 NAME = "kafka_sink"
 
+NO_OPTIONS: Mapping[str, object] = HiddenValues()
+
 NOT_WRITTEN = (
     "trigger(continuous=...) is not supported, nor is real-time mode: Spark commits without ever calling this sink's tasks,"
     " so nothing is written; use trigger(processingTime=...) or trigger(availableNow=True)"
@@ -38,6 +41,7 @@ class KafkaSinkDataSource(DataSource):
     """The class that Spark looks up. It checks options and schema before any task starts."""
 
     feed: ClassVar[Feed] = Feed()
+    session_options: ClassVar[Mapping[str, object]] = NO_OPTIONS
 
     @classmethod
     def name(cls) -> str:
@@ -59,19 +63,23 @@ class KafkaSinkDataSource(DataSource):
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
         log_in_sparks_process()
-        options = sink_options(dict(self.options))
+        options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
             return sink_schema(schema, options.topic, serializers), options
 
 
-def reporting_to(feed: Feed) -> type[KafkaSinkDataSource]:
-    """Returns a data source class bound to a metrics handle. It is a class because Spark creates the instances itself."""
+def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:
+    """Returns a data source class bound to a metrics handle and a session's options.
+
+    It is a class because Spark creates the instances itself. Spark gets it pickled, so it shows none of the options.
+    """
 
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass
 
     ReportingKafkaSinkDataSource.feed = feed
+    ReportingKafkaSinkDataSource.session_options = HiddenValues({name.lower(): value for name, value in options.items()})
     return ReportingKafkaSinkDataSource
 
 

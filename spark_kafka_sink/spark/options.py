@@ -162,7 +162,6 @@ HARMLESS: Mapping[str, str] = {
             "sasl.oauthbearer.jwks.endpoint.url",
             "sasl.oauthbearer.jwt.validator.class",
             "sasl.oauthbearer.scope.claim.name",
-            "sasl.oauthbearer.sub.claim.name",
         ),
         "brokers validate tokens; a client only sends them",
     ),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.spark.data_source import NAME, NOT_WRITTEN, reporting_to
@@ -23,13 +24,19 @@ _lock = threading.Lock()
 _handles: dict[str, DeliveryMetrics] = {}
 
 
-def register(spark: SparkSession) -> DeliveryMetrics:
+def register(spark: SparkSession, *, options: Mapping[str, object] | None = None) -> DeliveryMetrics:
     """Registers `format("kafka_sink")` in the session `spark` and returns the handle that counts its deliveries.
 
     A second call returns the same handle, also with another session of the same SparkContext. From Spark 4.1 on the format works
     without it (package pyspark_kafka_sink), but nothing is counted, and continuous queries do not end with an error. Call it in
     each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and raises
     DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
+
+    options: options of all writes with the format in this session, as for `format("kafka_sink")`; an option of a write replaces
+    one of these. Spark shows them nowhere, so this is the place for passwords and keys.
+
+    Spark shows a write's own options in plans, in its user interface and in the event log. `register` makes it hide the values of
+    kafka.sasl.*, kafka.ssl.* and kafka.proxy.* options, by adding them to `spark.sql.redaction.options.regex` in this session.
 
     On Spark Connect the format is registered, and the handle says that it cannot count. The same holds where Spark denies access
     to its JVM, as on shared clusters of Databricks. One warning lists what does not work there.
@@ -39,7 +46,8 @@ def register(spark: SparkSession) -> DeliveryMetrics:
         # First: Spark 4.0 looks into the active session, not into `spark`, for what is registered already.
         problems += _make_active(spark)
         warn_of_other_python(spark.sparkContext)
-    spark.dataSource.register(reporting_to(metrics.feed))
+    spark.dataSource.register(reporting_to(metrics.feed, options or {}))
+    problems += _hide_secret_options(spark)
     if problems:
         logger.warning("register: not everything is allowed in this session: %s", "; ".join(problems))
     return metrics
@@ -52,6 +60,25 @@ def _make_active(spark: Any) -> list[str]:
     except Exception as error:  # AttributeError, py4j's, PySpark's: whatever refuses it
         text = "the active session of this thread cannot be set, so the format may not be found in threads that have another"
         return [f"{text} ({_first_line(error)})"]
+    return []
+
+
+_REDACTION: Final = "spark.sql.redaction.options.regex"
+# All of security's: a misspelled name, or one without the prefix, holds the same secret.
+_HIDDEN: Final = r"(?i:^(kafka\.)?(sasl|ssl|https|proxy)\.)"
+
+
+def _hide_secret_options(spark: Any) -> list[str]:
+    """Adds the options of security to those whose values Spark hides in plans, and returns what failed.
+
+    `spark.redaction.regex` alone knows neither sasl.jaas.config nor ssl.keystore.key, and cannot be set in a running session.
+    """
+    try:
+        hidden = spark.conf.get(_REDACTION)
+        if _HIDDEN not in hidden:
+            spark.conf.set(_REDACTION, f"{hidden}|{_HIDDEN}" if hidden else _HIDDEN)
+    except Exception as error:  # whatever Spark Connect or a shared cluster refuses it with
+        return [f"{_REDACTION} cannot be set, so give secrets with register(spark, options=...) ({_first_line(error)})"]
     return []
 
 

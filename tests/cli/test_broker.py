@@ -146,6 +146,37 @@ def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
         assert "se=cret" not in broker.log + broker.ready
 
 
+def test_with_tls_it_writes_what_its_clients_need(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates"
+    acl = "--allow-principal User:CN=client --producer --topic e --resource-pattern-type prefixed"
+    with BrokerProcess("--port", "0", "--tls", str(folder), "--set", "ssl.client.auth=required", "--acl", acl) as broker:
+        ca, own = folder / "ca.pem", folder / "client.pem"
+        assert f"security.protocol=SSL, ssl.truststore.location={ca}, ssl.keystore.location={own}" in broker.ready
+        tls = {"security.protocol": "SSL", "ssl.ca.location": str(ca)}
+        mine = {"ssl.certificate.location": str(own), "ssl.key.location": str(own)}
+        write(broker.address, "events", "a", **tls, **mine)
+        with pytest.raises(AssertionError):
+            write(broker.address, "secret", "a", **tls, **mine)
+        assert own.stat().st_mode & 0o077 == 0
+        assert "PRIVATE" not in broker.ready + broker.log
+        assert broker.signal(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--acl", "--allow-principal ana --operation Read --topic t"], "--acl: ACL"),
+        (["--set", "ssl.client.auth=always"], "ssl.client.auth"),
+        (["--set", "ssl.keystore.location=/none.pem"], "/none.pem cannot be read"),
+    ],
+)
+def test_security_that_cannot_be_had(arguments: list[str], words: str) -> None:
+    done = CliRunner().invoke(main, ["broker", "--port", "0", *arguments])
+
+    assert done.exit_code in (1, 2)
+    assert words in done.output
+
+
 def test_faults_can_be_given_at_the_start() -> None:
     with BrokerProcess("--port", "0", "--fault", "produce error=TOPIC_AUTHORIZATION_FAILED times=all topic=secret") as broker:
         write(broker.address, "events", "a")

@@ -18,11 +18,13 @@ class SmallProxy:
     """A proxy that serves each connection in a thread, until it is closed.
 
     Attributes:
+        scheme: what it speaks.
         address: the host and port that it listens on.
         targets: each host and port that it was asked to connect to, the host as it was written.
     """
 
     def __init__(self, scheme: str, user: str = "", password: str = "") -> None:
+        self.scheme = scheme
         self._serve = self._http if scheme == "http" else self._socks
         self._login = (user, password)
         self._listener = socket.create_server(("127.0.0.1", 0))

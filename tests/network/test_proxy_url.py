@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.network.proxy import Proxy, parse_proxy
+from spark_kafka_sink.secret import Secret
 
 
 @pytest.mark.parametrize(
@@ -54,6 +57,32 @@ def test_any_other_url_is_an_error_that_does_not_show_the_password(url: str, tex
     assert error.value.facts == {"option": "proxy.url"}
     assert "S3CRET" not in f"{error.value!r} {error.value.__cause__!r} {error.value.__suppress_context__}"
     assert error.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("socks5h://ann:${env:PROXY_PASSWORD}@proxy:1080", Proxy("socks5h", "proxy", 1080, "ann", "p@s/s:#%41${env:X}")),
+        ("http://${env:PROXY_USER}:${file:{}/a@b:k}@proxy:1", Proxy("http", "proxy", 1, "a/n", "from:a@file")),
+        ("http://a%40b:${env:PROXY_PASSWORD}%41@proxy:1", Proxy("http", "proxy", 1, "a@b", "p@s/s:#%41${env:X}A")),
+        ("socks5://${env:PROXY_HOST}", Proxy("socks5", "proxy", 1080)),
+        ("${env:PROXY_URL}", Proxy("http", "proxy", 3128, "ann", "p@ss")),
+    ],
+)
+def test_what_references_stand_for_is_not_encoded(
+    url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a@b").write_text("k=from:a@file\n")
+    monkeypatch.setenv("PROXY_PASSWORD", "p@s/s:#%41${env:X}")
+    monkeypatch.setenv("PROXY_USER", "a/n")
+    monkeypatch.setenv("PROXY_HOST", "proxy:1080")
+    monkeypatch.setenv("PROXY_URL", "http://ann:p%40ss@proxy:3128")
+    assert parse_proxy(Secret(url.replace("{}", str(tmp_path)))) == proxy
+
+
+def test_a_reference_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(OptionError, match="PROXY_NOWHERE"):
+        parse_proxy(Secret("socks5h://ann:${env:PROXY_NOWHERE}@proxy:1080"))
 
 
 def test_a_proxy_is_shown_without_user_and_password() -> None:

@@ -17,6 +17,7 @@ from typing import Final, Self
 
 import pytest
 
+from tests.kafka.guardian import Guardian
 from tests.kafka.ports import free_ports
 
 REALM: Final = "SINK.TEST"
@@ -107,18 +108,22 @@ class Kdc:
         }
         self._principals: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
+        self._guardian: Guardian | None = None
 
     def __enter__(self) -> Self:
         values = {"realm": REALM, "port": self.port, "folder": self.folder}
         self.krb5_conf.write_text(_KRB5_CONF.format(**values))
         (self.folder / "kdc.conf").write_text(_KDC_CONF.format(**values))
         (self.folder / "kadm5.acl").write_text("")
+        self._guardian = Guardian()  # a test run that is killed leaves no KDC behind
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "a master password of tests")
         self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self._guardian is not None:
+            self._guardian.close()
 
     def start(self) -> None:
         """Starts the KDC, and waits until it listens."""
@@ -129,6 +134,8 @@ class Kdc:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        if self._guardian is not None:
+            self._guardian.watch_process(self._process.pid)
         deadline = time.monotonic() + _DEADLINE_S
         while True:
             try:
@@ -147,6 +154,8 @@ class Kdc:
         if process is not None:
             process.terminate()
             process.wait(_DEADLINE_S)
+            if self._guardian is not None:
+                self._guardian.forget_process(process.pid)
 
     def add(self, principal: str, *, password: str | None = None, max_life: str = "1d") -> None:
         """Adds a principal, with a random key if no password is given, unless it was added before.

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import pyspark_kafka_sink
-from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, KafkaSinkStreamWriter, KafkaSinkWriter, reporting_to
 from spark_kafka_sink.spark.messages import DeliveryMessage
@@ -106,6 +106,19 @@ def test_one_binding_does_not_leak_into_another() -> None:
     first, second = reporting_to(Feed()), reporting_to(Feed())
     assert first is not second
     assert KafkaSinkDataSource.feed == Feed()
+
+
+def test_a_sessions_options_are_those_of_each_write_that_does_not_set_them() -> None:
+    bound = through_spark(reporting_to(Feed(), {"kafka.Linger.Ms": "soon"}))
+    with pytest.raises(OptionError, match=r"option kafka\.linger\.ms: 'soon' is not a whole number"):
+        bound(options=OPTIONS).writer(SCHEMA, False)
+    bound(options={**OPTIONS, "kafka.linger.ms": "8"}).writer(SCHEMA, False)
+    assert KafkaSinkDataSource.session_options == {}
+
+
+def test_a_sessions_options_do_not_show() -> None:
+    bound = reporting_to(Feed(), {"kafka.sasl.password": "hunter2"})
+    assert repr(bound.session_options) == str(bound.session_options) == "<kafka.sasl.password>"
 
 
 def test_a_writer_of_no_batches_delivers_nothing_and_connects_to_nobody() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import json
+import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -85,6 +88,32 @@ def _wrong(text: str) -> OptionError:
     return OptionError(f"option sasl.jaas.config: {text}", option="sasl.jaas.config")
 
 
+class _Hush(logging.Filter):
+    """Drops what botocore logs below INFO in a thread that asks for credentials: whole answers of STS, keys and tokens in them.
+
+    It is added to botocore's loggers at the first look-up. The other calls of a program's log as before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._here = threading.local()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.INFO or not getattr(self._here, "depth", 0)
+
+    def __enter__(self) -> None:
+        for name, logger in list(logging.root.manager.loggerDict.items()):
+            if name.partition(".")[0] == "botocore" and isinstance(logger, logging.Logger):
+                logger.addFilter(self)
+        self._here.depth = getattr(self._here, "depth", 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._here.depth -= 1
+
+
+_HUSH: Final = _Hush()
+
+
 class CredentialsSource:
     """Credentials by botocore, which keeps and refreshes them. Looking them up may wait for the network.
 
@@ -106,13 +135,18 @@ class CredentialsSource:
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
-        try:
-            if self._pid != os.getpid():
-                self._open()
-            frozen = self._credentials.get_frozen_credentials()
-            region = region_of(host) or os.environ.get("AWS_REGION") or self._session.get_config_variable("region")
-        except (BotoCoreError, ClientError) as error:
-            raise AuthenticationError(f"could not get AWS credentials{self._whose()}: {error}") from error
+        importlib.import_module("botocore.session")  # with the loggers to hush
+        with _HUSH:
+            try:
+                return self._get(host)
+            except (BotoCoreError, ClientError) as error:
+                raise AuthenticationError(f"could not get AWS credentials{self._whose()}: {error}") from error
+
+    def _get(self, host: str) -> tuple[AwsCredentials, str]:
+        if self._pid != os.getpid():
+            self._open()
+        frozen = self._credentials.get_frozen_credentials()
+        region = region_of(host) or os.environ.get("AWS_REGION") or self._session.get_config_variable("region")
         if not region:
             text = f"the AWS region is unknown, because {host} does not name it: set the environment variable AWS_REGION"
             raise AuthenticationError(text)
@@ -149,10 +183,10 @@ class CredentialsSource:
     def _sts_config(self) -> Any:
         from botocore.config import Config
 
-        # Within the time that a source of tokens has.
+        # Two attempts within the 20 s that a login waits for a token.
         return Config(
-            connect_timeout=5,
-            read_timeout=10,
+            connect_timeout=3,
+            read_timeout=5,
             retries={"total_max_attempts": 2},
             use_fips_endpoint=self._options.fips.strip().lower() == "true",
         )

@@ -21,6 +21,9 @@ GSSAPI: Final = "GSSAPI"
 READY_FOR_S: Final = 60.0
 """How long a first message may wait for its connection: a KDC's clocks allow five minutes, and a broker's are others."""
 
+TOLD_FOR_S: Final = 5.0
+"""How long a failure waits for a login that asked for it. A later one begins anew: the failure may be over."""
+
 _NO_LAYER: Final = 1
 """The bit of "no security layer" in RFC 4752. Kafka has no other: TLS encrypts, if anything does."""
 
@@ -96,7 +99,6 @@ class GssapiClient:
         import gssapi
 
         self._host = host
-        self._settings = settings
         self._state = _State.FIRST
         flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity
         try:
@@ -108,7 +110,7 @@ class GssapiClient:
             self._first: bytes = self._context.step() or b""
             self._principal = str(credentials.name)
         except gssapi.exceptions.GSSError as error:
-            raise _told(error, settings, host) from error
+            raise _told(error, host, settings) from error
 
     def evaluate(self, challenge: bytes | None) -> bytes | None:
         import gssapi
@@ -124,7 +126,7 @@ class GssapiClient:
                 return self._choose_layer(challenge or b"")
         except gssapi.exceptions.GSSError as error:
             self._state = _State.FAILED
-            raise _told(error, self._settings, self._host) from error
+            raise _told(error, self._host) from error
         raise AuthenticationError("the broker sent a message that GSSAPI does not have")
 
     def _establish(self, challenge: bytes) -> bytes:
@@ -173,8 +175,8 @@ def _credentials(settings: KerberosSettings) -> Any:
         raise AuthenticationError(text) from error
 
 
-def _told(error: Any, settings: KerberosSettings, host: str) -> PeerError:
-    """Returns an error of the library's as one of ours, with what to do."""
+def _told(error: Any, host: str, settings: KerberosSettings | None = None) -> PeerError:
+    """Returns an error of the library's as one of ours. settings: of a login that has no tickets yet; they say what to do."""
     code = int(error.min_code) & 0xFFFFFFFF
     # Where Kerberos itself has no code, its text is "Success" or "Unknown error"; then GSSAPI's says more: "Invalid token ...".
     is_own = code >= 2**31  # those of com_err are negative
@@ -182,7 +184,7 @@ def _told(error: Any, settings: KerberosSettings, host: str) -> PeerError:
     text = f"Kerberos: {'; '.join(str(each).strip() for each in texts)}"
     if code in _FOR_A_WHILE:
         return DisconnectedError(f"could not log in to {host}. {text}")
-    return AuthenticationError(f"{text}{_advice(code, settings, host)}")
+    return AuthenticationError(f"{text}{'' if settings is None else _advice(code, settings, host)}")
 
 
 def _advice(code: int, settings: KerberosSettings, host: str) -> str:
@@ -228,7 +230,8 @@ class _Attempt:
         """Returns whether it goes on, or has ended a moment ago. A fork leaves an attempt whose thread is gone."""
         if self.outcome is None:
             return self._thread.is_alive()
-        return time.monotonic() - self.ended_s < READY_FOR_S
+        lasts_s = TOLD_FOR_S if isinstance(self.outcome, PeerError) else READY_FOR_S
+        return time.monotonic() - self.ended_s < lasts_s
 
 
 class GssapiMechanism:

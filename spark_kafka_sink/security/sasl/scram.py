@@ -31,8 +31,9 @@ from spark_kafka_sink.security.sasl.scram_messages import (
 )
 
 MAX_ITERATIONS: Final = 1_000_000
-"""Number of iterations that a broker may ask for. The sender's thread computes them: a million takes 0.4 s to 3 s, so 10^9 would
-hang it for an hour. Kafka itself allows at most 16,384 (ScramMechanism), and OWASP advises 600,000 for stored passwords."""
+"""Number of iterations that a broker may ask for. The sender's thread computes them: a million takes 0.23 s with SHA-256 and
+0.53 s with SHA-512, so 10^9 would hang it for 4 to 9 minutes. Kafka itself allows at most 16,384 (ScramMechanism), and OWASP
+advises 600,000 for stored passwords."""
 MAX_MESSAGE_BYTES: Final = 16_384
 """Size of a broker's message. Real ones have about 100 bytes; a frame may have 100 MB."""
 

@@ -95,14 +95,14 @@ def test_a_large_frame_both_ways_and_many_in_a_row(broker: EmbeddedBroker) -> No
         assert numbers == list(range(50))
 
 
-def test_a_plain_client_is_closed_and_the_log_says_why(broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO), Client(port_of(broker)) as plain:
+def test_a_plain_client_is_closed_and_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    # A broker of its own, because only the first few in ten seconds have a line each.
+    with EmbeddedBroker(tls=AUTHORITY) as broker, caplog.at_level(logging.INFO), Client(port_of(broker)) as plain:
         plain.send(api_versions_frame())
         with suppress(ConnectionResetError):
             while plain.socket.recv(1024):  # an alert, perhaps
                 pass
-        eventually(lambda: "TLS handshake" in caplog.text)
-    assert "127.0.0.1" in caplog.text
+        eventually(lambda: "TLS handshake with 127.0.0.1" in caplog.text)
 
 
 def test_a_handshake_that_never_ends_is_closed_when_it_was_idle_for_too_long() -> None:

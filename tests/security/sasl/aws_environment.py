@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import pytest
 
 from spark_kafka_sink.security.sasl import token_cache
+from tests.security.sasl.http_servers import Answer, http_server
 
 HOST = "b-1.x.abcdef.kafka.eu-west-1.amazonaws.com"
 
@@ -44,30 +43,12 @@ _DENIED = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><E
 
 @contextmanager
 def local_sts(monkeypatch: pytest.MonkeyPatch, *, denies: bool = False) -> Iterator[list[dict[str, str]]]:
-    """Serves AssumeRole. Yields the requests, each with its parameters and `key_id`, who signed it."""
+    """Serves AssumeRole. Yields a list that has the requests at the end: their parameters and `key_id`, who signed."""
     asked: list[dict[str, str]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            key_id = self.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
-            asked.append({name: values[0] for name, values in parse_qs(body).items()} | {"key_id": key_id})
-            answer = (_DENIED if denies else _ASSUMED).encode()
-            self.send_response(403 if denies else 200)
-            self.send_header("Content-Type", "text/xml")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
-        try:
-            yield asked
-        finally:
-            server.shutdown()
-            thread.join(5)
+    answer = Answer(403, _DENIED.encode()) if denies else Answer(200, _ASSUMED.encode())
+    with http_server(answer) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.port}")
+        yield asked
+    for request in server.requests:
+        key_id = request.headers["Authorization"].partition("Credential=")[2].partition("/")[0]
+        asked.append(dict(parse_qsl(request.body.decode())) | {"key_id": key_id})

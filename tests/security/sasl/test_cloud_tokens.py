@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -19,12 +20,16 @@ import pytest
 from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 from azure.core.credentials import AccessToken
 from azure.identity import CredentialUnavailableError, DefaultAzureCredential
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.cloud_tokens import AzureTokens, GoogleTokens, token_provider
 from spark_kafka_sink.security_config import SecurityConfig
 from tests.security.sasl.aws_environment import HOST, clean_environment, set_key
+from tests.security.sasl.http_servers import Answer, http_server
 
 EXPIRES = 4_000_000_000
 NAMESPACE = "spaces.servicebus.windows.net"
@@ -100,6 +105,19 @@ def test_azure_uses_the_default_credential_which_asks_nobody(monkeypatch: pytest
     made[0].close()
 
 
+def test_azure_gets_the_token_of_a_managed_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AZURE_")]:
+        monkeypatch.delenv(name)
+    answer = {"access_token": jwt_of(oid="object-1"), "expires_on": str(EXPIRES), "resource": "r", "token_type": "Bearer"}
+    with http_server(Answer(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})) as server:
+        monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://127.0.0.1:{server.port}/msi/token")
+        monkeypatch.setenv("IDENTITY_HEADER", "h3ader")
+        token = token_provider("azure", config())(NAMESPACE)
+    assert (token.value.reveal(), token.expires_at, token.principal) == (answer["access_token"], EXPIRES, "object-1")
+    (request,) = server.requests
+    assert dict(parse_qsl(urlsplit(request.path).query))["resource"] == f"https://{NAMESPACE}"
+
+
 # Google
 
 
@@ -138,6 +156,24 @@ def test_google_uses_the_application_default_credentials(monkeypatch: pytest.Mon
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
     with pytest.raises(AuthenticationError, match=r"google-auth got no token: File .*missing\.json was not found"):
         token_provider("google", config())("host")
+
+
+def test_google_gets_the_token_of_a_service_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    key = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    answer = {"access_token": "ya29.real", "expires_in": 3600, "token_type": "Bearer"}
+    with http_server(Answer(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})) as server:
+        uri = f"http://127.0.0.1:{server.port}/token"
+        account = {"type": "service_account", "client_email": "sink@p.iam", "private_key": key, "token_uri": uri}
+        (tmp_path / "account.json").write_text(json.dumps(account))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+        monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "p")
+        token = token_provider("google", config())("bootstrap")
+    assert decoded(token.value.reveal().split(".")[2]) == "ya29.real"
+    assert token.principal == "sink@p.iam"
+    assert 3500 < token.expires_at - time.time() <= 3600
+    (request,) = server.requests
+    asked = jwt.claims(dict(parse_qsl(request.body.decode()))["assertion"]) or {}
+    assert asked["scope"] == "https://www.googleapis.com/auth/cloud-platform"
 
 
 # AWS

@@ -9,6 +9,7 @@ import logging
 import math
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -241,9 +242,10 @@ def test_a_slow_server_cannot_stretch_the_deadline(first: bytes) -> None:
 
 
 def test_a_server_that_says_nothing() -> None:
-    said, _ = once(silent, timeouts=HttpTimeouts(5, 0.05))
+    said, took_s = once(silent, timeouts=HttpTimeouts(30, 0.05))
 
     assert said == "timed out waiting for the token endpoint URL"
+    assert took_s < 20
 
 
 def answering(data: bytes) -> Callable[[socket.socket], None]:
@@ -356,6 +358,71 @@ def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert token.principal == "alice"
     assert [asked.path for asked in proxy.requests] == ["http://identity.example/token"]
     assert [asked.path for asked in direct.requests] == ["/token"]
+
+
+def tunnel(heads: list[bytes], port: int) -> Callable[[socket.socket], None]:
+    """An HTTP CONNECT proxy, whatever host it is asked for, to a port here. heads: takes what it is asked."""
+
+    def serve(client: socket.socket) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += client.recv(1)
+        heads.append(head)
+        with socket.create_connection(("127.0.0.1", port)) as server:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\nVia: proxy\r\n\r\n")
+            back = threading.Thread(target=pipe, args=(server, client), daemon=True)
+            back.start()
+            pipe(client, server)
+            back.join(30)
+
+    return serve
+
+
+def pipe(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # one of them has gone
+
+
+def test_https_goes_through_a_tunnel_of_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, trusted = certificate(tmp_path, "identity.example")
+    heads = list[bytes]()
+    with http_server(granted(), tls=context) as server, raw_server(tunnel(heads, server.port)) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.removesuffix("/token").replace("://", "://user:pass@"))
+        token = tokens("https://identity.example/token", ca_location=str(trusted))("broker")
+
+    (head,) = heads
+    assert token.principal == "alice"
+    assert head.startswith(b"CONNECT identity.example:443 ")
+    assert b"Proxy-Authorization: Basic dXNlcjpwYXNz\r\n" in head
+    assert b"\r\nAuthorization:" not in head  # the client secret is for the endpoint only
+    assert "Proxy-Authorization" not in server.requests[0].headers
+
+
+def refusing(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+    silent(connection)
+
+
+@pytest.mark.parametrize(
+    ("answer", "read_s", "words"),
+    [
+        (refusing, 30, "Tunnel connection failed: 407"),
+        (silent, 0.1, "timed out waiting for the token endpoint https://identity.example/token"),
+    ],
+)
+def test_a_proxy_that_gives_no_tunnel(
+    answer: Callable[[socket.socket], None], read_s: float, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with raw_server(answer) as proxy:
+        monkeypatch.setenv("https_proxy", proxy.removesuffix("/token"))
+        said = refused("https://identity.example/token", backoff_ms=0, timeouts=HttpTimeouts(30, read_s))
+
+    assert words in said
 
 
 # Settings, logs

@@ -65,7 +65,7 @@ def test_client_credentials_become_a_signed_token(oidc: OidcServer) -> None:
     assert (claims["sub"], claims["aud"], claims["iss"]) == ("writer", AUDIENCE, f"{oidc.url}/{LONG}")
 
 
-@pytest.mark.slow
+@pytest.mark.whole("waits until a token of 5 s is renewed")
 def test_a_token_is_renewed_before_it_expires(oidc: OidcServer) -> None:
     client = Client(config(oidc, SHORT))
     first, principal = client.login()

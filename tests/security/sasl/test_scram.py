@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.cluster.credentials import Credentials
 from spark_kafka_sink.broker.sasl.sasl_server import SaslError, ScramSaslServer
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.secret import Secret
-from spark_kafka_sink.security.sasl.scram import MAX_ITERATIONS, ScramClient, ScramMechanism
+from spark_kafka_sink.security.sasl.scram import MAX_ITERATIONS, SaltedPasswords, ScramClient, ScramMechanism
 from tests.broker.sasl.scram_client import ScramClient as WitnessClient
 
 NONCE = "client-nonce"
@@ -156,15 +156,23 @@ def test_reconnecting_costs_no_iterations(computed: list[int]) -> None:
     assert computed == [4096]
 
 
-def test_a_password_that_changed_is_salted_again(computed: list[int]) -> None:
-    now = ["old"]
-    of_one = ScramMechanism("SCRAM-SHA-256", lambda: ("alice", Secret(now[0])))
-    for password in ("old", "new"):
-        now[0] = password
-        credentials = Credentials({"alice": password})
-        computed.clear()
-        log_in(of_one, ScramSaslServer("SCRAM-SHA-256", credentials))
-        assert computed == [4096]
+def test_another_password_salt_or_number_is_salted_again() -> None:
+    passwords = SaltedPasswords("sha256")
+    asked = [("old", b"salt", 4096), ("new", b"salt", 4096), ("new", b"other", 4096), ("new", b"other", 4097)]
+    expected = [hashlib.pbkdf2_hmac("sha256", password.encode(), salt, count) for password, salt, count in asked]
+
+    for _ in range(2):
+        assert [passwords.salted(*each) for each in asked] == expected
+
+
+def test_salted_passwords_are_bounded(computed: list[int]) -> None:
+    passwords = SaltedPasswords("sha256")
+    for number in range(50):
+        passwords.salted("password", b"the broker's", 4096)
+        passwords.salted("password", bytes([number]), 4096)
+
+    assert len(computed) == 51
+    assert len(passwords._known) <= 8
 
 
 def test_a_mechanism_keeps_no_password() -> None:

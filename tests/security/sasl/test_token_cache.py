@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import math
 import os
 import queue
+import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.secret import Secret
+from spark_kafka_sink.security.sasl import token_cache
 from spark_kafka_sink.security.sasl.token_cache import JAVAS_REFRESH, Refresh, SharedTokens, Token, TokenCache
 
 NOW = 1_800_000_000.0
@@ -254,16 +258,20 @@ def test_a_token_is_renewed_at_80_percent_of_its_life(rig: Rig) -> None:
     assert len(rig.source.hosts) == 2
 
 
-def test_the_thread_itself_renews_what_is_due() -> None:
-    clock = Clock()
-    source, user = Source(clock), User()
-    source.lifetime_s = 1.5  # renewed after 1.2 s, and at the earliest after 1 s
-    cache = TokenCache(source, clock=time.time, chance=lambda: 0.0)
-    clock.now = time.time()
-    cache.get("broker", user, user.wakeup)
-    user.woken.get(timeout=30)
-    wait_for(lambda: len(source.hosts) >= 2)
+def test_the_thread_itself_renews_what_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_cache, "SHORTEST_PAUSE_S", 0.0)
+    user, made = User(), list[float]()
+
+    def source(host: str) -> Token:
+        made.append(time.time())
+        return Token(Secret("for a minute"), time.time() + 60)
+
+    cache = TokenCache(source, Refresh(window_factor=0.001, window_jitter=0, min_period_s=0, buffer_s=0))
+    assert user.get(cache) is None
+    wait_for(lambda: len(made) >= 3)
     cache.leave(user)
+
+    assert min(later - before for before, later in itertools.pairwise(made)) >= 0.05
 
 
 def test_a_failed_renewal_is_no_error_until_the_token_is_dead(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -364,7 +372,7 @@ def test_no_log_and_no_repr_shows_a_token(rig: Rig, caplog: pytest.LogCaptureFix
     ],
 )
 def test_when_a_token_is_renewed(refresh: Refresh, life_s: float, chance: float, after_s: float) -> None:
-    assert refresh.renew_at(NOW, NOW + life_s, chance) == pytest.approx(NOW + after_s)
+    assert refresh.renew_at(NOW, NOW + life_s, chance) - NOW == pytest.approx(after_s, abs=0.001)
 
 
 @given(st.floats(0.5, 1.0), st.floats(0, 0.25), st.integers(0, 900), st.integers(0, 3600), st.floats(2, 1e6), st.floats(0, 1))
@@ -405,6 +413,50 @@ def test_nothing_starts_before_the_first_question() -> None:
     cache = TokenCache(Source(Clock()))
     assert threads() == []
     cache.leave(user)
+
+
+@pytest.mark.parametrize("is_per_host", [False, True])
+def test_users_that_come_and_go_in_many_threads_are_each_told(is_per_host: bool) -> None:
+    seed = random.randrange(2**32)
+    source_rng = random.Random(seed)
+
+    def source(host: str) -> Token:
+        if source_rng.random() < 0.3:
+            raise AuthenticationError("not now")
+        return Token(Secret(f"for-{host}"), time.time() + source_rng.choice((0.001, 0.01, 60)))
+
+    cache = TokenCache(source, is_per_host=is_per_host)
+    outcomes: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def use(number: int) -> None:
+        rng = random.Random(seed + number)
+        for _ in range(60):
+            user, host = User(), f"host-{rng.randrange(3)}"
+            token = None
+            try:
+                while (token := cache.get(host, user, user.wakeup)) is None:
+                    user.woken.get(timeout=30)
+                outcomes.put(token.value.reveal())
+            except AuthenticationError as error:
+                outcomes.put(error.message)
+            except queue.Empty:
+                outcomes.put("never woken")
+            if rng.random() < 0.3 and token is not None:
+                cache.refused(host, token)
+            if rng.random() < 0.7:
+                cache.leave(user)
+
+    users = [threading.Thread(target=use, args=(number,)) for number in range(8)]
+    for thread in users:
+        thread.start()
+    for thread in users:
+        thread.join(60)
+    told = Counter(outcomes.get_nowait() for _ in range(outcomes.qsize()))
+
+    assert told.total() == 8 * 60
+    # A token that lives for a millisecond may be dead when it arrives.
+    texts = {text.partition(" at 2")[0] for text in told}
+    assert texts <= {"not now", "the token expired", "for-host-0", "for-host-1", "for-host-2"}
 
 
 def test_equal_settings_share_a_cache_for_as_long_as_somebody_uses_it() -> None:

@@ -1,0 +1,122 @@
+"""Nobody sees a secret: what Spark and this package show of writes with secrets in every option that can hold one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink as sks
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE
+from tests.spark.conftest import ROOT
+from tests.spark.secrets_program import kafka
+
+pytestmark = pytest.mark.spark
+OWN_SPARK = pytest.mark.whole("50 s: a Spark of its own, with all its logs; the test before has one write")
+
+PROGRAM = Path(__file__).with_name("secrets_program.py")
+SEEN = ("*.seen", "events/**/*", "stream-*/checkpoint/**/*", "*.log")
+
+
+def test_plans_hide_secrets_once_the_format_is_registered(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.ui.explainMode", "extended")
+    try:
+        with EmbeddedBroker(config=BrokerConfig(sasl_users={USER: SECRET})) as broker:
+            broker.create_topic("events")
+            options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **kafka(PLANTED)}
+            spark.range(1).selectExpr("'x' AS value").write.format("kafka_sink").mode("append").options(**options).save()
+    finally:
+        spark.conf.unset("spark.sql.ui.explainMode")
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    plan = store.executionsList().last().physicalPlanDescription()
+    assert "kafka.sasl.jaas.config=" in plan
+    assert MARK not in plan
+
+
+def test_registering_twice_hides_once_and_keeps_what_was_hidden(spark: SparkSession) -> None:
+    name = "spark.sql.redaction.options.regex"
+    session = spark.newSession()
+    session.conf.set(name, "mine")
+    sks.register(session)
+    once = session.conf.get(name)
+    sks.register(session)
+    sks.register(spark)
+    assert once is not None
+    assert once.startswith("mine|")
+    assert session.conf.get(name) == once
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What is left of the program: a folder, and how each of its writes ended."""
+
+    folder: Path
+    outcomes: Mapping[str, str]
+
+    def texts(self) -> dict[str, str]:
+        files = {file for pattern in SEEN for file in self.folder.glob(pattern) if file.is_file()}
+        return {str(file.relative_to(self.folder)): file.read_text(encoding="utf-8", errors="replace") for file in files}
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("secrets")
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    python = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {**os.environ, **python, VARIABLE: SECRET}
+    users = BrokerConfig(sasl_users={USER: SECRET})
+    with EmbeddedBroker(config=users) as broker, (folder / "driver.log").open("wb") as log:
+        broker.create_topic("events", partitions=2)
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM), broker.bootstrap_servers, str(folder)],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=200,
+            check=False,
+        )
+    assert done.returncode == 0, (folder / "driver.log").read_text()[-4000:]
+    return Ran(folder, json.loads((folder / "outcomes.json").read_text()))
+
+
+@OWN_SPARK
+def test_writes_end_as_they_should(ran: Ran) -> None:
+    failed = {name: outcome for name, outcome in ran.outcomes.items() if outcome != "ok"}
+    assert set(failed) == {name for name in ran.outcomes if name.startswith("failing-")}
+    assert len(failed) == len(FAILING) + 4
+
+
+@OWN_SPARK
+def test_everything_is_looked_at(ran: Ran) -> None:
+    texts = ran.texts()
+    assert "kafka.sasl.jaas.config" in "".join(text for name, text in texts.items() if name.startswith("events/"))
+    for part in (
+        "driver.log",
+        "jvm.log",
+        "ui-sql.seen",
+        "ui-page-SQL.seen",
+        "stream-explained.seen",
+        "failing-wrong-password-error.seen",
+    ):
+        assert len(texts[part]) > 100, part
+
+
+@OWN_SPARK
+def test_no_secret_is_seen(ran: Ran) -> None:
+    seen = {name: text for name, text in ran.texts().items() if MARK in text}
+    assert {name: excerpts(text) for name, text in seen.items()} == {}
+
+
+def excerpts(text: str) -> list[str]:
+    """Returns where the secrets are."""
+    places = [place for place in range(len(text)) if text.startswith(MARK, place)]
+    return [text[max(0, place - 120) : place + 40] for place in places[:3]]
