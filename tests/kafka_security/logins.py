@@ -139,7 +139,6 @@ ONE_OF_EACH: Mapping[str, Callable[[SecureKafka], Settings]] = {
     "PLAIN": lambda kafka: with_password(kafka, "SASL_PLAINTEXT", "PLAIN"),
     "SCRAM-SHA-256": lambda kafka: with_password(kafka, "SASL_PLAINTEXT", "SCRAM-SHA-256"),
     "SCRAM-SHA-512": lambda kafka: with_jaas(kafka, "SASL_SSL", "SCRAM-SHA-512", USER, PASSWORD),
-    "delegation-token": _delegation_token,
     "OAUTHBEARER": client_credentials,
 }
 """One way for each mechanism but Kerberos, by our client's names."""
@@ -158,6 +157,7 @@ OTHER_WAYS: Mapping[str, Callable[[SecureKafka], Settings]] = {
     "librdkafkas-names": mtls_by_librdkafkas_names,
     "PLAIN-by-JAAS-and-TLS": lambda kafka: with_jaas(kafka, "SASL_SSL", "PLAIN", USER, PASSWORD),
     "SCRAM-with-quotes": lambda kafka: with_jaas(kafka, "SASL_SSL", "SCRAM-SHA-256", ODD, ODD_PASSWORD),
+    "delegation-token": _delegation_token,
     "static-token": _static_token,
 }
 """Further ways to say the same."""

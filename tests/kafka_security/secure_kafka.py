@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from confluent_kafka.admin import (
     UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
+from cryptography import x509
 
 from tests.kafka import java
 from tests.kafka.acls import add_acls, binding, remove_acls
@@ -197,6 +199,13 @@ class SecureKafka(KafkaCluster):
         resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
         for done in self.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values():
             done.result()
+        # The broker takes it a moment after the controller has confirmed it.
+        self.wait_for(lambda: self._shown("CHANGING") == identity.x509, "the new certificate shown", REQUEST_TIMEOUT_S)
+
+    def _shown(self, listener: str) -> x509.Certificate:
+        """Returns the certificate that a listener shows to clients."""
+        shown = ssl.get_server_certificate(("localhost", self.port(listener)), timeout=5)
+        return x509.load_pem_x509_certificate(shown.encode())
 
     def delegation_token(self) -> tuple[str, str]:
         """Returns the id and the HMAC of a delegation token of USER: user and password of SCRAM. All tests share it."""
