@@ -1,4 +1,4 @@
-"""Logins whose answers are garbage: each ends with an error of this package, and none is complete that the broker did not prove."""
+"""Logins whose answers are garbage: each ends with an error of this package, and none is complete without a proof."""
 
 from __future__ import annotations
 
