@@ -30,11 +30,11 @@ class KeyAndCertificate:
 class CertificateAuthority:
     """Signs certificates for tests. Its key is in memory only and is lost with it. Any thread may call it.
 
-    certificate: the authority's own certificate, as PEM text, which the other side has to trust.
+    name: the common name of the authority. certificate: its own certificate, as PEM text, which the other side has to trust.
     """
 
     def __init__(self, name: str = "spark-kafka-sink test authority") -> None:
-        """name: the authority's common name. Raises UsageError if the extra `tls` is not installed."""
+        """Raises UsageError if the extra `tls` is not installed."""
         try:
             from cryptography import x509
         except ImportError:

@@ -84,8 +84,13 @@ _OTHERS: Final = (
         None,
         "For releases before 4.0: the version of the protocol between brokers in ZooKeeper mode. Below 2.8, topics have no ids.",
     ),
+    ConfigKey(
+        "allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False, "Whether a resource that has no ACL is open to everyone."
+    ),
+    ConfigKey("super.users", ConfigType.STRING, "", "Principals that may do everything, separated by semicolons."),
 )
-"""Not settings in Kafka 4: feature levels are given when a folder is formatted, and ZooKeeper is gone."""
+"""Not settings that a broker describes: in Kafka 4 feature levels are given when a folder is formatted, and ZooKeeper is gone;
+the last two are the authorizer's."""
 
 _CONVERTED: Final[Mapping[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]]] = {
     "offsets.retention.minutes": ("offsets_retention_ms", lambda minutes: minutes * 60_000, lambda ms: ms // 60_000),

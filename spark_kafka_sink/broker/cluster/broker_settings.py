@@ -56,9 +56,7 @@ def _hidden(secret: str | None) -> str | None:
 
 # Kafka's name, type and default; what this broker has; what it is for.
 _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
-    ("allow.everyone.if.no.acl.found", ConfigType.BOOLEAN, False, lambda c: c.allow_everyone_if_no_acl_found,
-     "Whether a resource that has no ACL is everybody's."),
-    ("authorizer.class.name", ConfigType.CLASS, "", lambda c: AUTHORIZER if c.has_authorizer else "",
+    ("authorizer.class.name", _STRING, "", lambda c: AUTHORIZER if c.has_authorizer else "",
      "What decides about the rights of clients: Kafka's StandardAuthorizer, or nothing."),
     ("auto.create.topics.enable", ConfigType.BOOLEAN, True, lambda c: c.auto_create_topics_enable,
      "Whether topics are made when clients first ask for them."),
@@ -149,8 +147,6 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
      "The authorities that may have signed clients' certificates, as PEM text."),
     ("ssl.truststore.location", _STRING, None, lambda c: c.ssl_truststore_location,
      "A PEM file with the authorities that may have signed clients' certificates."),
-    ("super.users", _STRING, "", lambda c: ";".join(c.super_users),
-     "Principals that may do everything, with semicolons between."),
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000,
      lambda c: c.transaction_abort_timed_out_transaction_cleanup_interval_ms,
      "How often transactions are looked at for those that timed out."),

@@ -173,10 +173,9 @@ def test_transactions_are_copied_by_kafkas_own_copier(servers: str, new_topic: N
 
 
 def test_kafkas_own_test_of_compatibility(servers: str, new_topic: NewTopic) -> None:
-    supported = ("offsets-for-times", "cluster-id", "create-topics", "describe-configs", "idempotent-producer")
+    supported = ("offsets-for-times", "cluster-id", "create-topics", "describe-acls", "describe-configs", "idempotent-producer")
     answers = [argument for name in supported for argument in (f"--{name}-supported", "true")]
-    # Access control is no part of this broker.
-    others = ("--describe-acls-supported", "false", "--expect-record-too-large-exception", "false", "--num-cluster-nodes", "1")
+    others = ("--expect-record-too-large-exception", "false", "--num-cluster-nodes", "1")
     printed = tool("ClientCompatibilityTest", servers, "--topic", new_topic(), *answers, *others)
     assert "SUCCESS." in printed
 
