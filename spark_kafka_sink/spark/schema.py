@@ -177,7 +177,14 @@ def _cast_to_use(name: str, found: t.DataType) -> str:
         return "transform(map_entries(headers), h -> named_struct('key', string(h.key), 'value', binary(h.value)))"
     if name == "headers" and not isinstance(found, t.ArrayType):
         return "array(named_struct('key', 'name', 'value', binary(headers)))"
+    if name == "headers" and isinstance(found, t.ArrayType) and not _can_be_headers(found.elementType):
+        return "transform(headers, h -> named_struct('key', 'name', 'value', binary(string(h))))"
     return f"cast({name} as {RECORD_COLUMNS[name].sql_type})"
+
+
+def _can_be_headers(element: t.DataType) -> bool:
+    """Returns whether Spark casts an array of such elements to headers: it names the fields of a struct anew, by position."""
+    return isinstance(element, t.NullType) or (isinstance(element, t.StructType) and len(element.fields) == 2)
 
 
 def _as_text(name: str, found: t.DataType) -> str:

@@ -99,7 +99,7 @@ def test_the_error_pickles_with_its_facts() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["spark-kafka-sink", "team.orders"])
-@pytest.mark.parametrize("query_id", [str(uuid.uuid4()), MicroBatch.of_new_job().query_id])
+@pytest.mark.parametrize("query_id", [str(uuid.uuid4()), MicroBatch.of_new_job().query_id], ids=["query", "job"])
 @pytest.mark.parametrize("of", ["task", "log"])
 def test_ids_of_exactly_once_are_granted_by_their_prefix_because_new_ones_are_drawn(prefix: str, query_id: str, of: str) -> None:
     ids = TransactionalIds(prefix, query_id)

@@ -32,6 +32,9 @@ pytestmark = pytest.mark.spark
         ("headers", "'b'"),
         ("headers", "array()"),
         ("headers", "array(named_struct('k', 'a', 'v', 'b'))"),
+        ("headers", "array('b')"),
+        ("headers", "array(map('a', 'b'))"),
+        ("headers", "array(named_struct('key', 'a'))"),
     ],
 )
 def test_the_cast_that_an_error_names_mends_the_column(spark: SparkSession, column: str, expression: str) -> None:
