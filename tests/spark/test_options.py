@@ -219,6 +219,23 @@ def test_what_clouds_tell_people_to_paste_is_taken(caplog: pytest.LogCaptureFixt
     assert "option kafka.session.timeout.ms is ignored: only consumers have it" in caplog.text
 
 
+def test_a_provider_of_secrets_may_have_capitals_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Spark makes the names of options lower-case, and leaves values as they are.
+    monkeypatch.setenv("WORD", "hunter2")
+    options = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "u",
+        "kafka.sasl.password": "${fromEnv:WORD}",
+        "kafka.config.providers": "fromEnv",
+        "kafka.config.providers.fromEnv.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "kafka.config.providers.fromEnv.param.allowlist.pattern": "WORD",
+    }
+    password = sink_options({**SERVERS, **options}).producer.security.sasl_password
+    assert password is not None
+    assert password.reveal() == "hunter2"
+
+
 def test_plaintext_may_be_said() -> None:
     assert sink_options({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}) == sink_options(SERVERS)
 
