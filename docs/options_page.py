@@ -40,8 +40,9 @@ A value may be a reference, or contain some, with Kafka's syntax: `${env:NAME}` 
 * A reference that cannot be resolved is an error. Kafka would use the reference itself as the password.
 * The three providers exist without being configured. `config.providers` replaces them, as in Kafka: it lists names, and
   `config.providers.NAME.class` is Kafka's EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider.
-  `config.providers.NAME.param.allowlist.pattern` and `config.providers.NAME.param.allowed.paths` are honored.
-* A line end at the end of a file that `${directory:...}` names is not a part of the value. Kafka keeps it.
+  `config.providers.NAME.param.allowlist.pattern` and `config.providers.NAME.param.allowed.paths` work as in Kafka.
+* `${directory:...}` drops a line end at the end of the file. Kafka keeps it.
+* A value that itself contains text such as `${a:b}` must be given by a reference.
 
 Values of the kind "one or more characters, never shown" appear in no log, error, metric or `repr`.
 
@@ -55,10 +56,11 @@ These options are accepted with one value only.
 
 """
 JAVA = """
-## Java's that are not here
+## Options that are not supported
 
-`Producer(settings)` refuses these as unknown. The sink takes settings that were written for Spark's own Kafka sink: it ignores,
-with one warning, what changes nothing about what is delivered or who may read it, and refuses the rest.
+`Producer(settings)` refuses these options of Java's and librdkafka's clients as unknown. The sink accepts settings that were
+written for Spark's own Kafka sink. It ignores an option, with one warning, if that changes neither delivery nor security, and
+refuses the others.
 
 """
 

@@ -231,7 +231,8 @@ def providers_of(settings: Mapping[str, object]) -> Providers:
 
     Raises OptionError for a class that is not one of Kafka's three, and for parameters that they do not have.
     """
-    given = {name: str(value).strip() for name, value in settings.items() if is_provider_option(name)}
+    # Spark makes options lower-case, and leaves the names in their values as they are.
+    given = {name.lower(): str(value).strip() for name, value in settings.items() if is_provider_option(name)}
     if not given:
         return DEFAULT_PROVIDERS
     names = [name.strip() for name in given.pop(CONFIG_PROVIDERS, "").split(",") if name.strip()]
@@ -248,12 +249,13 @@ def providers_of(settings: Mapping[str, object]) -> Providers:
 
 def _provider(name: str, given: dict[str, str]) -> Provider:
     """Takes the options of one provider out of `given`."""
-    option = f"{CONFIG_PROVIDERS}.{name}.class"
+    prefix = f"{CONFIG_PROVIDERS}.{name.lower()}"
+    option = f"{prefix}.class"
     kind, _ = _CLASSES.get(given.pop(option, name).rpartition(".")[2], (name if name in _KINDS else None, ""))
     if kind is None:
         known = ", ".join(f"org.apache.kafka.common.config.provider.{each}" for each in _CLASSES)
         raise OptionError(f"option {option}: it must be one of {known}; other Java classes cannot run here", option=option)
-    option = f"{CONFIG_PROVIDERS}.{name}.param.{_KINDS[kind]}"
+    option = f"{prefix}.param.{_KINDS[kind]}"
     parameter = given.pop(option, None)
     if not parameter:
         return Provider(kind)

@@ -49,6 +49,12 @@ ALIASES: Final[Mapping[str, str]] = {
 """librdkafka's names for options that have another name here."""
 
 
+UNSECURED: Final = (
+    "an unsecured token, for tests, is set with sasl.jaas.config and unsecuredLoginStringClaim_sub, any other with"
+    " sasl.oauthbearer.token"
+)
+
+
 class OneValue(NamedTuple):
     """What an option may say, and why it may not say anything else. Class names are compared by their last part."""
 
@@ -61,14 +67,12 @@ ONE_VALUE: Final[Mapping[str, OneValue]] = {
         ("true",), "certificates are always verified: name the authority that signed the broker's with ssl.ca.location"
     ),
     "sasl.oauthbearer.method": OneValue(
-        ("oidc",), "give a token with sasl.oauthbearer.token, or what makes one with sasl.oauthbearer.token.provider"
+        ("oidc",), "other methods are not supported: set sasl.oauthbearer.token or sasl.oauthbearer.token.provider"
     ),
     "sasl.oauthbearer.grant.type": OneValue(
         ("client_credentials",), "other grants are not supported: use a Python callable as sasl.oauthbearer.token.provider"
     ),
-    "enable.sasl.oauthbearer.unsecure.jwt": OneValue(
-        ("false",), "unsecured tokens are not made here: give one with sasl.oauthbearer.token"
-    ),
+    "enable.sasl.oauthbearer.unsecure.jwt": OneValue(("false",), UNSECURED),
     "sasl.oauthbearer.jwt.retriever.class": OneValue(
         ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever"),
         "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
@@ -156,7 +160,7 @@ def _by_one_name(settings: Mapping[str, object], providers: Providers) -> dict[s
             known = ALIASES.get(name, name)
             if known in found and found[known] != value:
                 both = [known, *(alias for alias, meant in ALIASES.items() if meant == known)]
-                _refuse(name, f"{' and '.join(both)} are one option, and have two values")
+                _refuse(name, f"{' and '.join(both)} are names of one option and have different values")
             found[known] = value
     return found
 
@@ -170,28 +174,28 @@ def _check_tls(config: SecurityConfig) -> None:
     keys = [name for name in ("ssl.keystore.key", "ssl.keystore.location", "ssl.key.location") if name in given]
     for both in (trusted, keys):
         if len(both) > 1:
-            _refuse(both[0], f"{' and '.join(both)} are two answers to one question; give one of them")
+            _refuse(both[0], f"{' and '.join(both)} cannot be combined; set only one of them")
     for one, other in (
         ("ssl.keystore.key", "ssl.keystore.certificate.chain"),
         ("ssl.key.location", "ssl.certificate.location"),
     ):
         if one in given and other not in given:
-            _refuse(other, f"it is missing: {one} needs the certificate of that key")
+            _refuse(other, f"it is not set, and {one} needs the certificate of that key")
         if other in given and one not in given:
-            _refuse(one, f"it is missing: {other} needs its private key; name the same file if it holds both")
+            _refuse(one, f"it is not set, and {other} needs its private key; name the same file if it holds both")
     for password, stores in (
         ("ssl.truststore.password", ("ssl.truststore.location", "ssl.truststore.certificates")),
         ("ssl.keystore.password", ("ssl.keystore.location", "ssl.keystore.key")),
         ("ssl.key.password", ("ssl.keystore.location", "ssl.keystore.key", "ssl.key.location")),
     ):
         if password in given and not given.keys() & set(stores):
-            _refuse(password, f"there is nothing that it opens; {stores[0]} is missing")
+            _refuse(password, f"it is set without {stores[0]}")
     for kind, text in (
         ("ssl.truststore.type", "ssl.truststore.certificates"),
         ("ssl.keystore.type", "ssl.keystore.key"),
     ):
         if text in given and given.get(kind, "PEM") != "PEM":
-            _refuse(kind, f"it must be PEM where {text} is given")
+            _refuse(kind, f"it must be PEM if {text} is set")
 
 
 # SASL
@@ -268,7 +272,7 @@ def _check_handlers(config: SecurityConfig) -> None:
         if name and name not in known:
             _refuse(
                 option,
-                f"Java classes cannot run here, and only what {', '.join(known)} does is known, in whatever package;"
+                f"it must be one of {', '.join(known)}, in any package, because Java classes cannot run here;"
                 " use OAUTHBEARER with a Python callable as sasl.oauthbearer.token.provider",
             )
     if client and config.sasl_mechanism != _CLIENT_HANDLERS[client]:
@@ -284,9 +288,14 @@ def _from_handler(config: SecurityConfig) -> dict[str, Any]:
 
 def _check_sasl(config: SecurityConfig, jaas: JaasConfig | None, is_mechanism_given: bool) -> None:
     mechanism = config.sasl_mechanism
-    said = f"sasl.mechanism={mechanism}" if is_mechanism_given else f"sasl.mechanism is not set and so {mechanism}, which"
+    said = (
+        f"sasl.mechanism={mechanism}" if is_mechanism_given else f"sasl.mechanism is not set and defaults to {mechanism}, which"
+    )
     if jaas is not None and mechanism not in jaas.mechanisms:
-        _refuse("sasl.jaas.config", f"{jaas.login_module} is for {' or '.join(jaas.mechanisms)}, and {said} needs another")
+        _refuse(
+            "sasl.jaas.config",
+            f"{jaas.login_module} is for {' or '.join(jaas.mechanisms)}, and {said} needs another login module",
+        )
     if mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         _check_password(config, jaas, said)
     elif config.sasl_username is not None or config.sasl_password is not None:
@@ -298,7 +307,7 @@ def _check_sasl(config: SecurityConfig, jaas: JaasConfig | None, is_mechanism_gi
 def _check_password(config: SecurityConfig, jaas: JaasConfig | None, said: str) -> None:
     if config.sasl_jaas_config is not None:
         if config.sasl_username is not None or config.sasl_password is not None:
-            _refuse("sasl.jaas.config", "sasl.username and sasl.password say the same; give one or the other")
+            _refuse("sasl.jaas.config", "it cannot be combined with sasl.username and sasl.password; set one or the other")
         if jaas is not None and not {"username", "password"} <= jaas.options.keys():
             _refuse("sasl.jaas.config", f'{jaas.login_module} needs username="..." and password="..."')
         return
@@ -315,7 +324,7 @@ def _check_token(config: SecurityConfig, said: str) -> None:
     }
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        _refuse(given[0], f"{' and '.join(given)} are several ways to a token; give one of them")
+        _refuse(given[0], f"{' and '.join(given)} are different sources of the token; set only one of them")
     if not given and config.sasl_jaas_config is None:
         _refuse("sasl.mechanism", f"{said} needs one of {', '.join(ways)}")
     url = config.sasl_oauthbearer_token_endpoint_url
@@ -324,11 +333,14 @@ def _check_token(config: SecurityConfig, said: str) -> None:
     if not url.lower().startswith(("http://", "https://")):
         _refuse("sasl.oauthbearer.token.endpoint.url", "it must begin with https://, http:// or file://")
     if "@" in url.split("/")[2]:
-        _refuse("sasl.oauthbearer.token.endpoint.url", "it must not hold a user and a password; they have options of their own")
+        _refuse(
+            "sasl.oauthbearer.token.endpoint.url",
+            "it must not contain a user and a password; set sasl.oauthbearer.client.credentials.client.id and .client.secret",
+        )
     is_in_jaas = config.sasl_jaas_config is not None and is_reference(config.sasl_jaas_config.unresolved())
     for field in ("sasl_oauthbearer_client_credentials_client_id", "sasl_oauthbearer_client_credentials_client_secret"):
         if getattr(config, field) is None and not is_in_jaas:
-            _refuse(_OPTION_OF[field], "it is missing: the token endpoint asks for client id and secret")
+            _refuse(_OPTION_OF[field], "it is not set, and the token endpoint needs a client id and secret")
 
 
 def _refuse(option: str, text: str) -> NoReturn:

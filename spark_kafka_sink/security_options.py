@@ -80,29 +80,32 @@ def _secret(value: object) -> Secret:
 
 IDENTIFICATION = Kind("https, or empty for any host name", _identification)
 TLS_VERSION = Kind("TLSv1.2 or TLSv1.3", _tls_version)
-TLS_VERSIONS = Kind("TLSv1.2, TLSv1.3 or both with a comma between", _tls_versions)
+TLS_VERSIONS = Kind("TLSv1.2, TLSv1.3 or both, separated by a comma", _tls_versions)
 SECRET = Kind("one or more characters", _secret, is_secret=True, keeps_references=True)
 LATER = Kind("one or more characters", _text, keeps_references=True)
 CLAIM = Kind("one or more characters", _text)
-CIPHERS = Kind("names with commas between", _list)
+CIPHERS = Kind("names separated by commas", _list)
 CLASS_NAME = Kind("the name of a Java class", _text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """How to reach brokers and who we say we are, checked; `security_config()` makes one. Immutable and hashable.
+    """How to connect and log in to brokers, as checked by `security_config()`. Immutable and hashable.
 
     Texts may hold references such as `${env:NAME}`: `resolve` and `Secret.reveal` read them where they are used.
     """
 
     security_protocol: str = declared(
-        "security.protocol", PROTOCOLS, "PLAINTEXT", "How brokers are spoken to: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
+        "security.protocol",
+        PROTOCOLS,
+        "PLAINTEXT",
+        "Protocol for connections to brokers: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
     ssl_truststore_location: str | None = declared(
         "ssl.truststore.location",
         LATER,
         None,
-        "File of the certificate authorities to trust: PEM, PKCS12 or JKS. Without any, the system's authorities are trusted.",
+        "File of the certificate authorities to trust: PEM, PKCS12 or JKS. Defaults to the system's authorities.",
     )
     ssl_truststore_type: str | None = declared(
         "ssl.truststore.type",
@@ -110,7 +113,7 @@ class SecurityConfig:
         None,
         "PEM, PKCS12 or JKS. If it is not set, the file's first bytes decide.",
         java="JKS",
-        differs="Java does not look at the file first.",
+        differs="Java does not detect the format.",
     )
     ssl_truststore_certificates: Secret | None = declared(
         "ssl.truststore.certificates", SECRET, None, "Certificates to trust, as PEM text. librdkafka: ssl.ca.pem."
@@ -125,7 +128,7 @@ class SecurityConfig:
         None,
         "PEM or PKCS12. If it is not set, the file's first bytes decide. A JKS file is recognized and refused.",
         java="JKS",
-        differs="Java does not look at the file first, and reads JKS.",
+        differs="Java does not detect the format, and it reads JKS.",
     )
     ssl_keystore_certificate_chain: Secret | None = declared(
         "ssl.keystore.certificate.chain",
@@ -142,13 +145,13 @@ class SecurityConfig:
         "ssl.endpoint.identification.algorithm",
         IDENTIFICATION,
         "https",
-        "https: the broker's certificate must be for its host name. Empty: any name is accepted, with a warning at each start.",
+        "https: the broker's certificate must be valid for its host name. Empty: any name is accepted, and each start warns.",
     )
     ssl_protocol: str | None = declared(
         "ssl.protocol",
         TLS_VERSION,
         None,
-        "The newest version to speak: TLSv1.2 or TLSv1.3. If it is not set, TLSv1.3.",
+        "Newest version of TLS to use: TLSv1.2 or TLSv1.3. Defaults to TLSv1.3.",
         java="TLSv1.3",
         differs="The default means the same. Java also speaks older versions if it is told to.",
     )
@@ -156,7 +159,7 @@ class SecurityConfig:
         "ssl.enabled.protocols",
         TLS_VERSIONS,
         None,
-        "Versions of TLS to speak, with commas between. If it is not set, TLSv1.2 and TLSv1.3.",
+        "Versions of TLS to use, separated by commas. Defaults to TLSv1.2 and TLSv1.3.",
         java="TLSv1.2,TLSv1.3",
         differs="The default means the same. Java also speaks older versions if it is told to.",
     )
@@ -164,17 +167,21 @@ class SecurityConfig:
         "ssl.cipher.suites",
         CIPHERS,
         None,
-        "Cipher suites to offer, with commas between, by the names of the IETF or of OpenSSL.",
+        "Cipher suites to offer, separated by commas, with the names of the IETF or of OpenSSL.",
         differs="Java knows the IETF's names only.",
     )
     ssl_ca_location: str | None = declared(
-        "ssl.ca.location", LATER, None, "librdkafka's name of ssl.truststore.location, for PEM.", java=ABSENT
+        "ssl.ca.location",
+        LATER,
+        None,
+        "librdkafka's name for ssl.truststore.location: a file or a folder of PEM certificates, or probe for the system's.",
+        java=ABSENT,
     )
     ssl_certificate_location: str | None = declared(
-        "ssl.certificate.location", LATER, None, "librdkafka's: file of the client's certificate, as PEM.", java=ABSENT
+        "ssl.certificate.location", LATER, None, "PEM file of the client's certificate. The name is librdkafka's.", java=ABSENT
     )
     ssl_key_location: str | None = declared(
-        "ssl.key.location", LATER, None, "librdkafka's: file of the client's private key, as PEM.", java=ABSENT
+        "ssl.key.location", LATER, None, "PEM file of the client's private key. The name is librdkafka's.", java=ABSENT
     )
     sasl_mechanism: str = declared(
         "sasl.mechanism",
@@ -186,45 +193,54 @@ class SecurityConfig:
         "sasl.jaas.config",
         SECRET,
         None,
-        "Java's login line; the class names in it may be shaded. References may stand between its quotes, or for the whole line.",
-        differs="Java puts the values of references into the line before it reads it, so a password with a quote breaks it.",
+        "Java's JAAS login line; class names may be shaded. A reference may be inside the quotes, or replace the whole line.",
+        differs="Java resolves references before it parses the line, so a password with a quote breaks it.",
     )
-    sasl_username: str | None = declared("sasl.username", LATER, None, "librdkafka's: user of PLAIN and SCRAM.", java=ABSENT)
+    sasl_username: str | None = declared(
+        "sasl.username", LATER, None, "User for PLAIN and SCRAM. The name is librdkafka's.", java=ABSENT
+    )
     sasl_password: Secret | None = declared(
-        "sasl.password", SECRET, None, "librdkafka's: password of PLAIN and SCRAM.", java=ABSENT
+        "sasl.password", SECRET, None, "Password for PLAIN and SCRAM. The name is librdkafka's.", java=ABSENT
     )
     sasl_kerberos_service_name: str | None = declared(
-        "sasl.kerberos.service.name", LATER, None, "The brokers' Kerberos name, mostly kafka."
+        "sasl.kerberos.service.name", LATER, None, "First part of the brokers' Kerberos principals, usually kafka."
     )
     sasl_kerberos_principal: str | None = declared(
-        "sasl.kerberos.principal", LATER, None, "librdkafka's: the client's Kerberos name, for a keytab.", java=ABSENT
+        "sasl.kerberos.principal",
+        LATER,
+        None,
+        "The client's Kerberos principal, for a keytab. The name is librdkafka's.",
+        java=ABSENT,
     )
     sasl_kerberos_keytab: str | None = declared(
-        "sasl.kerberos.keytab", LATER, None, "librdkafka's: file of the client's Kerberos keys.", java=ABSENT
+        "sasl.kerberos.keytab", LATER, None, "Keytab file of the client. The name is librdkafka's.", java=ABSENT
     )
     sasl_client_callback_handler_class: str | None = declared(
         "sasl.client.callback.handler.class",
         CLASS_NAME,
         None,
-        "Java's. Amazon's IAMClientCallbackHandler is understood; it goes with AWS_MSK_IAM.",
+        "Java class. Only Amazon's IAMClientCallbackHandler is supported, with AWS_MSK_IAM. Other classes raise an error.",
         differs="Java loads any class.",
     )
     sasl_login_callback_handler_class: str | None = declared(
         "sasl.login.callback.handler.class",
         CLASS_NAME,
         None,
-        "Java's. Understood are Kafka's OAuthBearerLoginCallbackHandler, Amazon's IAMOAuthBearerLoginCallbackHandler, Google's"
-        " GcpLoginCallbackHandler, and Strimzi's JaasClientOauthLoginCallbackHandler.",
+        "Java class. Supported are Kafka's OAuthBearerLoginCallbackHandler, Amazon's IAMOAuthBearerLoginCallbackHandler, Google's"
+        " GcpLoginCallbackHandler, and Strimzi's JaasClientOauthLoginCallbackHandler. Other classes raise an error.",
         differs="Java loads any class.",
     )
     sasl_login_refresh_window_factor: float = declared(
         "sasl.login.refresh.window.factor", number(0.5, 1.0), 0.8, "Share of a token's life after which it is renewed."
     )
     sasl_login_refresh_window_jitter: float = declared(
-        "sasl.login.refresh.window.jitter", number(0.0, 0.25), 0.05, "Largest random share of its life that is added to that."
+        "sasl.login.refresh.window.jitter",
+        number(0.0, 0.25),
+        0.05,
+        "Largest random share of its life that is added to sasl.login.refresh.window.factor.",
     )
     sasl_login_refresh_min_period_seconds: int = declared(
-        "sasl.login.refresh.min.period.seconds", integer(0, 900), 60, "Least time between two renewals of a token, in s."
+        "sasl.login.refresh.min.period.seconds", integer(0, 900), 60, "Minimum time between two renewals of a token, in s."
     )
     sasl_login_refresh_buffer_seconds: int = declared(
         "sasl.login.refresh.buffer.seconds", integer(0, 3600), 300, "Time before a token's end by which it is renewed, in s."
@@ -235,7 +251,7 @@ class SecurityConfig:
         10_000,
         "How long connecting to the token endpoint may take, in ms.",
         java=None,
-        differs="Java waits for as long as the system does.",
+        differs="Java waits as long as the operating system does.",
     )
     sasl_login_read_timeout_ms: int = declared(
         "sasl.login.read.timeout.ms",
@@ -243,7 +259,7 @@ class SecurityConfig:
         10_000,
         "How long the token endpoint may take to answer, in ms.",
         java=None,
-        differs="Java waits without end.",
+        differs="Java waits forever.",
     )
     sasl_login_retry_backoff_ms: int = declared(
         "sasl.login.retry.backoff.ms", MILLISECONDS, 100, "First wait before the token endpoint is asked again, in ms."
@@ -252,7 +268,10 @@ class SecurityConfig:
         "sasl.login.retry.backoff.max.ms", MILLISECONDS, 10_000, "Longest wait before the token endpoint is asked again, in ms."
     )
     sasl_oauthbearer_token_endpoint_url: str | None = declared(
-        "sasl.oauthbearer.token.endpoint.url", LATER, None, "Where client credentials are exchanged for a token (OIDC)."
+        "sasl.oauthbearer.token.endpoint.url",
+        LATER,
+        None,
+        "URL of the OIDC provider's token endpoint, or a file:// URL of a file with the token.",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = declared(
         "sasl.oauthbearer.client.credentials.client.id",
@@ -270,7 +289,10 @@ class SecurityConfig:
         "sasl.oauthbearer.scope", LATER, None, "Scope to ask the token endpoint for; in JAAS: scope."
     )
     sasl_oauthbearer_header_urlencode: bool = declared(
-        "sasl.oauthbearer.header.urlencode", BOOLEAN, False, "Encode client id and secret as RFC 6749 asks, before Base64."
+        "sasl.oauthbearer.header.urlencode",
+        BOOLEAN,
+        False,
+        "Whether to URL-encode client id and secret before Base64, as RFC 6749 requires.",
     )
     sasl_oauthbearer_sub_claim_name: str = declared(
         "sasl.oauthbearer.sub.claim.name", CLAIM, "sub", "Claim of a token that names its user, for error messages."
@@ -279,31 +301,35 @@ class SecurityConfig:
         "sasl.oauthbearer.extensions",
         LATER,
         None,
-        "SASL extensions, name=value with commas between, such as logicalCluster=lkc-1; in JAAS: extension_NAME.",
+        "SASL extensions: name=value, separated by commas, such as logicalCluster=lkc-1; in JAAS: extension_NAME.",
         java=ABSENT,
     )
     sasl_oauthbearer_token: Secret | None = declared(
-        "sasl.oauthbearer.token", SECRET, None, "A token that is used as it is.", java=ABSENT
+        "sasl.oauthbearer.token",
+        SECRET,
+        None,
+        "A token. It is not renewed, but a reference is read again at each login.",
+        java=ABSENT,
     )
     sasl_oauthbearer_token_provider: object = declared(
         "sasl.oauthbearer.token.provider",
         PLUGIN,
         None,
-        "What makes tokens: azure, google, aws, or a Python callable that is told the broker's host.",
+        "Source of tokens: azure, google, aws, or a Python callable that takes a broker's host name.",
         java=ABSENT,
     )
     sasl_oauthbearer_ca_location: str | None = declared(
         "sasl.oauthbearer.ca.location",
         LATER,
         None,
-        "PEM file of the authorities that the token endpoint's certificate is checked against. librdkafka: https.ca.location.",
+        "PEM file of the authorities to trust for the token endpoint. librdkafka: https.ca.location.",
         java=ABSENT,
     )
     proxy_url: Secret | None = declared(
         "proxy.url",
         SECRET,
         None,
-        "A proxy to the brokers: socks5://, socks5h:// or http://, with user:password@ if it asks for one.",
+        "URL of a proxy to the brokers: socks5://, socks5h:// or http://, with user:password@ if it requires a login.",
         java=ABSENT,
     )
     providers: Providers = field(default=DEFAULT_PROVIDERS)

@@ -68,7 +68,7 @@ class Permission(IntEnum):
 class Acl:
     """One ACL. `str` gives the arguments of kafka-acls that add it.
 
-    principal: who it is for: "User:ana"; "User:*" for everyone. operation: what it is about. resource_type: TOPIC, GROUP ...;
+    principal: "User:ana", or "User:*" for everyone. operation: what it allows or denies. resource_type: TOPIC, GROUP ...;
     resource_name: the name of the resource; "*" for all of the type. pattern_type: LITERAL, or PREFIXED for all names that begin
     so. permission: ALLOW or DENY. host: the client's IP address; "*" for any.
     """

@@ -155,14 +155,15 @@ class EmbeddedBroker:
 
     @property
     def client_settings(self) -> dict[str, str]:
-        """The settings that clients need, by Kafka's names: where the broker is, how to speak to it, and a first user's login."""
+        """The settings that clients need, by Kafka's names: addresses, protocol, certificates, and the first user's login."""
         return self.client_settings_for(None)
 
     def client_settings_for(self, user: str | None, *, librdkafka: bool = False) -> dict[str, str]:
         """Returns the settings that a client needs.
 
         Args:
-            user: who logs in, or, if clients must show a certificate, whose it is (`CN=<user>`). None: the config's first user.
+            user: the user to log in as. If clients must show a certificate, it is made for `CN=<user>`. None: the
+                config's first user.
             librdkafka: whether to use the names of librdkafka, for confluent-kafka, instead of Kafka's.
 
         Raises:

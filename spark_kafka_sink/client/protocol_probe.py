@@ -81,7 +81,7 @@ class ProbeChannel:
         return self._channel.finish_connect()
 
     def handshake(self) -> bool:
-        """Goes on with the question. Raises AuthenticationError for a proof, OSError if there is none to be had."""
+        """Goes on with the question. Raises AuthenticationError for a proof, OSError if there is none."""
         if not self._is_open:
             self._is_open = self._channel.handshake()
             if not self._is_open:

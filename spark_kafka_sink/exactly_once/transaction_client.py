@@ -46,6 +46,7 @@ from spark_kafka_sink.protocol.transactions import (
 )
 
 ONGOING: Final = "Ongoing"
+_NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
 _DESCRIBED_AT_ONCE: Final = 1000
 
 # With v5 a coordinator takes a transaction for one of version 2; v4 came with Kafka 3.8, and is v3 with one more error code.
@@ -131,14 +132,16 @@ class TransactionClient:
                 raise self._client.refused(each, reply.code, DESCRIBE_TRANSACTIONS.key)
         return {each: reply.value for each, reply in replies.items() if reply.value is not None}
 
-    def list_open(self, prefix: str, deadline: float) -> list[str]:
+    def list_open(self, prefix: str, deadline: float, *, example: str = "") -> list[str]:
         """Returns every id that begins with `prefix` and has an Ongoing transaction, on all brokers: never a part of them.
 
         One whose coordinator moves meanwhile may be missing. Raises AuthorizationError if the client may not describe such ids.
+
+        example: an id of this kind whose coordinator may be known already; by default one that no query has.
         """
         # Kafka leaves out what the client may not describe, and does not say so. To find a coordinator it needs the same right.
-        # The id is that of the query's commit log, whose coordinator is known after a claim.
-        self._client.coordinators([f"{prefix}log"], deadline)
+        # Nobody is granted this id alone, and the error's ACL is about the whole prefix.
+        self._client.coordinators([example or f"{prefix}{_NO_QUERY}.log"], deadline)
         waiting = ResponseWaiter(deadline, BACKOFF)
         while True:
             with waiting.told_as_well():
@@ -149,7 +152,8 @@ class TransactionClient:
 
     def open_handles(self, ids: TransactionalIds, deadline: float) -> tuple[TransactionHandle, ...]:
         """Returns handles of all open transactions of this query's tasks; `records` is 0, because nobody knows the number."""
-        listed = [each for each in self.list_open(ids.start, deadline) if ids.owns(each)]
+        # After a claim, the coordinator of the commit log's id is known.
+        listed = [each for each in self.list_open(ids.start, deadline, example=ids.commit_log) if ids.owns(each)]
         version = self.transaction_version(deadline)
         described = self.describe(listed, deadline).items()
         return tuple(

@@ -122,7 +122,7 @@ Dialogue: TypeAlias = Generator[Turn, bytes, None]
 
 
 def parse_proxy(url: str | Secret) -> Proxy:
-    """Returns the proxy that an URL names: scheme://[user:password@]host:port, with user and password percent-encoded.
+    """Returns the proxy that a URL names: scheme://[user:password@]host:port, with user and password percent-encoded.
 
     References in a secret are read now. What they stand for in user and password is not encoded: it is taken as it is.
 

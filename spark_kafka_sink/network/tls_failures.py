@@ -141,7 +141,7 @@ def _about_reason(reason: str, far: FarEnd) -> str:
             "(security.protocol is SSL or SASL_SSL)"
         )
     if reason in _NO_COMMON_VERSION:
-        return f"it speaks no version of TLS that this end speaks. {_versions(far)}"
+        return f"it supports no version of TLS that this end supports. {_versions(far)}"
     if reason == "NO_SHARED_CIPHER":
         return "it shares no cipher suite with this end. Check ssl.cipher.suites on both ends"
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
@@ -225,7 +225,7 @@ def _wrong_name(far: FarEnd, certificate: CertificateInfo) -> str:
         f"its certificate is not valid for the host name {far.host!r}"
         + (f", but for {has}" if has else "")
         + ". Connect to a name that it has (bootstrap.servers, and advertised.listeners of the broker), or renew it. "
-        "An empty ssl.endpoint.identification.algorithm accepts any name, and with it anybody who has a trusted certificate"
+        "An empty ssl.endpoint.identification.algorithm accepts any name, and so anyone with a trusted certificate"
     )
 
 

@@ -150,7 +150,7 @@ def _unusable(error: ssl.SSLError, identity: _Identity) -> OptionError:
         return certificates.wrong(f"has a certificate that is too weak for this machine's OpenSSL ({_reason(error)}). Renew it")
     if identity.pair.key.is_encrypted:
         return key.wrong("has a private key that cannot be decrypted. Check ssl.key.password; else the key is damaged")
-    return key.wrong(f"has a private key or a certificate that is damaged: {_reason(error)}")
+    return key.wrong(f"has a private key or a certificate that is damaged{f': {_reason(error)}' if reason else ''}")
 
 
 @contextlib.contextmanager

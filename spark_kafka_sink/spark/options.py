@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.interceptors import ProducerInterceptors
 from spark_kafka_sink.producer.partitioners.registry import partitioner_of
 from spark_kafka_sink.producer.serializers.registry import serializers_of
 from spark_kafka_sink.producer.serializers.serializer import Serializer, is_default
-from spark_kafka_sink.security_config import SECURITY_NAMES, is_security_option, security_warnings
+from spark_kafka_sink.security_config import SECURITY_NAMES, UNSECURED, is_security_option, security_warnings
 from spark_kafka_sink.spark.guarantee import (
     COMMIT_LOG_PARTITIONS,
     COMMIT_LOG_REPLICATION,
@@ -138,12 +138,13 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
 }
 
 # What Java's `ProducerConfig` (Kafka 4.1) or librdkafka knows and this producer does not, and what ignoring each would change.
+# Four are a consumer's: what clouds tell people to paste has them.
 
 # Nothing that is delivered, and nothing about who may read it, depends on these: ignored with a warning.
 HARMLESS: Mapping[str, str] = {
     "auto.include.jmx.reporter": "there is no JMX here; register(spark) returns the metrics",
     "client.dns.lookup": "every address of a name is tried in turn",
-    "config.providers.automatic": "which providers there are is the same everywhere",
+    "config.providers.automatic": "config.providers itself says which providers there are",
     "enable.metrics.push": "no client metrics are pushed to brokers",
     "metric.reporters": "register(spark) returns the metrics",
     "metrics.recording.level": "register(spark) returns the metrics",
@@ -165,7 +166,11 @@ HARMLESS: Mapping[str, str] = {
         ),
         "brokers validate tokens; a client only sends them",
     ),
-    "ssl.ca.certificate.stores": "it is for Windows",
+    **dict.fromkeys(
+        ("group.id", "heartbeat.interval.ms", "max.poll.interval.ms", "session.timeout.ms"),
+        "only consumers have it",
+    ),
+    "ssl.ca.certificate.stores": "it applies to Windows only",
     "ssl.keymanager.algorithm": "there is no JVM here; keys are read by OpenSSL",
     "ssl.secure.random.implementation": "there is no JVM here; OpenSSL makes random numbers",
     "ssl.trustmanager.algorithm": "there is no JVM here; certificates are checked by OpenSSL",
@@ -175,18 +180,18 @@ HARMLESS: Mapping[str, str] = {
 REFUSED: Mapping[str, str] = {
     "https.ca.pem": "write the certificates to a file, and name it with sasl.oauthbearer.ca.location",
     "sasl.login.class": "Java classes cannot run here: use a Python callable as sasl.oauthbearer.token.provider",
-    "sasl.oauthbearer.config": "unsecured tokens are not made here: give a token with sasl.oauthbearer.token",
+    "sasl.oauthbearer.config": UNSECURED,
     "sasl.oauthbearer.metadata.authentication.type": "use sasl.oauthbearer.token.provider=azure or aws",
     "security.providers": "Java security providers cannot run here",
     "ssl.certificate.verify_cb": "certificates are always verified: name the authority with ssl.ca.location",
-    "ssl.crl.location": "lists of revoked certificates are not supported",
-    "ssl.curves.list": "curves cannot be chosen: OpenSSL's defaults hold",
+    "ssl.crl.location": "certificate revocation lists are not supported",
+    "ssl.curves.list": "curves cannot be chosen: OpenSSL's defaults apply",
     "ssl.engine.factory.class": "Java classes cannot run here: name key and authorities with the other ssl.* options",
     "ssl.engine.id": "OpenSSL's engines are not supported",
     "ssl.engine.location": "OpenSSL's engines are not supported",
     "ssl.provider": "Java security providers cannot run here",
-    "ssl.providers": "OpenSSL's providers are chosen in its own configuration file",
-    "ssl.sigalgs.list": "signature algorithms cannot be chosen: OpenSSL's defaults hold",
+    "ssl.providers": "choose OpenSSL's providers in OpenSSL's configuration file",
+    "ssl.sigalgs.list": "signature algorithms cannot be chosen: OpenSSL's defaults apply",
     "transaction.two.phase.commit.enable": "the sink's own commit log does what it is for",
 }
 

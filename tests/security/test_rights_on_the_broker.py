@@ -105,3 +105,19 @@ def test_transactions_that_may_not_be_described_are_no_empty_list(broker: Embedd
     with ClusterClient(producer_config(broker.client_settings)) as client, pytest.raises(AuthorizationError) as caught:
         TransactionClient(client).list_open(f"{PREFIX}.", 1e9)
     assert caught.value.facts["principal"] == "User:sink"
+
+
+@pytest.mark.parametrize("id_of_one", [f"{PREFIX}.log", f"{PREFIX}.6f8b1f0a-7c1c-4d9e-9a38-0d2b6a4f7a11.log"])
+def test_the_right_to_describe_one_transaction_is_not_enough_for_a_list(broker: EmbeddedBroker, id_of_one: str) -> None:
+    """The broker would leave all others out. The line of the error is about all of them."""
+    broker.cluster.add_acls(parse_acls(f"--allow-principal User:sink --operation Describe --transactional-id {id_of_one}"))
+    with ClusterClient(producer_config(broker.client_settings)) as client:
+        transactions = TransactionClient(client)
+        with pytest.raises(AuthorizationError) as caught:
+            transactions.list_open(f"{PREFIX}.", 1e9)
+        broker.cluster.add_acls([*page("At-least-once"), *parse_acls(caught.value.facts["acl"])])
+        identity = TransactionalIds(PREFIX, str(uuid.uuid4())).for_slot("0123456789abcdef", 0)
+        with Producer(broker.client_settings, transactional=True) as producer, producer.transaction(identity) as scope:
+            scope.append("events", RecordColumns(1, value=pa.array(["1"])))
+            scope.prepare()
+        assert transactions.list_open(f"{PREFIX}.", 1e9) == [identity]

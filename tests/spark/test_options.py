@@ -204,6 +204,38 @@ def test_options_of_security_are_the_producers() -> None:
     assert pickle.loads(pickle.dumps(options)) == options
 
 
+def test_what_clouds_tell_people_to_paste_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    # Confluent Cloud's settings for clients, and Microsoft's for Spark at Event Hubs, have a consumer's timeout in them.
+    pasted = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required username='u' password='p';",
+        "kafka.client.dns.lookup": "use_all_dns_ips",
+        "kafka.session.timeout.ms": "45000",
+        "kafka.acks": "all",
+        "kafka.client.id": "ccloud-python-client-1",
+    }
+    assert sink_options({**SERVERS, **pasted}).producer.security.uses_tls
+    assert "option kafka.session.timeout.ms is ignored: only consumers have it" in caplog.text
+
+
+def test_a_provider_of_secrets_may_have_capitals_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Spark makes the names of options lower-case, and leaves values as they are.
+    monkeypatch.setenv("WORD", "hunter2")
+    options = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "u",
+        "kafka.sasl.password": "${fromEnv:WORD}",
+        "kafka.config.providers": "fromEnv",
+        "kafka.config.providers.fromEnv.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+        "kafka.config.providers.fromEnv.param.allowlist.pattern": "WORD",
+    }
+    password = sink_options({**SERVERS, **options}).producer.security.sasl_password
+    assert password is not None
+    assert password.reveal() == "hunter2"
+
+
 def test_plaintext_may_be_said() -> None:
     assert sink_options({**SERVERS, "kafka.security.protocol": "PLAINTEXT"}) == sink_options(SERVERS)
 

@@ -116,7 +116,7 @@ _STATIC: Final[tuple[tuple[str, ConfigType, Any, _Static, str], ...]] = (
     ("sasl.jaas.config", ConfigType.PASSWORD, None, lambda c: "[hidden]" if c.sasl_users else None,
      "Users and passwords."),
     ("sasl.oauthbearer.clock.skew.seconds", _INT, 30, lambda c: c.sasl_oauthbearer_clock_skew_seconds,
-     "How far the clock of who issues tokens may differ, in seconds."),
+     "How far the token issuer's clock may differ, in seconds."),
     ("sasl.oauthbearer.expected.audience", ConfigType.LIST, None, lambda c: c.sasl_oauthbearer_expected_audience or None,
      "Tokens must be for one of these."),
     ("sasl.oauthbearer.expected.issuer", _STRING, None, lambda c: c.sasl_oauthbearer_expected_issuer,

@@ -128,7 +128,7 @@ CONSTANT_METRICS: Mapping[str, float] = {
     **{f"reauthentication-latency-{kind}": nan for kind in ("avg", "max")},
     "txn-prepare-time-ns-total": 0.0,
 }
-"""Java's metrics of what this producer does not do (SASL, prepareTransaction), as in a Java producer that does not."""
+"""Java's metrics of what this producer does not count (logins) or not do (prepareTransaction)."""
 
 
 def stat_names(metrics: Iterable[Metric]) -> set[str]:

@@ -74,9 +74,7 @@ def aws_options(config: SecurityConfig) -> AwsOptions:
             raise _wrong(f"{name} is not one of {', '.join(_FIELDS)}")
     options = AwsOptions(**given)
     if options.profile and options.role:
-        raise _wrong(
-            "awsProfileName and awsRoleArn are two answers to one question; write the role into the profile, as role_arn"
-        )
+        raise _wrong("awsProfileName and awsRoleArn cannot be combined; write the role into the profile, as role_arn")
     if not options.role and len(given) > bool(options.profile):
         raise _wrong("options of a role are set, and awsRoleArn is missing")
     if bool(options.key_id) != bool(options.secret_key):

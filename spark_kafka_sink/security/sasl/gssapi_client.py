@@ -64,7 +64,7 @@ def kerberos_settings(config: SecurityConfig) -> KerberosSettings:
     if len(services) > 1:
         raise OptionError(f"option {option}: serviceName in sasl.jaas.config is another; give one of them", option=option)
     if not services:
-        text = "it is missing: set it to the first part of the brokers' principals, mostly kafka"
+        text = "it is not set: set it to the first part of the brokers' principals, usually kafka"
         raise OptionError(f"option {option}: {text}", option=option)
     principal, keytab = said.get("principal"), said.get("keyTab")
     if jaas is not None and said.get("useKeyTab", "").lower() == "true" and not keytab:

@@ -34,7 +34,7 @@ class SaslMechanism(Protocol):
     def client(self, host: str) -> SaslClient | None:
         """Begins a login at a broker's `host`. Never waits: returns None while a token is being fetched.
 
-        `wakeup` (see `OpenMechanism`) is called when to ask again. Raises AuthenticationError if there is no token to be had.
+        `wakeup` (see `OpenMechanism`) is called when to ask again. Raises AuthenticationError if no token is available.
         """
 
     def close(self) -> None:

@@ -148,7 +148,7 @@ class TokenCache:
     def get(self, host: str, user: object, wakeup: Callable[[], None]) -> Token | None:
         """Returns the token for a host, or None while it is being fetched; `wakeup` is called when to ask again. Never waits.
 
-        Raises AuthenticationError, with the reason, if there is no token to be had.
+        Raises AuthenticationError, with the reason, if no token is available.
         """
         with self._lock:
             if user not in self._users:

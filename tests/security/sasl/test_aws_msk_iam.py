@@ -190,7 +190,7 @@ def test_the_region_of_the_environment_is_for_hosts_without_one(monkeypatch: pyt
     ("options", "text"),
     [
         ('awsProfileNam="x"', "awsProfileNam is not one of awsProfileName, awsRoleArn"),
-        ('awsProfileName="x" awsRoleArn="y"', "two answers to one question"),
+        ('awsProfileName="x" awsRoleArn="y"', "cannot be combined"),
         ('awsRoleSessionName="x"', "awsRoleArn is missing"),
         ('awsRoleArn="x" awsRoleAccessKeyId="y"', "go together"),
         ('awsMskRegionProvider="com.example.Regions"', "set the environment variable AWS_REGION instead"),

@@ -64,7 +64,7 @@ def test_options_and_login_line_say_who_logs_in(made: SecurityConfig, settings: 
 @pytest.mark.parametrize(
     ("made", "text"),
     [
-        (config(), "option sasl.kerberos.service.name: it is missing"),
+        (config(), "option sasl.kerberos.service.name: it is not set"),
         (config('serviceName="a"', sasl_kerberos_service_name="b"), "is another; give one of them"),
         (config('serviceName="a" useKeyTab=true'), 'useKeyTab=true needs keyTab="/path"'),
     ],
