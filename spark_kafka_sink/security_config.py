@@ -153,7 +153,10 @@ def _by_one_name(settings: Mapping[str, object], providers: Providers) -> dict[s
     found: dict[str, object] = {}
     for name, value in settings.items():
         if name in ONE_VALUE:
-            text = resolve(str(value), providers).strip().rpartition(".")[2]
+            try:
+                text = resolve(str(value), providers).strip().rpartition(".")[2]
+            except OptionError as error:
+                raise OptionError(f"option {name}: {error.message}", **{**error.facts, "option": name}) from None
             if text.lower() not in map(str.lower, ONE_VALUE[name].accepted):
                 _refuse(name, f"it can only be {' or '.join(ONE_VALUE[name].accepted)}; {ONE_VALUE[name].reason}")
         elif not is_provider_option(name):

@@ -334,6 +334,13 @@ class SecurityConfig:
     )
     providers: Providers = field(default=DEFAULT_PROVIDERS)
 
+    def __repr__(self) -> str:
+        # A token provider is an object of the program's, whose own repr may show what it was made with.
+        shown = {
+            name: value if isinstance(value, str | int | float | Secret) else type(value) for name, value in self.given().items()
+        }
+        return f"SecurityConfig({shown})"
+
     @property
     def uses_tls(self) -> bool:
         return self.security_protocol in ("SSL", "SASL_SSL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 from typing import Any
 
@@ -206,6 +207,13 @@ def test_texts_keep_their_references_and_other_values_are_read_at_once(monkeypat
 def test_a_list_of_servers_may_have_references(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRST", "a:1")
     assert producer_config({"bootstrap.servers": ["${env:FIRST}", "b:2"]}).bootstrap_servers == ("a:1", "b:2")
+
+
+@pytest.mark.parametrize("name", ONE_VALUE)
+def test_one_that_cannot_be_read_names_an_option_of_one_value(name: str) -> None:
+    with pytest.raises(OptionError, match="there is no environment variable") as caught:
+        security_config({name: "${env:NOT_THERE}"})
+    assert caught.value.facts == {"option": name, "reference": "${env:NOT_THERE}"}
 
 
 def test_one_that_cannot_be_read_names_its_option() -> None:
@@ -441,3 +449,9 @@ def test_equal_options_are_equal_and_hash_alike_also_when_they_were_pickled() ->
 
 def test_names_are_listed_once() -> None:
     assert len(set(SECURITY_NAMES)) == len(SECURITY_NAMES)
+
+
+def test_the_repr_of_a_token_provider_is_not_shown() -> None:
+    made = security_config({**OAUTH, "sasl.oauthbearer.token.provider": functools.partial(print, "hunter2")})
+    assert "hunter2" not in repr(made)
+    assert "partial" in repr(made)

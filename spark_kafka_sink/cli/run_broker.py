@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import socket
 import sys
@@ -81,8 +82,9 @@ def _write_certificates(broker: EmbeddedBroker, options: BrokerOptions) -> None:
         options.tls.mkdir(parents=True, exist_ok=True)
         (options.tls / CA_FILE).write_text(broker.authority.certificate)
         own = options.tls / CLIENT_FILE
-        own.touch(mode=0o600)
-        own.write_text(client.key + client.certificate)
+        own.unlink(missing_ok=True)  # one that is there may be for others to read, or a link
+        with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(client.key + client.certificate)
     except OSError as error:
         raise click.ClickException(f"certificates cannot be written to {options.tls}: {error.strerror}") from None
 
@@ -168,6 +170,8 @@ def _warn_of_strangers(options: BrokerOptions, config: BrokerConfig) -> None:
     risk = None if uses_tls else "nothing that it sends is encrypted"
     if not (config.uses_sasl or config.has_authorizer or (uses_tls and config.ssl_client_auth == "required")):
         risk = "whoever reaches it reads and writes"
+    if "OAUTHBEARER" in config.sasl_mechanisms and config.sasl_oauthbearer_jwks_endpoint_url is None:
+        risk = "tokens need no signature, so whoever reaches it logs in as anybody"
     if not is_loopback and risk is not None:
         warn(f"it listens on {options.host or 'every address'}, not on loopback alone: {risk}")
 

@@ -236,12 +236,13 @@ class SaslLogin:
 
     def _words(self, words: str | None) -> str:
         """Returns what the broker said, on one line, without anything secret that it was sent and may have repeated."""
-        said = printable(words or "", MAX_WORDS)
+        said = words or ""
         for secret in sorted(self._sent_secrets - {self._user()}, key=len, reverse=True):
             # A short one is hidden as a word only, or the letters of other words would go with it.
             pattern = re.escape(secret) if len(secret) > SHORT_SECRET else rf"(?<!\w){re.escape(secret)}(?!\w)"
             said = re.sub(pattern, HIDDEN, said)
-        return said
+        # Not earlier: a secret that is cut off, or has a character that cannot be printed, would not be found.
+        return printable(said, MAX_WORDS)
 
 
 SHORT_SECRET: Final = 6

@@ -35,12 +35,21 @@ def resolve(host: str, port: int) -> list[Address]:
 
     Waits for the system's resolver, which has timeouts of its own. Raises OSError if there is no address.
     """
+    check_port(port)
+    if "\0" in host:  # the system would look up what is before it
+        raise OSError(f"{host!r} is no host name")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError(f"{host!r} is no host name: {error}") from error
     addresses = dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found)
     return sorted(addresses, key=lambda address: address.family != socket.AF_INET)
+
+
+def check_port(port: int) -> None:
+    """Raises OSError for what is no port. Brokers tell theirs as 32 bits, of which the system would take some."""
+    if not 0 <= port < 65_536:
+        raise OSError(f"{port} is no port")
 
 
 class Channel(Protocol):

@@ -19,7 +19,7 @@ from typing import Final, NoReturn, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.network.channel import Address, PlainChannel, resolve
+from spark_kafka_sink.network.channel import Address, PlainChannel, check_port, resolve
 from spark_kafka_sink.secret import Secret, is_reference
 
 SCHEMES: Final = ("socks5", "socks5h", "http")
@@ -76,9 +76,11 @@ class Proxy:
             raise OSError(f"the name of the proxy {self} does not resolve: {error.strerror or error}") from error
 
     def target(self, host: str, port: int) -> _Target:
-        """Returns what to ask the proxy for. Raises OSError for a host that is none, or that does not resolve."""
+        """Returns what to ask the proxy for. Raises OSError for a host or port that is none, or a host that does not resolve."""
+        check_port(port)
         try:
-            return _Target(ipaddress.ip_address(host), port)
+            # Without the zone of an IPv6 address: it means nothing to another machine, and may be any text, line ends too.
+            return _Target(ipaddress.ip_address(ipaddress.ip_address(host).packed), port)
         except ValueError:
             pass
         if self.scheme != "socks5":
@@ -114,7 +116,7 @@ class _Target:
 class Turn:
     """One exchange with a proxy: what to send, then how many bytes to read; None reads to the end of HTTP's headers."""
 
-    send: bytes
+    send: bytes = field(repr=False)  # a login, perhaps
     read: int | None
 
 
@@ -161,9 +163,14 @@ def parse_proxy(url: str | Secret) -> Proxy:
         _refuse_url("there is a password without a user")
     if scheme == "http" and ":" in user:
         _refuse_url("a user of an HTTP proxy cannot hold a colon")
-    if scheme != "http" and max(len(user.encode()), len(password.encode())) > 255:
+    if scheme != "http" and max(len(_bytes(user)), len(_bytes(password))) > 255:
         _refuse_url("SOCKS5 takes at most 255 bytes for user and for password")
     return Proxy(scheme, host, port, user, password if user else None)
+
+
+def _bytes(text: str) -> bytes:
+    # A lone surrogate, which no UTF-8 has, makes a wrong password, and no UnicodeEncodeError with the password in its repr.
+    return text.encode(errors="surrogatepass")
 
 
 def _refuse_url(text: str) -> NoReturn:
@@ -265,7 +272,7 @@ def _socks_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> D
     if answer[1] not in methods:
         _refuse(proxy, broker, f"chose login method {answer[1]}, which was not offered")
     if answer[1] == 2 and proxy.password is not None:
-        user, password = proxy.user.encode(), proxy.password.encode()
+        user, password = _bytes(proxy.user), _bytes(proxy.password)
         answer = yield Turn(b"\x01" + bytes([len(user)]) + user + bytes([len(password)]) + password, 2)
         if answer[1] != 0:
             _refuse(proxy, broker, f"refused the user or password of proxy.url (status {answer[1]})")
@@ -299,7 +306,7 @@ def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Di
     address = target.for_http()
     lines = [b"CONNECT %b HTTP/1.1" % address, b"Host: " + address]
     if proxy.password is not None:
-        login = base64.b64encode(f"{proxy.user}:{proxy.password}".encode())
+        login = base64.b64encode(_bytes(f"{proxy.user}:{proxy.password}"))
         lines.append(b"Proxy-Authorization: Basic " + login)
     answer = yield Turn(b"\r\n".join(lines) + b"\r\n\r\n", len(_HTTP))
     if answer != _HTTP:

@@ -293,7 +293,7 @@ def jks_certificates(source: Source, data: bytes, password: str | None) -> list[
     """
     body, digest = data[:-20], data[-20:]
     if password is not None:
-        expected = hashlib.sha1(password.encode("utf-16-be") + _SALT + body, usedforsecurity=False).digest()
+        expected = hashlib.sha1(password.encode("utf-16-be", "surrogatepass") + _SALT + body, usedforsecurity=False).digest()
         if not hmac.compare_digest(expected, digest):
             raise source.wrong(f"cannot be opened: the password ({_password_option(source)}) is wrong, or the file is damaged")
     try:

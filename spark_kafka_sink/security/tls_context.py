@@ -61,10 +61,18 @@ def client_tls(config: SecurityConfig) -> ClientTls:
 
 
 def _trust(context: ssl.SSLContext, config: SecurityConfig) -> str:
-    location = resolve(config.ssl_truststore_location or config.ssl_ca_location or "")
+    named = config.ssl_truststore_location or config.ssl_ca_location
+    location = resolve(named or "")
     is_librdkafkas = not config.ssl_truststore_location
+    if named and not location:
+        # An empty variable must not mean that every authority of the system is trusted.
+        option = "ssl.ca.location" if is_librdkafkas else "ssl.truststore.location"
+        _refuse(option, "its reference yields an empty text, where the authorities to trust are to be named")
     if config.ssl_truststore_certificates is not None:
-        source, data = Source("ssl.truststore.certificates"), config.ssl_truststore_certificates.reveal().encode()
+        source, data = (
+            Source("ssl.truststore.certificates"),
+            config.ssl_truststore_certificates.reveal().encode(errors="surrogatepass"),
+        )
         trusted = "the certificates of ssl.truststore.certificates"
     elif not location or (is_librdkafkas and location == _PROBE):
         context.load_default_certs()
@@ -115,8 +123,8 @@ def _identity(config: SecurityConfig) -> _Identity | None:
         return _Identity(key_pair(source, source.read(), _revealed(password)), source, source)
     if config.ssl_keystore_key and config.ssl_keystore_certificate_chain:
         chain_source, key_source = Source("ssl.keystore.certificate.chain"), Source("ssl.keystore.key")
-        certificates = config.ssl_keystore_certificate_chain.reveal().encode()
-        key = config.ssl_keystore_key.reveal().encode()
+        certificates = config.ssl_keystore_certificate_chain.reveal().encode(errors="surrogatepass")
+        key = config.ssl_keystore_key.reveal().encode(errors="surrogatepass")
     elif config.ssl_key_location and config.ssl_certificate_location:
         chain_source = Source("ssl.certificate.location", resolve(config.ssl_certificate_location))
         key_source = Source("ssl.key.location", resolve(config.ssl_key_location))

@@ -148,6 +148,8 @@ def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
 
 def test_with_tls_it_writes_what_its_clients_need(tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
+    folder.mkdir()
+    (folder / "client.pem").touch(mode=0o644)  # of an earlier run, and for all to read
     acl = "--allow-principal User:CN=client --producer --topic e --resource-pattern-type prefixed"
     with BrokerProcess("--port", "0", "--tls", str(folder), "--set", "ssl.client.auth=required", "--acl", acl) as broker:
         ca, own = folder / "ca.pem", folder / "client.pem"
@@ -265,6 +267,12 @@ def test_the_line_of_a_password_is_named_and_not_shown(tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert f"line 2 of {users} is not user=password" in refused.stderr
     assert "secret" not in refused.stderr
+
+
+def test_tokens_without_signature_are_warned_of_where_strangers_may_send_them() -> None:
+    with BrokerProcess("--port", "0", "--host", "0.0.0.0", "--set", "sasl.enabled.mechanisms=OAUTHBEARER") as broker:
+        assert broker.signal(signal.SIGTERM) == 0
+        assert "not on loopback alone: tokens need no signature, so whoever reaches it logs in as anybody" in broker.log
 
 
 def test_another_address_than_loopback_is_warned_of() -> None:

@@ -209,6 +209,7 @@ def test_a_broker_that_gives_no_reason_is_quoted_by_the_name_of_its_error() -> N
         (f"\0{USER}\0se=cret wörd'\"\\", ["cret", "wörd"]),
         ("\0alice\0pw", ["pw"]),
         ("n,,\1auth=Bearer eyJhbGciOi.J9.c2ln\1\1", ["eyJhbGciOi.J9.c2ln"]),
+        (f"\0{USER}\0one\ttab", ["one tab"]),  # what cannot be printed is shown as a space
     ],
 )
 def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted_with_it(token: str, secrets: list[str]) -> None:
@@ -219,6 +220,12 @@ def test_a_broker_that_repeats_what_it_was_sent_is_not_quoted_with_it(token: str
         assert secret not in repr(error.facts)
     assert "no authentication for" in error.message
     assert f"of {USER}" in error.message
+
+
+def test_a_secret_is_hidden_where_a_brokers_words_are_cut_off() -> None:
+    made, _ = after_handshake(Scripted([f"n,,\1auth=Bearer {'eyJh' * 400}\1\1".encode(), None]))
+    error = failure(made, refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"not a good token: {'eyJh' * 400}"))
+    assert "eyJh" not in str(error)
 
 
 def test_a_brokers_words_are_one_line_and_not_endless() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.network.channel import Address, PlainChannel
-from spark_kafka_sink.network.proxy import MAX_HEADER_BYTES, ProxiedChannel, Proxy, proxied
+from spark_kafka_sink.network.proxy import MAX_HEADER_BYTES, ProxiedChannel, Proxy, Turn, proxied
 from tests.network.ends import Ends
 
 BROKER = ("b1.example", 9092)
@@ -113,6 +113,10 @@ def test_a_login_is_said_as_rfc_1929_has_it(far: FarEnd) -> None:
     assert far.says(channel, OPEN)
 
 
+def test_what_is_said_to_a_proxy_does_not_show_in_a_repr() -> None:
+    assert "hunter2" not in repr(Turn(b"\x01\x03ann\x07hunter2", 2))
+
+
 def test_a_login_is_not_said_where_none_is_wanted(far: FarEnd) -> None:
     channel = far.channel("socks5h", login=LOGIN)
     channel.handshake()
@@ -135,12 +139,27 @@ def test_http_is_told_the_login_as_basic(far: FarEnd) -> None:
     assert far.hears(len(expected)) == expected
 
 
-@pytest.mark.parametrize("host", ["a b", "a\r\nX: y", "", "a" * 256, "a/b", "a@b", "b:1"])
+@pytest.mark.parametrize("host", ["a b", "a\r\nX: y", "", "a" * 256, "a/b", "a@b", "b:1", "10.0.0.1%\r\nX: y"])
 @pytest.mark.parametrize("scheme", ["socks5h", "http"])
 def test_a_host_that_is_no_name_is_not_told_to_the_proxy(far: FarEnd, scheme: str, host: str) -> None:
     with pytest.raises(OSError, match="is not a host name"):
         far.channel(scheme, host)
     assert far.socket.recv(1) == b""  # and the connection is closed
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "http"])
+def test_a_port_that_is_none_is_not_told_to_the_proxy(far: FarEnd, scheme: str, port: int) -> None:
+    with pytest.raises(OSError, match="is no port"):
+        far.channel(scheme, "127.0.0.1", port)
+
+
+@pytest.mark.parametrize("zone", ["eth0", "\r\nX: y\r\n"])
+def test_the_zone_of_an_address_is_not_told_to_the_proxy(far: FarEnd, zone: str) -> None:
+    channel = far.channel("http", f"fe80::1%{zone}", 80)
+    assert not channel.handshake()
+    expected = b"CONNECT [fe80::1]:80 HTTP/1.1\r\nHost: [fe80::1]:80\r\n\r\n"
+    assert far.hears(len(expected)) == expected
 
 
 # What comes after the answer, and answers in pieces

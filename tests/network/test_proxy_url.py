@@ -47,6 +47,7 @@ def test_an_url_names_scheme_host_port_and_login(url: str, proxy: Proxy) -> None
         ("http://:S3CRET@proxy:3128", "a password without a user"),
         ("http://ann%3A:S3CRET@proxy:3128", "cannot hold a colon"),
         (f"socks5://ann:{'S3CRET' * 43}@proxy:1080", "at most 255 bytes"),
+        (f"socks5://ann:{'S3CRET' * 43}\ud800@proxy:1080", "at most 255 bytes"),
     ],
 )
 def test_any_other_url_is_an_error_that_does_not_show_the_password(url: str, text: str) -> None:

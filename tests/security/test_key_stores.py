@@ -179,6 +179,7 @@ def test_of_a_jks_key_the_first_certificate_is_trusted_as_in_java() -> None:
 def test_what_is_wrong_with_jks_is_said() -> None:
     store = jks(trusted(b"certificate"))
     assert "the password (ssl.truststore.password) is wrong, or the file is damaged" in refusal(TRUST, store, "wrong")
+    assert "the password (ssl.truststore.password) is wrong, or the file is damaged" in refusal(TRUST, store, "\ud800")
     assert "has no certificate in it" in refusal(TRUST, jks())
     assert "version 3, where 1 and 2 are known" in refusal(TRUST, jks(version=3))
     assert "an entry of the unknown kind 9" in refusal(TRUST, jks(struct.pack(">IHQ", 9, 0, 0)))

@@ -106,6 +106,22 @@ def test_authorities_are_read_from_a_pem_file(broker: Broker, option: str) -> No
     broker.meets({option: str(path)}, trust=False)
 
 
+def test_text_that_is_no_unicode_is_an_option_error_like_other_wrong_text(certificates: Certificates) -> None:
+    # A UnicodeEncodeError would have the whole text in its repr.
+    refusal({"ssl.truststore.certificates": "\ud800"}, "ssl.truststore.certificates")
+    pair = certificates.server
+    refusal({"ssl.keystore.key": "\ud800", "ssl.keystore.certificate.chain": pair.chain_pem}, "ssl.keystore.key")
+    refusal({"ssl.keystore.key": pair.key_pem, "ssl.keystore.certificate.chain": "\ud800"}, "ssl.keystore.certificate.chain")
+
+
+@pytest.mark.parametrize("option", ["ssl.truststore.location", "ssl.ca.location"])
+def test_a_reference_that_yields_no_file_never_means_the_systems_authorities(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_AUTHORITIES", "")
+    assert "its reference yields an empty text" in refusal({option: "${env:TEST_AUTHORITIES}"}, option)
+
+
 def test_authorities_are_read_from_a_pkcs12_file(broker: Broker) -> None:
     path = broker.folder / "trust.jks"  # as keytool names it
     path.write_bytes(broker.certificates.authority.pkcs12("changeit"))

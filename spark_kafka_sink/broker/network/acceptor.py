@@ -95,7 +95,7 @@ class Acceptor:
                     self._stopped.wait(POLL_S)
                 return
             try:
-                self._take(sock, str(address[0]), int(address[1]))
+                self._take(sock, _host(str(address[0])), int(address[1]))
             except Exception:
                 # A defect, of which the next connection is not to know.
                 logger.exception("%s: uncaught exception", self.thread.name)
@@ -128,6 +128,11 @@ class Acceptor:
     def _close_server(self) -> None:
         self._server.close()
         self._wakeup.close()
+
+
+def _host(address: str) -> str:
+    """Returns an address as Java's InetAddress tells it, and ACLs and quotas name it: an IPv4 one that came over IPv6 as IPv4."""
+    return address.removeprefix("::ffff:") if "." in address else address
 
 
 def _bound(listener: Listener) -> socket.socket:

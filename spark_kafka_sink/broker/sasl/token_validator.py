@@ -159,7 +159,7 @@ def keys(text: str, option: str) -> list[Key]:
             if not found:
                 raise ValueError("it has no key of type RSA, EC or oct")
             return found
-        if not text:
+        if not text.strip():
             raise ValueError("it is empty")
     except (ValueError, TypeError, KeyError, AttributeError, TokenError) as error:
         # Never with the text: it may be a secret in the wrong place.
@@ -180,7 +180,10 @@ def _jwk(plain: Mapping[str, Any]) -> Key | None:
     if plain.get("use", "sig") != "sig":
         return None
     if kind == "oct":
-        return _secret_key(_decoded(plain["k"], "k"), key_id)
+        secret = _decoded(plain["k"], "k")
+        if not secret:  # everybody could sign with it
+            raise ValueError("its secret is empty")
+        return _secret_key(secret, key_id)
     _needs_cryptography()
     if kind == "RSA":
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers

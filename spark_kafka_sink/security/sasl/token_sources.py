@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
-from spark_kafka_sink.secret import Secret, resolve
+from spark_kafka_sink.secret import Secret, has_references, resolve
 from spark_kafka_sink.security.jaas import jaas_of
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.http_post import HttpTimeouts
@@ -69,7 +69,9 @@ def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:
     if config.sasl_oauthbearer_token_provider is not None:
         source, is_per_host = _provider(config)
     elif config.sasl_oauthbearer_token_endpoint_url is not None:
-        source, is_per_host = _endpoint(config, jaas), False
+        _endpoint(config)  # an option of it may be wrong
+        _warn_without_tls(config.sasl_oauthbearer_token_endpoint_url)
+        source, is_per_host = _from_endpoint(config), False
     elif any(name.startswith(_UNSECURED) for name in jaas):
         _unsecured_token(jaas)  # an option of it may be wrong
         logger.warning("The token is unsecured: only brokers for tests accept it. Set %s for a real one", ENDPOINT)
@@ -144,12 +146,30 @@ def _deadline_s(config: SecurityConfig) -> float:
 # An OIDC provider, or a file
 
 
-def _endpoint(config: SecurityConfig, jaas: Mapping[str, str]) -> TokenSource:
+def _warn_without_tls(url: str) -> None:
+    """Warns of what only the reference's value shows; `security_warnings` warns of a URL that is given as it is."""
+    if has_references(url) and resolve(url).strip().lower().startswith("http://"):
+        logger.warning("%s begins with http://: the client secret is sent unencrypted; use https://", ENDPOINT)
+
+
+def _from_endpoint(config: SecurityConfig) -> TokenSource:
+    """Returns a source that reads its options for each token: a client id may be rotated together with its secret."""
+
+    def source(host: str) -> Token:
+        return _endpoint(config)(host)
+
+    return source
+
+
+def _endpoint(config: SecurityConfig) -> TokenSource:
+    jaas = _jaas_options(config)
     url = resolve(config.sasl_oauthbearer_token_endpoint_url or "").strip()
     if url.lower().startswith("file:"):
         return TokenFile(_path_of(url), _subject_claim(config))
     # options of their own, or a login line that is a reference as a whole
-    client_id = config.sasl_oauthbearer_client_credentials_client_id or jaas.get("clientId")
+    given_id, given_scope = config.sasl_oauthbearer_client_credentials_client_id, config.sasl_oauthbearer_scope
+    # What the login line has is read already, and is not looked at for more references.
+    client_id = jaas.get("clientId") if given_id is None else resolve(given_id)
     secret = config.sasl_oauthbearer_client_credentials_client_secret
     if secret is None and jaas.get("clientSecret"):
         secret = Secret(jaas["clientSecret"], None)
@@ -160,13 +180,18 @@ def _endpoint(config: SecurityConfig, jaas: Mapping[str, str]) -> TokenSource:
     assert client_id is not None
     assert secret is not None
     ca_location = config.sasl_oauthbearer_ca_location
+    if ca_location is not None:
+        ca_location = resolve(ca_location)
+        if not ca_location:
+            option = "sasl.oauthbearer.ca.location"
+            raise OptionError(f"option {option}: its reference yields an empty text", option=option)
     endpoint = TokenEndpoint(
         url=url,
-        client_id=resolve(client_id),
+        client_id=client_id,
         client_secret=secret,
-        scope=resolve(config.sasl_oauthbearer_scope or jaas.get("scope") or ""),
+        scope=jaas.get("scope", "") if given_scope is None else resolve(given_scope),
         encodes_header=config.sasl_oauthbearer_header_urlencode,
-        ca_location=None if ca_location is None else resolve(ca_location),
+        ca_location=ca_location,
         timeouts=HttpTimeouts(config.sasl_login_connect_timeout_ms / 1000, config.sasl_login_read_timeout_ms / 1000),
         backoff_ms=config.sasl_login_retry_backoff_ms,
         backoff_max_ms=config.sasl_login_retry_backoff_max_ms,

@@ -8,8 +8,12 @@ import threading
 import pytest
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
+from spark_kafka_sink.broker.broker_services import BrokerServices
 from spark_kafka_sink.broker.network.listener import Listener
+from spark_kafka_sink.broker.network.request import Request
 from spark_kafka_sink.broker.network.socket_server import SocketServer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.broker.network.client import Client
 from tests.broker.network.servers import Server, eventually
 from tests.broker.unharmed import no_thread_is_left
@@ -25,6 +29,19 @@ def test_a_free_port_is_known_before_the_server_is_started() -> None:
 
 def test_by_default_it_listens_on_loopback_only() -> None:
     assert Listener().host == "127.0.0.1"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no socket here takes IPv6 and IPv4")
+def test_an_ipv4_client_of_an_ipv6_listener_is_known_by_its_ipv4_address() -> None:
+    hosts: list[str] = []
+
+    def answer(_: BrokerServices, request: Request) -> MetadataResponse:
+        hosts.append(request.session.client_host)
+        return MetadataResponse()
+
+    with Server({ApiKey.METADATA: answer}, listeners=[Listener(host="::")]) as server:
+        server.client().ask(ApiKey.METADATA, 9, MetadataRequest(()))
+    assert hosts == ["127.0.0.1"]
 
 
 def test_a_given_port_can_be_connected_to_from_the_start_on() -> None:

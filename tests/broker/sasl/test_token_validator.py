@@ -221,6 +221,8 @@ def test_the_brokers_own_tokens_count(key: str | None) -> None:
     ("key", "words"),
     [
         ("", "it is empty"),
+        (" \n", "it is empty"),
+        ('{"kty": "oct", "k": ""}', "its secret is empty"),
         ("{", "Expecting"),
         ('{"keys": []}', "no key of type"),
         ('{"kty": "RSA", "n": "AQ"}', "'e' is missing"),

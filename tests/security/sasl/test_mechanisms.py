@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
 import math
@@ -204,6 +205,56 @@ def test_client_credentials_by_every_name(options: dict[str, str], monkeypatch: 
     (request,) = server.requests
     assert request.headers["Authorization"] == "Basic aWQ6c2VjcmV0"
     assert request.body == b"grant_type=client_credentials&scope=write"
+
+
+def test_a_client_id_that_changes_with_its_secret_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"sasl_oauthbearer_client_id": "${env:TEST_ID}", "sasl_oauthbearer_client_secret": "${env:TEST_SECRET}"}
+    with http_server(Answer(200, b'{"access_token": "from-oidc", "expires_in": 3600}')) as server:
+        monkeypatch.setenv("TEST_ID", "old")
+        monkeypatch.setenv("TEST_SECRET", "older")
+        client = Client(sasl_oauthbearer_token_endpoint_url=server.url, **options)
+        client.first()
+        monkeypatch.setenv("TEST_ID", "new")
+        monkeypatch.setenv("TEST_SECRET", "newer")
+        login = client.mechanism.client("broker")
+        assert login is not None
+        login.evaluate(None)
+        login.evaluate(b'{"status": "invalid_token"}')
+        client.first()
+
+    logins = [base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")) for request in server.requests]
+    assert logins == [b"old:older", b"new:newer"]
+
+
+def test_what_a_reference_yields_is_not_looked_at_for_more_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = 'clientId="${env:TEST_ID}" clientSecret="x" scope="${env:TEST_ID}"'
+    line = f"{KAFKA}.oauthbearer.OAuthBearerLoginModule required {options};"
+    monkeypatch.setenv("TEST_LOGIN_LINE", line)
+    monkeypatch.setenv("TEST_ID", "of another option")
+    with http_server(Answer(200, b'{"access_token": "from-oidc", "expires_in": 3600}')) as server:
+        Client(sasl_oauthbearer_token_endpoint_url=server.url, sasl_jaas_config="${env:TEST_LOGIN_LINE}").first()
+
+    (request,) = server.requests
+    assert base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")) == b"${env:TEST_ID}:x"
+    assert request.body == b"grant_type=client_credentials&scope=%24%7Benv%3ATEST_ID%7D"
+
+
+def test_a_reference_that_yields_no_file_of_authorities_never_means_the_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_AUTHORITIES", "")
+    with pytest.raises(OptionError, match="ca\\.location: its reference yields an empty text"):
+        Client(
+            sasl_oauthbearer_token_endpoint_url="https://localhost:1/token",
+            sasl_oauthbearer_ca_location="${env:TEST_AUTHORITIES}",
+            **OIDC_OPTIONS[0],
+        )
+
+
+def test_a_reference_that_yields_an_endpoint_without_tls_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TEST_ENDPOINT", "http://localhost:1/token")
+    Client(sasl_oauthbearer_token_endpoint_url="${env:TEST_ENDPOINT}", **OIDC_OPTIONS[0])
+    assert [each.getMessage() for each in caplog.records if "the client secret is sent unencrypted" in each.getMessage()]
 
 
 def test_producers_with_equal_settings_share_a_token_and_others_do_not() -> None:

@@ -133,6 +133,7 @@ def test_another_claim_may_name_the_principal() -> None:
         ),
         (Answer(400, b'{"error":"invalid_scope"}'), "HTTP 400: invalid_scope"),
         (Answer(403, b'{"errorCode":"E0000022","errorSummary":"no rights"}'), "HTTP 403: E0000022 - no rights"),
+        (Answer(400, json.dumps({"given": SECRET}).encode()), 'HTTP 400: {"given": "[hidden]"}'),
         (Answer(404, b"<html>\n  not here\n</html>"), "HTTP 404: <html> not here </html>"),
         (Answer(405, b""), "HTTP 405: an empty answer"),
         (Answer(501, b'{"error":'), 'HTTP 501: {"error":'),
