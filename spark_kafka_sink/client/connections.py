@@ -85,10 +85,14 @@ class LostConnection:
 
 @dataclass(slots=True)
 class PollEvents:
-    """The events of one poll, in order. Requests in flight on a lost connection have their responses here."""
+    """The events of one poll, in order. Requests in flight on a lost connection have their responses here.
+
+    has_ready: whether a connection became ready for requests, so that the login is good.
+    """
 
     responses: list[ClientResponse] = field(default_factory=list)
     lost: list[LostConnection] = field(default_factory=list)
+    has_ready: bool = False
 
 
 class Connections:
@@ -360,12 +364,13 @@ class Connections:
             versions = self.versions[request.node_id] = node_api_versions(label, body)
             self.features.update(body, request.node_id)
             if self._logins is None:
-                self._ready(request.node_id)
+                self._ready(request.node_id, events)
             else:
                 end = self._logins.begin(request.node_id, self.failures.brokers[request.node_id], versions, now_ms)
                 self._end(end, now_ms, events)
 
-    def _ready(self, node_id: int) -> None:
+    def _ready(self, node_id: int, events: PollEvents) -> None:
+        events.has_ready = True
         self.states.ready(node_id)
         self.failures.ready(node_id)
 
@@ -383,7 +388,7 @@ class Connections:
         self._end(end, now_ms, events)
         if end is None and not self._logins.is_under_way(node_id):
             self._selector.limit_frames(node_id, MAX_RESPONSE_BYTES)
-            self._ready(node_id)
+            self._ready(node_id, events)
 
     def _end(self, end: ConnectionEnd | None, now_ms: int, events: PollEvents) -> None:
         if end is not None:

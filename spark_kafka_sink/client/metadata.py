@@ -283,7 +283,7 @@ class Metadata:
 
     def rejected(self, node_label: str, error: AuthenticationError, now_ms: int) -> bool:
         """Records that a broker rejected the login, and ends the waits for an update: nobody is asked until the next
-        `request_update`. Returns False if no update was wanted."""
+        `request_update` or `accepted`. Returns False if no update was wanted."""
         with self._changed:
             is_wanted = self._full_version > self._answered_full or self._partial_version > self._answered
             if self._closed or not (is_wanted or now_ms >= self._last_full_ms + self._max_age_ms):
@@ -292,6 +292,11 @@ class Metadata:
             self._rejection = (self._version, error)
             self._changed.notify_all()
             return True
+
+    def accepted(self) -> None:
+        """Records that a broker accepted the login, so that updates are due again, also for their age alone."""
+        with self._changed:
+            self._rejection = None
 
     def rejection(self, version: int) -> AuthenticationError | None:
         """Returns the error that ended the wait for this version, as returned by `request_update`; None if none did."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spark_kafka_sink.client.cluster import Node
-from spark_kafka_sink.client.connection_states import FOREVER_MS, bootstrap_nodes
+from spark_kafka_sink.client.connection_states import FOREVER_MS, ConnectionState, bootstrap_nodes
 from spark_kafka_sink.client.connections import Connections, LostConnection
 from spark_kafka_sink.client.in_flight import ClientResponse
 from spark_kafka_sink.client.metadata import Metadata, MetadataRequestAndVersion
@@ -34,7 +34,8 @@ class MetadataRequests:
 
     When the known brokers do not help, metadata.recovery.strategy decides:
 
-    A login that is rejected ends the search, as in Java: the same settings would fail at the next broker.
+    A login that is rejected ends the search, as in Java: the same settings would fail at the next broker. Unlike in Java it does
+    not while another broker has taken the login.
 
     - `none`: they are asked for ever.
     - `rebootstrap`, as many attempts have failed as brokers are known: bootstrap.servers are asked as well. Java drops the known
@@ -155,13 +156,32 @@ class MetadataRequests:
             self._failed(lost.label, lost.error, now_ms)
         self._metadata.request_update()
 
+    def connected(self) -> None:
+        """Takes note that a broker took the login."""
+        self._metadata.accepted()
+
     def _rejected(self, node_id: int, error: AuthenticationError, now_ms: int) -> None:
-        ends = self._in_flight is None and self._metadata.rejected(self._connections.label(node_id), error, now_ms)
+        label, ends = self._connections.label(node_id), False
+        if self._is_good_elsewhere():
+            # What this broker led may have another leader by now.
+            if self.is_due(now_ms):
+                self._failed(label, error, now_ms)
+            self._metadata.request_update()
+        elif self._in_flight is None:
+            ends = self._metadata.rejected(label, error, now_ms)
         if ends:
             self._failures += 1
             self._due_since_ms = None
         before = self.rejections.get(node_id)
         self.rejections[node_id] = Rejection(error, ends or (before is not None and before.ends_metadata))
+
+    def _is_good_elsewhere(self) -> bool:
+        """Returns whether another broker has taken the login, and one is left to be asked that has not rejected it."""
+        states = self._connections.states
+        is_good = any(states.state(node_id) is ConnectionState.READY for node_id in states.open_nodes())
+        return is_good and any(
+            states.state(node_id) is not ConnectionState.AUTHENTICATION_FAILED for node_id in self.candidates()
+        )
 
     def _failed(self, label: str, error: PeerError, now_ms: int) -> None:
         self._in_flight = None

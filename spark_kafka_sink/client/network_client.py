@@ -173,6 +173,8 @@ class NetworkClient:
                 responses.append(response)
         for lost in events.lost:
             self._metadata.lost(lost, now_ms)
+        if events.has_ready:
+            self._metadata.connected()
         responses += self._metadata.maybe_rebootstrap(now_ms)
         return responses
 

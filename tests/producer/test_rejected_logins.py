@@ -110,8 +110,10 @@ def test_records_for_a_broker_that_rejects_the_login_fail_at_once_and_others_do_
         assert cause.message.startswith("topic t partition 0: 1 records were not sent: broker 2")
         assert "Account locked" in str(raised.value)
         assert (cause.facts["topic"], cause.facts["partition"]) == ("t", 0)
+        tried = rejected.hits
+        assert tried <= 2, "one for the records, and perhaps one for metadata"
         assert send(producer, numbers([2]), "elsewhere") == 1
-        assert rejected.hits == 1
+        assert rejected.hits == tried, "nothing is to be sent there any more"
         rejected.remove()
         assert send(producer, numbers([3])) == 1
     assert cluster.values() == [3]
@@ -148,6 +150,39 @@ def test_records_that_may_have_been_stored_are_sent_again_and_those_behind_them_
             first.flush(30)
             assert first.report().records == 1
     assert cluster.values() == [0, 1]
+
+
+def test_metadata_is_asked_for_again_by_age_after_a_login_that_succeeds(cluster: RecordingBroker) -> None:
+    with producer_of(cluster, metadata_max_age_ms=200) as producer:
+        assert send(producer, numbers([1])) == 1
+        rejected = rejecting(cluster)
+        for node_id in cluster.broker_ids:
+            cluster.faults.unreachable(node_id).remove()
+        wait_until(lambda: rejected.hits >= 1, "a rejected login")
+        wait_until(lambda: figure(producer, "connection-count") == 0, "the end of the connection")
+        rejected.remove()
+        assert send(producer, numbers([2])) == 1
+        before = cluster.faults.seen(ApiKey.METADATA)
+        wait_until(lambda: cluster.faults.seen(ApiKey.METADATA) >= before + 2, "new metadata")
+
+
+def test_another_leader_is_asked_for_where_the_last_one_rejects_the_login(cluster: RecordingBroker) -> None:
+    with producer_of(cluster) as producer:
+        assert send(producer, numbers([1])) == 1
+        rejected = rejecting(cluster, 2)
+        before = cluster.faults.seen(ApiKey.METADATA)
+        cluster.faults.unreachable(2).remove()
+        wait_until(lambda: cluster.faults.seen(ApiKey.METADATA) > before, "metadata that still names broker 2")
+        before = cluster.faults.seen(ApiKey.METADATA)
+        cluster.move_leader("t", 0, 1)
+        with failing_scope(producer) as scope:
+            scope.append("t", numbers([2]))
+            with AtOnce(), pytest.raises(DeliveryError, match="Account locked"):
+                scope.flush(30)
+        assert rejected.hits >= 1
+        wait_until(lambda: cluster.faults.seen(ApiKey.METADATA) > before, "metadata that names broker 1")
+        assert send(producer, numbers([3])) == 1
+    assert cluster.values() == [1, 3]
 
 
 def test_one_bootstrap_server_that_is_away_is_no_rejected_login(cluster: RecordingBroker) -> None:

@@ -380,6 +380,7 @@ class RecordAccumulator:
             self._unqueue(batch)
         elif batch in batch.queue.retries:
             batch.queue.retries.remove(batch)
+            self._unmark_empty(batch.queue)
         return True
 
     def abort_all(self) -> list[Batch]:
@@ -426,7 +427,13 @@ class RecordAccumulator:
         if queue.open is batch:
             queue.open = None
         self._ready.lingering.pop(batch, None)
+        self._unmark_empty(queue)
         return True
+
+    def _unmark_empty(self, queue: PartitionQueue) -> None:
+        """Nothing is connected to, or logged in to, for a queue whose batches were all taken out."""
+        if queue.head() is None:
+            self._ready.unmark(queue)
 
     def _all_queues(self) -> Iterable[PartitionQueue]:
         return (queue for queues in self._queues.values() for queue in queues.values())

@@ -311,6 +311,30 @@ def test_what_is_older_than_the_delivery_timeout_expires_oldest_first_sent_or_no
     assert parts.drain() == []
 
 
+def test_no_broker_is_needed_once_all_batches_are_taken_out() -> None:
+    parts = make_parts(linger_ms=0, request_timeout_ms=500, delivery_timeout_ms=1000)
+    scope = parts.tally()
+
+    def append_ready() -> None:
+        parts.append(scope, [b"x"], [0])
+        assert parts.ready_nodes() == [0]
+
+    append_ready()
+    (unsent,) = parts.accumulator.unsent_for(lambda queue: True)
+    parts.accumulator.remove(unsent)
+    assert parts.ready_nodes() == []
+    append_ready()
+    parts.accumulator.reenqueue(sealed(parts, parts.drain()[0]), 0)
+    assert parts.ready_nodes() == [0]
+    parts.passed_ms = 1001
+    (expired,) = parts.accumulator.expired(parts.clock())
+    parts.accumulator.remove(expired)
+    assert parts.ready_nodes() == []
+    append_ready()
+    parts.discard(scope)
+    assert parts.ready_nodes() == []
+
+
 def test_a_discarded_scope_leaves_nothing_to_send_and_detaches_what_is_in_flight() -> None:
     parts = lingering()
     scope, other = parts.tally(), parts.tally()
