@@ -26,6 +26,8 @@ from spark_kafka_sink.errors import KafkaSinkError
 
 CA_FILE: Final = "ca.pem"
 CLIENT_FILE: Final = "client.pem"
+_MARK: Final = "# Written by `spark-kafka-sink broker`, anew at each start. For tests only.\n"
+"""The first line of both files. What does not begin with it belongs to somebody else, who may have no other copy of a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class BrokerOptions:
 def run_broker(options: BrokerOptions) -> NoReturn:
     """Exits with 0 after SIGTERM, with 130 after Ctrl+C, with 1 and a message where it cannot start, with 2 for wrong options."""
     config = _config(options)
+    _check_folder(options)
     broker = _broker(options, config)
     _add_faults(broker, options)
     log_to(sys.stderr, options.log_format, verbose=options.verbose)
@@ -73,6 +76,12 @@ def _broker(options: BrokerOptions, config: BrokerConfig) -> EmbeddedBroker:
         raise click.ClickException(error.message) from None
 
 
+def _check_folder(options: BrokerOptions) -> None:
+    for path in [] if options.tls is None else [options.tls / CA_FILE, options.tls / CLIENT_FILE]:
+        if path.exists() and not path.read_bytes().startswith(_MARK.encode()):
+            raise click.BadParameter(f"{path} is there, and not from this command: name another folder", param_hint="--tls")
+
+
 def _write_certificates(broker: EmbeddedBroker, options: BrokerOptions) -> None:
     """Writes the authority's certificate, and a client's with its key, for clients that the broker will trust."""
     if options.tls is None or broker.authority is None:
@@ -80,11 +89,11 @@ def _write_certificates(broker: EmbeddedBroker, options: BrokerOptions) -> None:
     client = broker.authority.client(ANYBODY)
     try:
         options.tls.mkdir(parents=True, exist_ok=True)
-        (options.tls / CA_FILE).write_text(broker.authority.certificate)
+        (options.tls / CA_FILE).write_text(_MARK + broker.authority.certificate)
         own = options.tls / CLIENT_FILE
         own.unlink(missing_ok=True)  # one that is there may be for others to read, or a link
         with open(os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(client.key + client.certificate)
+            file.write(_MARK + client.key + client.certificate)
     except OSError as error:
         raise click.ClickException(f"certificates cannot be written to {options.tls}: {error.strerror}") from None
 

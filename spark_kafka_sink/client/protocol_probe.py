@@ -163,7 +163,8 @@ def speaks_plain_text(broker: BrokerAddress, config: SecurityConfig) -> Question
         protocol = "SASL_PLAINTEXT" if config.uses_sasl else "PLAINTEXT"
         return AuthenticationError(
             f"{broker.label} speaks plain text, and this client began with TLS (security.protocol={config.security_protocol})."
-            f" Set security.protocol={protocol}, or use the port of a listener with TLS.",
+            f" Use the port of a listener with TLS. Set security.protocol={protocol}, only where the network may see everything"
+            " that is sent, a password too.",
             broker=str(broker),
         )
 

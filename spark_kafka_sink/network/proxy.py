@@ -155,7 +155,9 @@ def parse_proxy(url: str | Secret) -> Proxy:
     if scheme not in SCHEMES or not parts.netloc:
         _refuse_url(f"the URL must begin with one of {', '.join(f'{name}://' for name in SCHEMES)}")
     if not host or not port:
-        _refuse_url(f"the URL must name a host and a port: {scheme}://{host or 'host'}:{1080 if scheme != 'http' else 3128}")
+        # What was taken for the host may be a part of a password that has @ or / in it.
+        example = f"{scheme}://user:password@host:{1080 if scheme != 'http' else 3128}"
+        _refuse_url(f"the URL must name a host and a port; write {example} with @ : / in the password as %40 %3A %2F")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         _refuse_url("nothing may follow the port; write @ : / in a user or password as %40 %3A %2F")
     user, password = read(unquote(parts.username or "")), read(unquote(parts.password or ""))

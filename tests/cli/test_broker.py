@@ -146,10 +146,21 @@ def test_users_of_a_file_may_log_in_and_others_not(tmp_path: Path) -> None:
         assert "se=cret" not in broker.log + broker.ready
 
 
+@pytest.mark.parametrize("name", ["ca.pem", "client.pem"])
+def test_with_tls_it_writes_over_no_file_of_others(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("a key of which there is no copy")
+    result = CliRunner().invoke(main, ["broker", "--port", "0", "--tls", str(tmp_path)])
+    assert result.exit_code == 2
+    assert f"{name} is there, and not from this command: name another folder" in result.output
+    assert (tmp_path / name).read_text() == "a key of which there is no copy"
+
+
 def test_with_tls_it_writes_what_its_clients_need(tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     folder.mkdir()
-    (folder / "client.pem").touch(mode=0o644)  # of an earlier run, and for all to read
+    earlier = "# Written by `spark-kafka-sink broker`, anew at each start. For tests only.\n"
+    (folder / "client.pem").write_text(earlier)  # of an earlier run,
+    (folder / "client.pem").chmod(0o644)  # and for all to read
     acl = "--allow-principal User:CN=client --producer --topic e --resource-pattern-type prefixed"
     with BrokerProcess("--port", "0", "--tls", str(folder), "--set", "ssl.client.auth=required", "--acl", acl) as broker:
         ca, own = folder / "ca.pem", folder / "client.pem"
