@@ -45,8 +45,10 @@ def test_a_transaction_is_read_once_it_is_committed(
     producer.begin_transaction()
     producer.produce(topic, b"committed")
     producer.commit_transaction(30)
-    read = read_topic(transaction_kafka.direct_servers, topic, isolation_level="read_committed")
-    assert [record.value for record in read] == [b"committed"]
+    servers = transaction_kafka.direct_servers
+    # A commit is answered when it is certain; the marker that lets a consumer read on is written after that.
+    transaction_kafka.wait_for(lambda: len(read_topic(servers, topic, isolation_level="read_committed")) > 0, "the marker", 20)
+    assert [record.value for record in read_topic(servers, topic, isolation_level="read_committed")] == [b"committed"]
 
 
 def test_what_no_acl_forbids_is_allowed(kafka_with_acls: KafkaWithAcls, new_topic: NewTopic) -> None:
