@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Iterator
@@ -11,8 +12,14 @@ from typing import Final, NoReturn
 
 from spark_kafka_sink.errors import DeadlineError
 
+logger = logging.getLogger(__name__)
+
 _MAX_NAMED: Final = 20
 """Number of failures that one error text names."""
+
+WARN_AFTER_S = 5.0
+WARN_EVERY_S = 30.0
+"""As `producer/sender/outage_log.py` does for records. A commit may wait for two minutes, and Spark says nothing meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class ResponseWaiter:
         self._backoff = backoff
         self._tries = 0
         self._reasons: dict[str, str] = {}
+        self._warn_at = self._begun + WARN_AFTER_S
 
     def note(self, asked: str, reason: str) -> None:
         """Records why the last try failed. `asked` names the request and its broker; its last reason counts."""
@@ -71,7 +79,14 @@ class ResponseWaiter:
             self.fail()
         self.pause()
 
+    def warn_if_due(self) -> None:
+        """Logs what is missing, and why, once that has taken for long."""
+        if self._reasons and time.monotonic() >= self._warn_at:
+            self._warn_at = time.monotonic() + WARN_EVERY_S
+            logger.warning("still waiting for the cluster: %s", self._text())
+
     def pause(self) -> None:
+        self.warn_if_due()
         pause_s = self._backoff.backoff_ms(self._tries) / 1000
         self._tries += 1
         time.sleep(max(0.0, min(pause_s, self._deadline - time.monotonic())))

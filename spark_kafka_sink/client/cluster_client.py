@@ -29,6 +29,8 @@ it answers long before a deadline of minutes. All that is asked here may be aske
 
 _PIPELINED: Final = 100_000
 _IDLE_MS: Final = 1000
+_LOOK_MS: Final = 1000
+"""How often a wait for metadata looks whether a warning is due."""
 
 
 _TRANSACTION: Final = 1  # CoordinatorType.TRANSACTION
@@ -273,9 +275,10 @@ class ClusterClient:
             if (error := self._metadata.rejection(version)) is not None:
                 raise error.with_traceback(None)
             left_ms = round((deadline - time.monotonic()) * 1000)
+            servers = ",".join(self.config.bootstrap_servers)
+            waiter.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
             if left_ms <= 0:
-                servers = ",".join(self.config.bootstrap_servers)
-                waiter.note(what, self._metadata.said(topic) or f"nobody of bootstrap.servers {servers} was asked yet")
                 waiter.again()
-            self._client.poll(left_ms, monotonic_ms())
+            waiter.warn_if_due()
+            self._client.poll(min(left_ms, _LOOK_MS), monotonic_ms())
         self._used_ms = monotonic_ms()

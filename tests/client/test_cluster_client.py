@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
 from spark_kafka_sink.broker.faults.effects import Change
 from spark_kafka_sink.broker.faults.fault import Fault
+from spark_kafka_sink.client import backoff
 from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.cluster_requests import ClusterRequest
 from spark_kafka_sink.config import producer_config
@@ -153,6 +154,18 @@ def test_without_brokers_the_deadline_names_them(client: ClusterClient) -> None:
     nowhere = client_of(f"127.0.0.1:{port}")
     with nowhere, pytest.raises(DeadlineError, match=rf"the brokers: bootstrap server 127.0.0.1:{port}: could not connect"):
         nowhere.ask_any(DESCRIBE_CLUSTER, CLUSTER, soon(0.5))
+
+
+def test_who_waits_for_brokers_is_told_so_long_before_the_deadline(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "WARN_AFTER_S", 0.2)
+    (port,) = free_ports(1)
+    with client_of(f"127.0.0.1:{port}") as client, pytest.raises(DeadlineError):
+        client.brokers(time.monotonic() + 1.5)
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == backoff.__name__]
+    assert warning.startswith("still waiting for the cluster: not within ")
+    assert f"the brokers: bootstrap server 127.0.0.1:{port}: " in warning
 
 
 def test_a_broker_that_nobody_knows_is_named_with_those_that_are_known(client: ClusterClient) -> None:
