@@ -46,8 +46,9 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
     ini = request.config.getini
     settings = dict(_pair(line) for line in ini("kafka_settings"))
-    users, acls = dict(_pair(line) for line in ini("kafka_users")), ini("kafka_acls") or None
+    acls = ini("kafka_acls") or None
     try:
+        users = dict(_user(line) for line in ini("kafka_users"))
         config = config_from(settings, sasl_users=users, acls=acls)
         embedded = EmbeddedBroker(_brokers(request.config), config=config, like=_like(request.config), tls=ini("kafka_tls"))
     except (KafkaSinkError, pytest.UsageError) as error:
@@ -79,6 +80,13 @@ def _brokers(config: pytest.Config) -> int:
 
 def _like(config: pytest.Config) -> str | None:
     return config.getoption("kafka_like") or config.getini("kafka_like") or None
+
+
+def _user(line: str) -> tuple[str, str]:
+    name, password = _pair(line)
+    if not name or not password:
+        raise pytest.UsageError(f"kafka_users: {name or 'a line'} has no password: write user=password")
+    return name, password
 
 
 def _pair(line: str) -> tuple[str, str]:

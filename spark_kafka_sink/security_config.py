@@ -305,6 +305,10 @@ def _check_sasl(config: SecurityConfig, jaas: JaasConfig | None, is_mechanism_gi
         _refuse("sasl.username", f"{said} takes no user and password: set sasl.mechanism=PLAIN or SCRAM-SHA-512")
     if mechanism == "OAUTHBEARER":
         _check_token(config, said)
+    if not is_mechanism_given and jaas is None and config.sasl_jaas_config is None and not config.sasl_kerberos_service_name:
+        # Java's default is GSSAPI, and what that lacks would be named: few mean it.
+        names = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI"
+        _refuse("sasl.mechanism", f"it is not set: security.protocol={config.security_protocol} needs {names}")
 
 
 def _check_password(config: SecurityConfig, jaas: JaasConfig | None, said: str) -> None:

@@ -127,12 +127,19 @@ def test_security_is_an_option(tmp_path: Path) -> None:
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
-def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\nkafka_settings =\n    num.partition=4\n")
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ("kafka_settings =\n    num.partition=4", "unknown setting num.partition; did you mean num.partitions?"),
+        ("kafka_users = ana", "kafka_users: ana has no password: write user=password"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_is_said(tmp_path: Path, settings: str, text: str) -> None:
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{settings}\n")
     (tmp_path / "test_it.py").write_text(TESTS.replace("BROKERS", "[1]"))
     ended = run(tmp_path, "-k", "brokers")
 
-    assert "unknown setting num.partition; did you mean num.partitions?" in ended.stdout
+    assert text in ended.stdout
     assert "pytest_plugin.py" not in ended.stdout
     assert ended.returncode == 1
 

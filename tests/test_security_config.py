@@ -149,7 +149,7 @@ def test_an_unknown_name_gets_the_nearest_known_one(name: str, meant: str) -> No
     ],
 )
 def test_a_value_is_read(name: str, value: object, field: str, read: object) -> None:
-    security = {**TLS, **PLAIN} if name == "sasl.mechanism" else {}
+    security = {**TLS, **PLAIN} if name in ("sasl.mechanism", "security.protocol") else {}
     assert getattr(security_config({**security, name: value}), field) == read
 
 
@@ -271,6 +271,7 @@ def test_configured_providers_read_each_kind_of_option(monkeypatch: pytest.Monke
         ({**TLS, "ssl.ca.pem": "a", "ssl.truststore.type": "JKS"}, "option ssl.truststore.type: it must be PEM"),
         (without(PLAIN, "sasl.password"), "option sasl.password: sasl.mechanism=PLAIN needs sasl.username and sasl.password"),
         (without(PLAIN, "sasl.username"), "option sasl.username: sasl.mechanism=PLAIN needs"),
+        ({"security.protocol": "SASL_SSL"}, "option sasl.mechanism: it is not set: security.protocol=SASL_SSL needs PLAIN, "),
         (without(PLAIN, "sasl.mechanism"), "option sasl.username: sasl.mechanism is not set and defaults to GSSAPI"),
         ({**PLAIN, "sasl.jaas.config": f"{PACKAGE}.plain.PlainLoginModule required username=u password=p;"}, "not be combined"),
         (
@@ -330,7 +331,7 @@ def test_what_does_not_go_together_is_refused(options: dict[str, str], said: str
         {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "${env:URL}"},
         {**OAUTH, "sasl.oauthbearer.token": "t"},
         {**OAUTH, "sasl.oauthbearer.token.provider": print},
-        {"security.protocol": "SASL_SSL"},
+        {"security.protocol": "SASL_SSL", "sasl.kerberos.service.name": "kafka"},
         {"security.protocol": "SASL_SSL", "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"},
         {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"},
         {

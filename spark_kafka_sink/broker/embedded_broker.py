@@ -57,6 +57,9 @@ class EmbeddedBroker:
         self._authority = CertificateAuthority() if tls is True else tls or None
         if self._authority is not None:
             self._config = _with_certificate(self._config, self._authority, self._hosts())
+        if self._config.ssl_client_auth != "none" and not self._config.uses_tls:
+            text = f"ssl.client.auth={self._config.ssl_client_auth} needs TLS: tls=True (--tls FOLDER), or ssl.keystore.location"
+            raise OptionError(text, option="ssl_client_auth")
 
     def __repr__(self) -> str:
         where = "not started" if self._shared is None else self.bootstrap_servers

@@ -273,6 +273,10 @@ class TestSettings:
         with pytest.raises(OptionError, match=words):
             EmbeddedBroker(config=BrokerConfig(**given)).start()
 
+    def test_client_certificates_without_tls(self) -> None:
+        with pytest.raises(OptionError, match=r"ssl\.client\.auth=required needs TLS"):
+            EmbeddedBroker(config=BrokerConfig(ssl_client_auth="required"))
+
     def test_a_wrong_password_is_not_asked_for_on_the_terminal(self) -> None:
         made = AUTHORITY.server(["localhost"])
         for password in (None, "wrong"):
