@@ -38,10 +38,11 @@ class Resource(StrEnum):
 
 
 class Right(NamedTuple):
-    """operation: what the broker checked. grants: the options of kafka-acls that grant it."""
+    """operation: what the broker checked. grants: the options of kafka-acls that grant it. first: to do before."""
 
     operation: str
     grants: str
+    first: str = ""
 
 
 R = Resource
@@ -72,8 +73,9 @@ _OTHERWISE: Final[Mapping[Resource, Right]] = {
 """For requests that the next table does not name."""
 
 _RIGHTS: Final[Mapping[tuple[Resource, ApiKey], Right]] = {
-    # Who may not describe a topic needs Write next. Where brokers create topics, they say the same for a lack of Create.
-    (R.TOPIC, ApiKey.METADATA): Right("Describe", "--producer"),
+    # Who may not describe a topic needs Write next. Where brokers create topics, they say the same for a lack of Create, and a
+    # grant of that would make the topic of a typing error.
+    (R.TOPIC, ApiKey.METADATA): Right("Describe", "--producer", "check that the topic exists, then "),
     (R.TOPIC, ApiKey.TXN_OFFSET_COMMIT): _READ,  # of the topic that was read
     (R.TOPIC, ApiKey.FETCH): _READ,
     (R.TOPIC, ApiKey.LIST_OFFSETS): _DESCRIBE,
@@ -170,9 +172,10 @@ class Rights:
         pattern, where = _pattern(kind, name)
         if self.has_iam:
             action = _IAM.get((kind, right.operation), right.operation)
-            return Denial(self.principal, right.operation, where, f"allow kafka-cluster:{action} in the client's IAM policy", "")
+            to_do = f"{right.first}allow kafka-cluster:{action} in the client's IAM policy"
+            return Denial(self.principal, right.operation, where, to_do, "")
         acl = f"{self._command()} {grants or right.grants} {pattern}"
-        return Denial(self.principal, right.operation, where, f"run `{acl}`", acl)
+        return Denial(self.principal, right.operation, where, f"{right.first}run `{acl}`", acl)
 
     def error(
         self, text: str, api: ApiKey, code: int, name: str = "", *, grants: str | None = None, more: str = "", **facts: Any

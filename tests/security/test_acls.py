@@ -66,7 +66,10 @@ def test_a_refusal_names_the_operation_the_resource_and_the_line(api: ApiKey, co
     error = ANA.error("it failed", api, code, "x", topic="x")
 
     assert isinstance(error, AuthorizationError)
-    assert str(error) == f"[AUTHORIZATION] it failed; User:ana is not authorized for {lacks}; to grant it, run `{START}{grants}`"
+    # Brokers that make topics say the same of a topic that does not exist.
+    first = "check that the topic exists, then " if (api, code) == (A.METADATA, E.TOPIC_AUTHORIZATION_FAILED) else ""
+    text = f"User:ana is not authorized for {lacks}; to grant it, {first}run `{START}{grants}`"
+    assert str(error) == f"[AUTHORIZATION] it failed; {text}"
     operation, _, resource = lacks.partition(" on ")
     assert error.facts == {
         "principal": "User:ana",
@@ -224,5 +227,5 @@ def test_with_amazons_iam_the_policy_has_to_allow_it(api: ApiKey, code: int, act
     denial = rights_of(config.bootstrap_servers, config.security).denied(api, code, "x")
 
     assert denial is not None
-    assert denial.to_do == f"allow {action} in the client's IAM policy"
+    assert denial.to_do.endswith(f"allow {action} in the client's IAM policy")
     assert denial.acl == ""
