@@ -25,7 +25,7 @@ from tests.faults.producing import failing_scope, numbers
 from tests.producer.inside import columns_of
 from tests.producer.transactions.transacting import scoped, under_id, until_read
 
-LITTLE_MEMORY: dict[str, Any] = {"max_block_ms": 1_000, "buffer_memory": 200_000}
+LITTLE_MEMORY: dict[str, Any] = {"max_block_ms": 3_000, "buffer_memory": 200_000}
 ROWS = 60_000
 _numbers = itertools.count()
 
