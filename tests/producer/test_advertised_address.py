@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.errors import DeliveryError, FlushTimeoutError, MetadataTimeoutError
 from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
 from tests.faults.numbered_stream import wait_until
 from tests.faults.producing import failing_scope, numbers, producer_on
 from tests.faults.recording_broker import RecordingBroker
@@ -40,6 +41,8 @@ def explanation(cluster: RecordingBroker, nowhere: int) -> str:
 
 
 def on(cluster: RecordingBroker, **settings: object) -> Producer:
+    # Metadata is asked for after this, so that the first append's topic is in the one answer that there will be.
+    cluster.faults.delay(ApiKey.API_VERSIONS, 300)
     return producer_on(cluster.address(1), **{"metadata_recovery_strategy": "none", **settings})
 
 

@@ -48,7 +48,8 @@ def opened(opener: ChannelOpener, listener: socket.socket) -> PlainChannel | Tls
     [("PLAINTEXT", PlainChannel), ("SASL_PLAINTEXT", PlainChannel), ("SSL", TlsChannel), ("SASL_SSL", TlsChannel)],
 )
 def test_the_protocol_chooses_the_channel(listener: socket.socket, protocol: str, kind: type) -> None:
-    channel = opened(opener(security_protocol=protocol), listener)
+    login = {"sasl_kerberos_service_name": "kafka"} if protocol.startswith("SASL") else {}
+    channel = opened(opener(security_protocol=protocol, **login), listener)
     assert type(channel) is kind
     assert channel.peer == "{}:{}".format(*listener.getsockname())
     channel.close()
