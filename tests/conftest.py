@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,6 +23,17 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 # Tests stay on the loopback address, whatever the host's name resolves to.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+LOGGERS = ("", "spark_kafka_sink", "pyspark")
+
+
+@pytest.fixture(autouse=True)
+def log_levels_are_left_as_they_were() -> Iterator[None]:
+    """A level that one test leaves behind fails others, far from it and in some orders alone."""
+    before = {name: logging.getLogger(name).level for name in LOGGERS}
+    yield
+    assert {name: logging.getLogger(name).level for name in LOGGERS} == before
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,17 @@ from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 
 COMPACTED = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A command sets up the log of its process, which is the one of all tests when it runs in here."""
+    root, package = logging.getLogger(), logging.getLogger("spark_kafka_sink")
+    before = root.level, package.level, root.handlers[:]
+    yield
+    root.setLevel(before[0])
+    package.setLevel(before[1])
+    root.handlers[:] = before[2]
 
 
 @pytest.fixture

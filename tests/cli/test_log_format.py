@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import shlex
-from collections.abc import Iterator
 
 import pytest
 
@@ -57,17 +56,6 @@ def test_an_event_is_one_line_whatever_is_in_it(formatter: logging.Formatter) ->
     assert line.isprintable()
 
 
-@pytest.fixture
-def logging_as_it_was() -> Iterator[None]:
-    root, package = logging.getLogger(), logging.getLogger("spark_kafka_sink")
-    before = root.level, package.level, root.handlers[:]
-    yield
-    root.setLevel(before[0])
-    package.setLevel(before[1])
-    root.handlers[:] = before[2]
-
-
-@pytest.mark.usefixtures("logging_as_it_was")
 @pytest.mark.parametrize(("verbose", "levels"), [(False, ["INFO", "WARNING"]), (True, ["DEBUG", "INFO", "WARNING"])])
 def test_the_package_is_logged_and_of_others_what_they_warn_of(*, verbose: bool, levels: list[str]) -> None:
     logging.getLogger().handlers[:] = []

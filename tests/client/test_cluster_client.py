@@ -335,7 +335,7 @@ def test_where_brokers_name_another_one_than_the_controller_all_are_asked(three_
 def test_where_no_broker_is_the_controller_the_deadline_names_each(three_brokers: EmbeddedKafka) -> None:
     refusing(three_brokers.broker, 1, 2, 3)
     with client_of(three_brokers) as client, pytest.raises(DeadlineError) as caught:
-        made_by_controller(client, "never", soon(1.5))
+        made_by_controller(client, "never", soon(4))
     for broker_id in three_brokers.broker_ids:
         where = f"broker {broker_id} ({three_brokers.address(broker_id)})"
         assert f"CREATE_TOPICS of {where}: NOT_CONTROLLER" in caught.value.message

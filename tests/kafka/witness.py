@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_CREATE_TIME, Consumer, K
 
 REQUEST_TIMEOUT_S = 10.0
 CONSUME_AT_ONCE = 10_000
-LEADER_NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+LEADER_NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.OFFSET_NOT_AVAILABLE)
 
 
 class Witnessed(NamedTuple):
@@ -82,7 +82,8 @@ def _high_watermark(consumer: Consumer, topic: str, partition: int, deadline: fl
         try:
             watermarks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            # Metadata name a leader before it has opened the log of a partition that has just been made.
+            # Metadata name a leader before it has opened the log of a partition that has just been made, and a leader that has
+            # just been elected knows no high watermark until its followers have fetched (KIP-207).
             if error.args[0].code() not in LEADER_NOT_YET or time.monotonic() > deadline:
                 raise
             continue

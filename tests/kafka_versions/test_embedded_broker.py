@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -110,12 +111,16 @@ def test_only_the_controller_makes_topics(versioned_kafka: KafkaCluster, embedde
     def codes(cluster: KafkaCluster | EmbeddedBroker) -> dict[bool, int]:
         """By whether it is the controller."""
         clients = {node: closing.enter_context(connected(cluster.address(node))) for node in (1, 2)}
-        metadata: Any = clients[1].ask(ApiKey.METADATA, 9, MetadataRequest(()))
+        controller = -1
+        deadline = time.monotonic() + 30
+        while controller == -1 and time.monotonic() < deadline:  # a broker that has just started may not know it yet
+            metadata: Any = clients[1].ask(ApiKey.METADATA, 9, MetadataRequest(()))
+            controller = metadata.controller_id
         found = {}
         for node, client in clients.items():
             request = CreateTopicsRequest([CreatableTopic(f"made-at-{node}", 1, 1)])
             answer: Any = client.ask(ApiKey.CREATE_TOPICS, 7, request)
-            found[node == metadata.controller_id] = answer.topics[0].error_code
+            found[node == controller] = answer.topics[0].error_code
         return found
 
     assert codes(embedded) == codes(versioned_kafka) == {True: ErrorCode.NONE, False: ErrorCode.NOT_CONTROLLER}
