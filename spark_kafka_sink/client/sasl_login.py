@@ -17,6 +17,7 @@ from spark_kafka_sink.errors import (
     UnsupportedVersionError,
     UsageError,
 )
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 from spark_kafka_sink.protocol.fields import Message
@@ -28,7 +29,6 @@ from spark_kafka_sink.protocol.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from spark_kafka_sink.secret import HIDDEN
 from spark_kafka_sink.security.sasl.mechanism import SaslClient, SaslMechanism
 
 MAX_MESSAGES: Final = 20
@@ -236,17 +236,7 @@ class SaslLogin:
 
     def _words(self, words: str | None) -> str:
         """Returns what the broker said, on one line, without anything secret that it was sent and may have repeated."""
-        said = words or ""
-        for secret in sorted(self._sent_secrets - {self._user()}, key=len, reverse=True):
-            # A short one is hidden as a word only, or the letters of other words would go with it.
-            pattern = re.escape(secret) if len(secret) > SHORT_SECRET else rf"(?<!\w){re.escape(secret)}(?!\w)"
-            said = re.sub(pattern, HIDDEN, said)
-        # Not earlier: a secret that is cut off, or has a character that cannot be printed, would not be found.
-        return printable(said, MAX_WORDS)
-
-
-SHORT_SECRET: Final = 6
-"""Characters of a secret that may be part of an ordinary word."""
+        return quoted(words or "", self._sent_secrets - {self._user()}, MAX_WORDS)
 
 
 def _parts(token: bytes) -> set[str]:
@@ -258,13 +248,7 @@ _FIELDS: Final = frozenset({"auth", "host", "port", "user"})
 """The words of OAUTHBEARER's message that are no secrets."""
 
 
-def printable(text: str, most: int) -> str:
-    """Returns a peer's text on one line, with at most `most` characters."""
-    line = "".join(character if character.isprintable() else " " for character in text[: most + 1]).strip()
-    return line if len(line) <= most else line[:most] + "..."
-
-
 def offered(mechanisms: Sequence[str]) -> str:
     """Returns the mechanisms that a broker names, for an error text."""
-    named = [printable(mechanism, 40) for mechanism in mechanisms[:20]]
+    named = [quoted(mechanism, most=40) for mechanism in mechanisms[:20]]
     return ", ".join(filter(None, named)) + (", ..." if len(mechanisms) > len(named) else "")

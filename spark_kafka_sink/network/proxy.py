@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
 from spark_kafka_sink.network.channel import Address, PlainChannel, check_port, resolve
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.secret import Secret, is_reference
 
 SCHEMES: Final = ("socks5", "socks5h", "http")
@@ -322,7 +323,7 @@ def _http_dialogue(proxy: Proxy, target: _Target, broker: tuple[str, int]) -> Di
         return
     if 200 <= code < 300:
         _refuse(proxy, broker, f"answered more than {MAX_HEADER_BYTES:,} bytes of headers")
-    reason = "".join(each if each.isprintable() else "?" for each in (status[2] or b"").decode("ascii", "replace")[:80])
+    reason = quoted(status[2] or b"", most=80)
     text = f"HTTP status {code} {reason}".rstrip()
     if code in _HTTP_FOR_A_WHILE:
         raise OSError(f"the proxy answered {text}")

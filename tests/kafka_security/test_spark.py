@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,37 +10,20 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
-import spark_kafka_sink as sks
 from tests.kafka.witness import read_topic
 from tests.kafka_security.logins import Settings, mtls_by_files, with_jaas
 from tests.kafka_security.secure_kafka import LIMITED, PASSWORD, SecureKafka
+from tests.spark.session import registered_session
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180)]
 
-ROOT = Path(__file__).parents[2]
 ROWS = 300
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what PySpark says of other versions while it starts
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("spark_kafka_sink security tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-    session.sparkContext.setLogLevel("OFF")
-    handle = sks.register(session)
-    yield session
-    handle.close()
-    session.stop()
+    with registered_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 def options(settings: Settings, topic: str, **more: str) -> Mapping[str, str]:

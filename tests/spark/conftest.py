@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import pyspark_kafka_sink
 import spark_kafka_sink as sks
+from tests.spark.session import registered_session
 
-ROOT = Path(__file__).parents[2]
 # Spark 4.0 knows the format only where it was registered: see pyspark_kafka_sink.
 FINDS_SOURCES_ITSELF = hasattr(pyspark_kafka_sink, "DefaultSource")
 
@@ -27,28 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Python workers find the package in the checkout and run this interpreter (PYSPARK_PYTHON, tests/conftest.py)."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    with warnings.catch_warnings():
-        # What PySpark has to say of other versions while it starts is not for these tests.
-        warnings.simplefilter("ignore")
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("spark_kafka_sink tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.default.parallelism", "2")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-    session.sparkContext.setLogLevel("OFF")
-    handle = sks.register(session)
-    yield session
-    handle.close()
-    session.stop()
+    with registered_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture

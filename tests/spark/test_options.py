@@ -14,6 +14,12 @@ from spark_kafka_sink.spark.options import HARMLESS, REFUSED, sink_options, warn
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
 
+@pytest.fixture(autouse=True)
+def nothing_was_warned_of() -> None:
+    """Each warning is given once a process, and other tests have been here."""
+    warn_once.cache_clear()
+
+
 def refused(**options: str) -> str:
     with pytest.raises(OptionError) as caught:
         sink_options({**SERVERS, **{name.replace("__", "."): value for name, value in options.items()}})
@@ -178,7 +184,6 @@ def test_a_partitioner_goes_to_the_tasks_by_its_name_or_as_the_object_it_is() ->
 def test_an_option_of_javas_producer_that_changes_nothing_here_is_ignored_with_one_warning(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    warn_once.cache_clear()
     for _ in range(2):
         assert sink_options({**SERVERS, f"kafka.{name}": "secret"}) == sink_options(SERVERS)
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -248,7 +253,6 @@ def test_errors_of_security_name_the_option_as_it_is_written() -> None:
 
 
 def test_what_is_not_safe_is_warned_of_once_a_process(caplog: pytest.LogCaptureFixture) -> None:
-    warn_once.cache_clear()
     for _ in range(2):
         sink_options({**SERVERS, "kafka.ssl.ca.location": "x"})
     assert [record.levelno for record in caplog.records] == [logging.WARNING]

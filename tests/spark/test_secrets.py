@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 import spark_kafka_sink as sks
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from tests.planted_secrets import FAILING, MARK, PLANTED, SECRET, USER, VARIABLE
-from tests.spark.conftest import ROOT
 from tests.spark.secrets_program import kafka
+from tests.spark.session import ROOT
 
 pytestmark = pytest.mark.spark
 OWN_SPARK = pytest.mark.whole("50 s: a Spark of its own, with all its logs; the test before has one write")

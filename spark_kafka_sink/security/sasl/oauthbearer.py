@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 from spark_kafka_sink.errors import AuthenticationError
-from spark_kafka_sink.security.sasl.peer_text import quoted
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 OAUTHBEARER: Final = "OAUTHBEARER"

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_kafka_sink.errors import AuthenticationError, OptionError
+from spark_kafka_sink.peer_text import quoted
 from spark_kafka_sink.secret import Secret
 from spark_kafka_sink.security.sasl import jwt
 from spark_kafka_sink.security.sasl.http_post import MAX_ANSWER_BYTES, HttpAnswer, HttpTimeouts, post
-from spark_kafka_sink.security.sasl.peer_text import quoted
 from spark_kafka_sink.security.sasl.token_cache import Token
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.security.sasl.peer_text import quoted
+from spark_kafka_sink.peer_text import quoted
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,15 @@ from spark_kafka_sink.security.sasl.peer_text import quoted
         ("pass-word is wrong: pass-word", ("pass-word",), "[hidden] is wrong: [hidden]"),
         ("secret-and-more", ("secret", "secret-and-more"), "[hidden]"),
         ("words", ("",), "words"),
+        ('sent {"password": "a\\"b\\u00e9cdefg"}', ('a"b\u00e9cdefg',), 'sent {"password": "[hidden]"}'),
+        ("the end of he", ("he",), "the end of [hidden]"),
         ("y" * 295 + "needle", ("needle",), "y" * 295 + "[hidd..."),
     ],
 )
 def test_one_printable_line_without_secrets(text: str | bytes, secrets: tuple[str, ...], shown: str) -> None:
     assert quoted(text, secrets) == shown
+
+
+def test_it_is_as_long_as_its_maker_wants() -> None:
+    assert quoted("a" * 50, most=40) == "a" * 40 + "..."
+    assert quoted("\r\n" * 30 + "a", most=40) == "a"

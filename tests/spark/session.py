@@ -1,0 +1,46 @@
+"""A Spark session for tests."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import spark_kafka_sink as sks
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def registered_session(folder: Path) -> Iterator[SparkSession]:
+    """A local session in which the sink is registered: two task threads, no user interface, its warehouse in `folder`.
+
+    Python workers find the package in the checkout and run this interpreter (PYSPARK_PYTHON, tests/conftest.py).
+    """
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    with warnings.catch_warnings():
+        # What PySpark has to say of other versions while it starts is not for these tests.
+        warnings.simplefilter("ignore")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("spark_kafka_sink tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.default.parallelism", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+            .getOrCreate()
+        )
+    session.sparkContext.setLogLevel("OFF")
+    handle = sks.register(session)
+    try:
+        yield session
+    finally:
+        handle.close()
+        session.stop()
