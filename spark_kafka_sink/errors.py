@@ -8,7 +8,10 @@ Three branches keep apart who has to act: the caller (`LocalError`), the cluster
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+DOCS_URL: Final = "https://spark-kafka-sink.github.io/spark-kafka-sink"
+"""Address of the documentation site."""
 
 
 class KafkaSinkError(Exception):
@@ -25,6 +28,11 @@ class KafkaSinkError(Exception):
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.message}"
+
+    @property
+    def link(self) -> str:
+        """Address of the documentation's section about errors with this code: cause and fix."""
+        return f"{DOCS_URL}/troubleshooting.html#{self.code.lower().replace('_', '-')}"
 
 
 class LocalError(KafkaSinkError):
