@@ -137,7 +137,7 @@ def test_an_advertised_address_that_cannot_be_reached_is_named() -> None:
     (cross,) = report.failed
     assert cross.text.startswith(f"broker 2 advertises 127.0.0.1:{dead}, which cannot be reached from here")
     assert "advertised.listeners on broker 2" in cross.to_do
-    assert "1 of 2 answer" in lines(report, "brokers")[1].text
+    assert "1 of 2 brokers answered" in lines(report, "brokers")[1].text
 
 
 @pytest.mark.parametrize(
