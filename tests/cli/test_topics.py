@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
-from spark_kafka_sink.cli import topic_tail
+
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
@@ -230,7 +231,7 @@ def test_new_records_are_followed_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) 
         if printed[-1] == "last":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(topic_tail.click, "echo", print_or_interrupt)
+    monkeypatch.setattr(click, "echo", print_or_interrupt)
     with EmbeddedBroker(2) as broker:
         broker.create_topic("followed", 1, 2)
         sent(broker.bootstrap_servers, "followed", ["old"])
