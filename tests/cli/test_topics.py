@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
-
 from spark_kafka_sink.cli.main import main
 from spark_kafka_sink.producer.producer import Producer
 from spark_kafka_sink.protocol.api import ApiKey
