@@ -71,7 +71,6 @@ def test_brokers_that_cannot_be_reached_are_exit_code_1() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ([], "option kafka.bootstrap.servers is required"),
         (["--bootstrap-servers", "b:1", "--set", "acks=all"], "did you mean kafka.acks?"),
         (["--bootstrap-servers", "b:1", "--set", SECRET], "Invalid value for --set: must be NAME=VALUE"),
         (["--bootstrap-servers", "b:1", "--timeout", "0"], "0.0 is not in the range"),

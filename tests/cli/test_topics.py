@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -254,3 +255,25 @@ def test_a_leader_that_fails_is_asked_again(broker: EmbeddedBroker) -> None:
     sent(broker.bootstrap_servers, "retried", ["a"])
     broker.faults.fail(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="retried")
     assert values_of(broker.bootstrap_servers, "retried") == ["a"]
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["topics", "list"]])
+def test_the_broker_of_this_machine_is_the_default(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    """Whatever listens there, nothing is sent to it."""
+    asked: list[tuple[str, int]] = []
+
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[object]:
+        asked.append((host, port))
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert CliRunner().invoke(main, [*arguments, "--timeout", "0.3"]).exit_code == 1
+    assert set(asked) == {("localhost", 9092)}
+
+
+def test_the_file_may_name_the_brokers(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n", encoding="utf-8")
+    for arguments in (["topics", "list"], ["check"]):
+        result = CliRunner().invoke(main, [*arguments, "--command-config", str(file)])
+        assert result.exit_code == 0, result.output
