@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
 from spark_kafka_sink.option import Kind, integer
-from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -24,7 +24,9 @@ CREATE_CONFIG: Final = "topic.create.config."
 
 _KINDS: Final[Mapping[str, Kind]] = {CREATE_PARTITIONS: integer(1), CREATE_REPLICATION: integer(1, 32767)}
 _BROKER_DEFAULT: Final = -1
-_STREAM_WAIT_S: Final = 10
+_LOOK_UP_S: Final = 10
+_SHARE: Final = 6
+"""A wrong address is reported after 10 s, not after all of max.block.ms, or after a sixth of it if that is longer."""
 
 _OPTION_OF: Final = {
     ErrorCode.INVALID_PARTITIONS: CREATE_PARTITIONS,
@@ -96,7 +98,7 @@ def create_missing_topic(options: SinkOptions, *, is_stream: bool = False) -> No
     Raises:
         OptionError: the brokers refuse a setting.
         AuthorizationError: the client may not create the topic; the error has the ACL to add.
-        DeadlineError: the brokers did not answer within max.block.ms.
+        DeadlineError: no broker answered within 10 s, or the topic was not created within max.block.ms.
     """
     creation, topic = options.creation, options.topic
     if creation is None or topic is None:
@@ -106,11 +108,9 @@ def create_missing_topic(options: SinkOptions, *, is_stream: bool = False) -> No
         return
     from spark_kafka_sink.client.cluster_client import ClusterClient
 
-    wait_s = options.producer.max_block_ms / 1000
-    deadline = time.monotonic() + (min(wait_s, _STREAM_WAIT_S) if is_stream else wait_s)
     try:
         with ClusterClient(options.producer) as client:
-            _create(client, topic, creation, deadline)
+            _create(client, topic, creation, options.producer.max_block_ms / 1000)
     except DeadlineError as error:
         if not is_stream:
             raise
@@ -119,10 +119,12 @@ def create_missing_topic(options: SinkOptions, *, is_stream: bool = False) -> No
     _there.add(key)
 
 
-def _create(client: ClusterClient, topic: str, creation: TopicCreation, deadline: float) -> None:
+def _create(client: ClusterClient, topic: str, creation: TopicCreation, wait_s: float) -> None:
     from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
 
-    partitions, code = client.topic(topic, deadline)
+    start = time.monotonic()
+    deadline = start + wait_s
+    partitions, code = client.topic(topic, start + min(wait_s, max(_LOOK_UP_S, wait_s / _SHARE)))
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         new = new_topic(topic, creation.partitions, creation.replication_factor, dict(creation.configs))
         result = create_topic(client, new, deadline)
@@ -132,7 +134,7 @@ def _create(client: ClusterClient, topic: str, creation: TopicCreation, deadline
         if result.error_code == ErrorCode.NONE:
             logger.info("created topic %s with %s partitions", topic, f"{partitions:,}")
             return
-    elif code:
+    elif code and not error_facts(code).retriable:
         raise metadata_error(client, topic, code)
     if 0 < partitions < creation.partitions:
         logger.warning(

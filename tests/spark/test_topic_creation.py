@@ -21,6 +21,7 @@ from spark_kafka_sink.client.cluster_client import ClusterClient
 from spark_kafka_sink.client.topics import TOPIC, configs_of
 from spark_kafka_sink.errors import AuthorizationError, DeadlineError, OptionError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.options import sink_options
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
 from tests.kafka.kafka import Kafka
@@ -134,6 +135,13 @@ def test_two_drivers_may_create_it_at_a_time(broker: EmbeddedBroker) -> None:
         driver.join(30)
     assert failures == []
     assert len(broker.cluster.image.topics["events"].partitions) in (3, 4)
+
+
+def test_a_topic_that_another_driver_has_just_created_is_fine(broker: EmbeddedBroker) -> None:
+    broker.create_topic("events", 3)
+    broker.faults.fail(ApiKey.METADATA, ErrorCode.LEADER_NOT_AVAILABLE, topic="events")
+    created(settings(broker, **THREE))
+    assert broker.faults.seen(ApiKey.CREATE_TOPICS) == 0
 
 
 # Refusals
