@@ -144,7 +144,7 @@ def _figure(path: Path, measured_on: str) -> Iterator[Sequence[Axes]]:
 
     # Text as text keeps the file small; the salt makes the ids of one run those of the next.
     with mpl.rc_context(
-        {"svg.hashsalt": "spark-kafka-sink", "svg.fonttype": "none", "font.size": 9, "font.family": "sans-serif"}
+        {"svg.hashsalt": "spark-kafka-sink", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"]}
     ):
         figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
         yield list(axes)
@@ -228,7 +228,8 @@ def _memory(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
     # The peak never falls: the last run of a point has it.
     peaks = {(sample.series, sample.x): sample for sample in samples}
     _lines(axes[0], list(peaks.values()), lambda sample: sample.memory_mib, "peak memory of a worker for the sink, MiB")
-    axes[0].axline((4, 4), (128, 128), color="#bbbbbb", linestyle="--", linewidth=1, label="buffer.memory itself")
+    sizes = sorted({sample.x for sample in samples})
+    axes[0].plot(sizes, sizes, color="#bbbbbb", linestyle="--", linewidth=1, label="buffer.memory itself")
     axes[0].set_ylim(bottom=0)
     _lines(axes[1], samples, _cpu, "CPU, µs per row")
     axes[1].set_ylim(bottom=0)
@@ -264,7 +265,8 @@ def draw_throughput(folder: Path) -> None:
             axes[1].bar_label(bars, fmt="{:.1f}", fontsize=7)
         for one in axes:
             one.set_xticks(range(len(cells)), [_cell_label(cell) for cell in cells])
-            one.legend(frameon=False)
+            one.set_ylim(top=1.15 * one.get_ylim()[1])  # room for the legend
+            one.legend(frameon=False, loc="upper center", ncols=2)
         axes[0].set_ylabel("million rows per second")
         axes[1].set_ylabel("CPU of the executor, µs per row")
 
