@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from spark_kafka_sink.records.columns import RecordColumns
+    from spark_kafka_sink.spark.check import check
+    from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from spark_kafka_sink.spark.register import register
 
 __all__ = [
+    "CheckLine",
+    "CheckReport",
     "Cluster",
     "ColumnsMetadata",
     "ConsumerGroupMetadata",
@@ -54,6 +58,7 @@ __all__ = [
     "SendScope",
     "Serializer",
     "TaskReport",
+    "check",
     "errors",
     "foreach_batch",
     "partition_writer",
@@ -63,6 +68,8 @@ __all__ = [
 ]
 
 _HOME = {
+    "CheckLine": "spark.checks.report",
+    "CheckReport": "spark.checks.report",
     "Cluster": "client.cluster",
     "ColumnsMetadata": "producer.interceptors",
     "ConsumerGroupMetadata": "producer.transactions.offsets",
@@ -86,6 +93,7 @@ _HOME = {
     "SendScope": "producer.scopes.send_scope",
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.publish",
+    "check": "spark.check",
     "errors": "errors",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from spark_kafka_sink.cli.check import check
+from spark_kafka_sink.cli.topics import topics
 from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ def broker(**options: Any) -> None:
 
     run_broker(BrokerOptions(**options))
 
+
+main.add_command(check)
+main.add_command(topics)
 
 # Transactions
 

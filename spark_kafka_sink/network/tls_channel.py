@@ -158,6 +158,10 @@ class TlsChannel:
         """Returns the far end's certificate; None without one, or if it was not verified."""
         return self._socket.getpeercert() or None if self._socket is not None else None
 
+    def protocol(self) -> str:
+        """Returns the version that the handshake agreed on, such as "TLSv1.3"; empty before that."""
+        return self._socket.version() or "" if self._socket is not None else ""
+
     # Bytes
 
     def recv_into(self, buffer: memoryview) -> int | None:

@@ -24,6 +24,7 @@ from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
+from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,9 @@ class KafkaSinkDataSource(DataSource):
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
-            return sink_schema(schema, options.topic, serializers), options
+            found = sink_schema(schema, options.topic, serializers)
+        create_missing_topic(options)
+        return found, options
 
 
 def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:

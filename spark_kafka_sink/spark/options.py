@@ -34,6 +34,14 @@ from spark_kafka_sink.spark.guarantee import (
     topic_name,
     with_guarantee,
 )
+from spark_kafka_sink.spark.topic_creation import (
+    CREATE_CONFIG,
+    CREATE_PARTITIONS,
+    CREATE_REPLICATION,
+    TopicCreation,
+    is_creation_option,
+    topic_creation,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +136,28 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             " or that has lost its commit log; without it such a query stops.",
         ),
         SinkOption(
+            CREATE_PARTITIONS,
+            "a whole number",
+            "",
+            "Number of partitions that a missing topic is created with. If one of the options `topic.create.*` is set, the driver"
+            " creates the topic of the option `topic` before any task starts. An existing topic is never altered; with fewer"
+            " partitions it logs a warning. Without this option the brokers' `num.partitions` applies.",
+            "Spark's sink creates no topics.",
+        ),
+        SinkOption(
+            CREATE_REPLICATION,
+            "a whole number",
+            "",
+            "Replication factor that a missing topic is created with. Without it the brokers' `default.replication.factor`"
+            " applies.",
+        ),
+        SinkOption(
+            f"{CREATE_CONFIG}NAME",
+            "a value of the topic config NAME",
+            "",
+            "Topic config that a missing topic is created with, such as `topic.create.config.retention.ms`.",
+        ),
+        SinkOption(
             "includeHeaders",
             "`true`",
             "`true`",
@@ -220,13 +250,14 @@ class SinkOptions:
     """A sink's settings.
 
     producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
-    another guarantee.
+    another guarantee. creation: how the driver creates a missing topic; None: it does not.
     """
 
     producer: ProducerConfig
     topic: str | None = None
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     exactly_once: ExactlyOnce | None = None
+    creation: TopicCreation | None = None
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
@@ -258,7 +289,8 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
         )
     topic = by_name.get(TOPIC)
     topic = None if topic is None else topic_name(TOPIC, topic)
-    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once)
+    creation = topic_creation(by_name, topic)
+    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once, creation)
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -272,7 +304,7 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _check_sink_option(name: str) -> None:
-    if name in SPARK_OWN or name in SINK_OPTIONS:
+    if name in SPARK_OWN or name in SINK_OPTIONS or is_creation_option(name):
         return
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)

@@ -23,6 +23,7 @@ from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
 from spark_kafka_sink.spark.schema import RECORD_COLUMNS, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task import run_task
+from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
 # What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
 CHUNK_ROWS = 10_000
@@ -65,6 +66,7 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             " foreach_batch or format('kafka_sink')",
             option="delivery.guarantee",
         )
+    create_missing_topic(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())
 
 

@@ -25,6 +25,7 @@ from spark_kafka_sink.spark.options import KAFKA_PREFIX, TOPIC, SinkOptions, loo
 from spark_kafka_sink.spark.python_workers import warn_of_other_python
 from spark_kafka_sink.spark.schema import SinkSchema, sink_schema
 from spark_kafka_sink.spark.task import run_task, spark_partition
+from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
 _RESULT_DDL = "spark_partition int, report binary, share string"
 
@@ -153,6 +154,7 @@ def _planned(
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
         schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
+    create_missing_topic(options)
     found = asdict(schema)
     used = [name for name, index in found.items() if index is not None]
     # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.

@@ -145,7 +145,7 @@ class Connection:
 @contextmanager
 def connected(options: ConnectionOptions) -> Iterator[Connection]:
     """Connects a command; its errors are one line each, without a traceback."""
-    config = client_config(options)
+    config = client_config(options.bootstrap_servers, options.command_config)
     try:
         with ClusterClient(config) as client:
             yield Connection(options, client)
@@ -160,16 +160,14 @@ _FILE: Final = "--command-config"
 _IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "--timeout says it"}
 
 
-def client_config(options: ConnectionOptions) -> ProducerConfig:
+def client_config(bootstrap_servers: str, command_config: Path | None) -> ProducerConfig:
     """Returns a client's settings from the file of --command-config, as Kafka's own tools take it.
 
     click.BadParameter says what is wrong with which option; never a value of the file, which may be a password.
     """
-    settings = {} if options.command_config is None else _from_file(options.command_config)
+    settings = {} if command_config is None else settings_of(command_config)
     try:
-        config = producer_config(
-            {"client.id": "spark-kafka-sink-cli", **settings, "bootstrap.servers": options.bootstrap_servers}
-        )
+        config = producer_config({"client.id": "spark-kafka-sink-cli", **settings, "bootstrap.servers": bootstrap_servers})
     except OptionError as error:
         hint = "--bootstrap-servers" if error.facts.get("option") == "bootstrap.servers" else _FILE
         raise click.BadParameter(error.message, param_hint=hint) from None
@@ -178,7 +176,7 @@ def client_config(options: ConnectionOptions) -> ProducerConfig:
     return config
 
 
-def _from_file(path: Path) -> dict[str, str]:
+def settings_of(path: Path) -> dict[str, str]:
     """Returns the settings by name. Java's others are ignored, or refused where that would change what is done."""
     known = {}
     for name, value in _properties(path).items():

@@ -1,0 +1,79 @@
+"""The command `spark-kafka-sink check`. What it needs is imported when it runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command(epilog="Exits with 0 if there is no cross, 1 if there is one, 2 for wrong options.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="The sink's kafka.bootstrap.servers.")
+@click.option("--topic", metavar="NAME", help="The sink's option topic.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="An option of format('kafka_sink'), such as delivery.guarantee=exactly-once or kafka.acks=all; may be repeated.",
+)
+@click.option(
+    "--command-config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Properties file with the client's settings, without the prefix `kafka.`, as Kafka's own tools take it.",
+)
+@click.option(
+    "--timeout",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0, 3600, min_open=True),
+    help="Seconds for everything.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+def check(
+    bootstrap_servers: str | None,
+    topic: str | None,
+    settings: tuple[str, ...],
+    command_config: Path | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Try a sink's settings: brokers, TLS, login, rights, topic and transactions.
+
+    Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
+    """
+    from spark_kafka_sink.cli.transactions.connection import settings_of
+    from spark_kafka_sink.spark.check import check as run
+
+    options: dict[str, str] = {}
+    if command_config is not None:
+        options |= {f"kafka.{name}": value for name, value in settings_of(command_config).items()}
+    options |= dict(map(_setting, settings))
+    named = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    options |= {name: value for name, value in named.items() if value is not None}
+    report = run(options, timeout=timeout)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        click.echo(report.text(plain=not _can_print("✓✗–")))
+    if not report.ok:
+        raise click.exceptions.Exit(2 if report.wrong_options else 1)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        # Not the text itself: what is left of a mistyped password is one.
+        raise click.BadParameter("must be NAME=VALUE", param_hint="--set")
+    return name.strip(), value
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

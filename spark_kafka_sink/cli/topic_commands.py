@@ -1,0 +1,212 @@
+"""`topics create`, `list` and `describe`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from spark_kafka_sink.cli.topics import TopicsConnection
+from spark_kafka_sink.cli.transactions.connection import client_config
+from spark_kafka_sink.cli.transactions.result import text_table
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
+from spark_kafka_sink.client.topics import (
+    BROKER_DEFAULT,
+    TOPIC,
+    configs_of,
+    creation_error,
+    metadata_error,
+    new_topic,
+    topics_metadata,
+    wait_for_leaders,
+)
+from spark_kafka_sink.client.topics import create_topic as ask_to_create
+from spark_kafka_sink.errors import AuthorizationError, KafkaSinkError
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.metadata import MetadataResponsePartition, MetadataResponseTopic
+from spark_kafka_sink.protocol.partition_offsets import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    LIST_OFFSETS,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+_SET_ON_TOPIC: Final = 1
+"""The source of a config that is set on the topic itself (ConfigSource.TOPIC_CONFIG)."""
+
+
+@contextmanager
+def connected(connection: TopicsConnection) -> Iterator[tuple[ClusterClient, float]]:
+    """Yields a client and the deadline of its answers; errors are one line each, without a traceback."""
+    config = client_config(connection.bootstrap_servers, connection.command_config)
+    try:
+        with ClusterClient(config) as client:
+            yield client, time.monotonic() + connection.timeout_s
+    except KafkaSinkError as error:
+        raise click.ClickException(str(error)) from None
+
+
+# create
+
+
+@dataclass(frozen=True, slots=True)
+class TopicToCreate:
+    """The arguments of `create`. partitions, replication_factor: None for the brokers' defaults. configs: `NAME=VALUE`."""
+
+    name: str
+    partitions: int | None
+    replication_factor: int | None
+    configs: tuple[str, ...]
+    if_not_exists: bool
+
+
+def create_topic(connection: TopicsConnection, wanted: TopicToCreate) -> None:
+    """Creates a topic and waits for its leaders."""
+    configs = dict(map(_config, wanted.configs))
+    new = new_topic(wanted.name, wanted.partitions or BROKER_DEFAULT, wanted.replication_factor or BROKER_DEFAULT, configs)
+    with connected(connection) as (client, deadline):
+        result = ask_to_create(client, new, deadline)
+        exists = result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        if result.error_code and not (exists and wanted.if_not_exists):
+            raise creation_error(client, result)
+        partitions = wait_for_leaders(client, wanted.name, deadline)
+    if connection.as_json:
+        click.echo(json.dumps({"topic": wanted.name, "created": not exists, "partitions": partitions}))
+    else:
+        done = "exists already" if exists else "was created"
+        click.echo(f"Topic {wanted.name} {done} with {partitions:,} partition{'' if partitions == 1 else 's'}.")
+
+
+def _config(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--config")
+    return name.strip(), value.strip()
+
+
+# list
+
+
+def list_topics(connection: TopicsConnection, *, internal: bool) -> None:
+    """Prints a line for each topic."""
+    with connected(connection) as (client, deadline):
+        found = topics_metadata(client, None, deadline).topics
+    topics = sorted((each for each in found if internal or not _is_internal(each)), key=lambda each: each.name or "")
+    if connection.as_json:
+        for each in topics:
+            click.echo(json.dumps({"topic": each.name, "partitions": len(each.partitions), "replicas": _replicas(each)}))
+    elif topics:
+        rows = [(each.name or "", f"{len(each.partitions):,}", str(_replicas(each))) for each in topics]
+        click.echo(text_table(("TOPIC", "PARTITIONS", "REPLICAS"), rows))
+    else:
+        click.echo("There are no topics that this client is allowed to see.", err=True)
+
+
+def _is_internal(topic: MetadataResponseTopic) -> bool:
+    # Topics of tools, such as the sink's commit log and Schema Registry's, are not internal to the brokers; `_` marks them.
+    return topic.is_internal or (topic.name or "").startswith("_")
+
+
+def _replicas(topic: MetadataResponseTopic) -> int:
+    return max((len(each.replica_nodes) for each in topic.partitions), default=0)
+
+
+# describe
+
+
+def describe_topics(connection: TopicsConnection, names: Sequence[str]) -> None:
+    """Prints partitions and configs of each topic. Raises a ClickException for one that cannot be described."""
+    with connected(connection) as (client, deadline):
+        for topic in topics_metadata(client, names, deadline).topics:
+            name = topic.name or ""
+            if topic.error_code:
+                raise metadata_error(client, name, topic.error_code)
+            offsets = offsets_of(client, topic, deadline)
+            try:
+                configs = _configs(client, name, deadline)
+            except AuthorizationError as error:
+                click.echo(f"Note: {error}", err=True)
+                configs = None
+            if connection.as_json:
+                click.echo(json.dumps(_as_json(topic, offsets, configs)))
+            else:
+                click.echo(_as_text(topic, offsets, configs))
+
+
+def _configs(client: ClusterClient, name: str, deadline: float) -> dict[str, str | None]:
+    found = configs_of(client, TOPIC, name, deadline)
+    return {config: one.value for config, one in sorted(found.items()) if one.config_source == _SET_ON_TOPIC}
+
+
+Offsets = Mapping[int, tuple[int, int]]
+
+
+def offsets_of(client: ClusterClient, topic: MetadataResponseTopic, deadline: float, isolation_level: int = 0) -> Offsets:
+    """Returns the first offset and the next offset by partition, without partitions that do not answer."""
+    asked = [(each, stamp) for each in topic.partitions for stamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)]
+    asked = [(each, stamp) for each, stamp in asked if each.leader_id >= 0]
+    requests = []
+    for each, stamp in asked:
+        partition = ListOffsetsPartition(partition_index=each.partition_index, timestamp=stamp)
+        part = ListOffsetsTopic(name=topic.name or "", partitions=[partition])
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[part])
+        requests.append(ClusterRequest(each.leader_id, LIST_OFFSETS, request))
+    found: dict[int, dict[int, int]] = {}
+    for (each, stamp), answer in zip(asked, client.try_many(requests, deadline), strict=True):
+        if isinstance(answer, ListOffsetsResponse):
+            said = answer.topics[0].partitions[0]
+            if not said.error_code:
+                found.setdefault(each.partition_index, {})[stamp] = said.offset
+    ends = (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    return {number: (each[ends[0]], each[ends[1]]) for number, each in found.items() if len(each) == len(ends)}
+
+
+def _as_json(topic: MetadataResponseTopic, offsets: Offsets, configs: Mapping[str, str | None] | None) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "partitions": [
+            {
+                "partition": each.partition_index,
+                "leader": each.leader_id if each.leader_id >= 0 else None,
+                "replicas": list(each.replica_nodes),
+                "in_sync": list(each.isr_nodes),
+                "first_offset": offsets[each.partition_index][0] if each.partition_index in offsets else None,
+                "next_offset": offsets[each.partition_index][1] if each.partition_index in offsets else None,
+            }
+            for each in _sorted(topic)
+        ],
+        "configs": configs,
+    }
+
+
+def _as_text(topic: MetadataResponseTopic, offsets: Offsets, configs: Mapping[str, str | None] | None) -> str:
+    rows = [
+        (
+            str(each.partition_index),
+            str(each.leader_id) if each.leader_id >= 0 else "none",
+            ",".join(map(str, each.replica_nodes)),
+            ",".join(map(str, each.isr_nodes)),
+            *(f"{offset:,}" for offset in offsets.get(each.partition_index, ())),
+        )
+        for each in _sorted(topic)
+    ]
+    head = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "FIRST OFFSET", "NEXT OFFSET")
+    padded = [(*row, *("?" for _ in range(len(head) - len(row)))) for row in rows]
+    lines = [f"Topic {topic.name}", text_table(head, padded)]
+    if configs:
+        lines.append("Configs set on the topic:")
+        lines += [f"  {name}={value}" for name, value in configs.items()]
+    return "\n".join(lines)
+
+
+def _sorted(topic: MetadataResponseTopic) -> list[MetadataResponsePartition]:
+    return sorted(topic.partitions, key=lambda each: each.partition_index)

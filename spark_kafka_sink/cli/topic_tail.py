@@ -1,0 +1,281 @@
+"""`topics tail`: the newest records of a topic, as lines that people can read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+
+from spark_kafka_sink.cli.topic_commands import connected, offsets_of
+from spark_kafka_sink.cli.topics import TopicsConnection
+from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.cluster_requests import ClusterRequest
+from spark_kafka_sink.client.topics import metadata_error, topics_metadata
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.exactly_once.log_reader import committed_records
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.fetch import FETCH, FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
+from spark_kafka_sink.protocol.wire_types import ZERO_UUID
+from spark_kafka_sink.records.record_reader import Record
+
+_READ_UNCOMMITTED: Final = 0
+_READ_COMMITTED: Final = 1
+_PARTITION_BYTES: Final = 1024 * 1024
+_FETCH_BYTES: Final = 16 * 1024 * 1024
+_WAIT_MS: Final = 500
+_CUT_AT: Final = 200
+_BACKOFF: Final = ExponentialBackoff(50, 500)
+_FETCH_BY_NAME: Final = FETCH.limited_to(FETCH.min_version, 12)
+"""For topics without ids, as in clusters that were upgraded from before Kafka 2.8."""
+
+
+@dataclass(frozen=True, slots=True)
+class TailOptions:
+    """The arguments of `tail`. count: number of records. partition: None for all. whole: whether long values are not cut."""
+
+    name: str
+    count: int
+    partition: int | None
+    follow: bool
+    uncommitted: bool
+    whole: bool
+
+
+def tail_topic(connection: TopicsConnection, options: TailOptions) -> None:
+    """Prints the newest records, then with `follow` each new one until Ctrl+C."""
+    with connected(connection) as (client, deadline):
+        reader = _TopicReader(client, options, deadline)
+        for partition, record in reader.newest(options.count, deadline):
+            _print(partition, record, options, as_json=connection.as_json)
+        try:
+            while options.follow:
+                for partition, record in reader.new(time.monotonic() + connection.timeout_s):
+                    _print(partition, record, options, as_json=connection.as_json)
+        except KeyboardInterrupt:
+            pass  # the user has seen enough
+
+
+class _TopicReader:
+    """Reads all partitions of a topic, or one, from their ends on."""
+
+    def __init__(self, client: ClusterClient, options: TailOptions, deadline: float) -> None:
+        self._client = client
+        self._options = options
+        self._isolation = _READ_UNCOMMITTED if options.uncommitted else _READ_COMMITTED
+        self._topic = self._described(deadline)
+        self._ends: Mapping[int, tuple[int, int]] = offsets_of(client, self._topic, deadline, self._isolation)
+        if not self._ends:
+            raise BrokerError(f"topic {options.name!r}: no partition has a leader that answers", topic=options.name)
+        self._positions = {partition: end for partition, (_, end) in self._ends.items()}
+
+    def _described(self, deadline: float) -> MetadataResponseTopic:
+        (topic,) = topics_metadata(self._client, [self._options.name], deadline).topics
+        if topic.error_code:
+            raise metadata_error(self._client, self._options.name, topic.error_code)
+        wanted = self._options.partition
+        if wanted is None:
+            return topic
+        partitions = [each for each in topic.partitions if each.partition_index == wanted]
+        if not partitions:
+            text = f"topic {self._options.name!r} has {len(topic.partitions):,} partitions, 0 to {len(topic.partitions) - 1}"
+            raise BrokerError(f"{text}; there is no partition {wanted}", topic=self._options.name)
+        return MetadataResponseTopic(
+            error_code=0, name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal, partitions=partitions
+        )
+
+    def newest(self, count: int, deadline: float) -> list[tuple[int, Record]]:
+        """Returns the newest records of all partitions by timestamp, oldest first.
+
+        Offsets of markers, of aborted records and of records that compaction removed count for nothing, so a partition that
+        yields too few records is read again from further back.
+        """
+        found: dict[int, deque[Record]] = {}
+        windows = dict.fromkeys(self._ends, count) if count else {}
+        while windows:
+            starts = {
+                partition: max(self._ends[partition][0], self._ends[partition][1] - window)
+                for partition, window in windows.items()
+            }
+            read = self._read(starts, count, deadline)
+            found |= read
+            windows = {
+                partition: window * 8
+                for partition, window in windows.items()
+                if len(read[partition]) < count and starts[partition] > self._ends[partition][0]
+            }
+        records = [(partition, record) for partition, each in found.items() for record in each]
+        records.sort(key=lambda one: (one[1].timestamp, one[0], one[1].offset))
+        return records[-count:] if count else []
+
+    def new(self, deadline: float) -> list[tuple[int, Record]]:
+        """Waits a moment for records behind those read so far. Returns them by timestamp; empty if there are none."""
+        records: list[tuple[int, Record]] = []
+        waiter = ResponseWaiter(deadline, _BACKOFF)
+        while not self._fetched(self._positions, records, waiter, _WAIT_MS):
+            waiter.again()
+            self._topic = self._described(deadline)
+        return sorted(records, key=lambda one: (one[1].timestamp, one[0], one[1].offset))
+
+    def _read(self, starts: Mapping[int, int], count: int, deadline: float) -> dict[int, deque[Record]]:
+        """Returns the last `count` records of each partition from its start to its end."""
+        found = {partition: deque[Record](maxlen=count) for partition in starts}
+        positions, waiter = dict(starts), ResponseWaiter(deadline, _BACKOFF)
+        while left := {each: at for each, at in positions.items() if at < self._ends[each][1]}:
+            records: list[tuple[int, Record]] = []
+            is_fine = self._fetched(left, records, waiter, 0)
+            is_ahead = any(at > positions[each] for each, at in left.items())
+            positions |= left
+            for partition, record in records:
+                if record.offset < self._ends[partition][1]:
+                    found[partition].append(record)
+            if not is_fine:
+                waiter.again()
+                self._topic = self._described(deadline)
+            elif not is_ahead:
+                waiter.note(f"Fetch of {self._options.name}", "no records came")
+                waiter.again()
+        return found
+
+    def _fetched(
+        self, positions: dict[int, int], records: list[tuple[int, Record]], waiter: ResponseWaiter, wait_ms: int
+    ) -> bool:
+        """Fetches once from each leader, adds to `records`, moves `positions`. Returns False if a leader must be found again."""
+        by_leader: dict[int, list[FetchPartition]] = {}
+        for each in self._topic.partitions:
+            if each.partition_index in positions:
+                wanted = FetchPartition(
+                    partition=each.partition_index,
+                    fetch_offset=positions[each.partition_index],
+                    partition_max_bytes=_PARTITION_BYTES,
+                )
+                by_leader.setdefault(each.leader_id, []).append(wanted)
+        deadline = time.monotonic() + max(1.0, wait_ms / 1000 * 4)
+        answers = self._client.try_many([self._request(*one, wait_ms) for one in by_leader.items()], deadline)
+        is_fine = True
+        for leader, answer in zip(by_leader, answers, strict=True):
+            if isinstance(answer, Exception):
+                waiter.note(f"Fetch of {self._options.name} from broker {leader}", answer.message)
+                is_fine = False
+                continue
+            assert isinstance(answer, FetchResponse)
+            self._check(answer.error_code)
+            for topic in answer.responses:
+                for said in topic.partitions:
+                    partition = said.partition_index
+                    if said.error_code:
+                        is_fine = self._is_passing(partition, said.error_code, positions, waiter) and is_fine
+                        continue
+                    for record, after in committed_records(said, positions[partition]):
+                        if record is not None:
+                            records.append((partition, record))
+                        positions[partition] = after
+        return is_fine
+
+    def _request(self, leader: int, partitions: list[FetchPartition], wait_ms: int) -> ClusterRequest:
+        topic_id = self._topic.topic_id
+        topic = FetchTopic(topic=self._options.name, topic_id=topic_id, partitions=partitions)
+        request = FetchRequest(
+            max_wait_ms=wait_ms, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=self._isolation, topics=[topic]
+        )
+        return ClusterRequest(leader, _FETCH_BY_NAME if topic_id == ZERO_UUID else FETCH, request)
+
+    def _is_passing(self, partition: int, code: int, positions: dict[int, int], waiter: ResponseWaiter) -> bool:
+        """Returns True if the next fetch can go on at once. Raises for an error that does not pass."""
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted it meanwhile
+            found = offsets_of(self._client, self._topic, time.monotonic() + 1, self._isolation)
+            if partition in found:
+                positions[partition] = max(positions[partition], found[partition][0])
+                return True
+        self._check(code)
+        waiter.note(f"Fetch of {self._options.name}-{partition}", error_facts(code).name)
+        return False
+
+    def _check(self, code: int) -> None:
+        if code and not error_facts(code).retriable and code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            text = f"topic {self._options.name!r}: Fetch answered {error_facts(code).name}"
+            raise self._client.rights.error(text, FETCH.key, code, self._options.name, topic=self._options.name)
+
+
+# A record as text
+
+
+def _print(partition: int, record: Record, options: TailOptions, *, as_json: bool) -> None:
+    click.echo(json.dumps(record_json(partition, record)) if as_json else record_line(partition, record, whole=options.whole))
+
+
+def record_line(partition: int, record: Record, *, whole: bool = False) -> str:
+    """Returns `partition:offset  timestamp  key  value  headers`, without characters that would change a terminal's state."""
+    parts = [f"{partition}:{record.offset}", _time(record.timestamp), readable(record.key, whole=whole)]
+    parts.append(readable(record.value, whole=whole))
+    if record.headers:
+        parts.append(_headers(record.headers, whole=whole))
+    return "  ".join(parts)
+
+
+def _headers(headers: Iterable[tuple[str, bytes | None]], *, whole: bool) -> str:
+    return " ".join(f"{_escaped(name)}={readable(value, whole=whole)}" for name, value in headers)
+
+
+def readable(data: bytes | None, *, whole: bool = False) -> str:
+    """Returns text for UTF-8, `0x...` for other bytes, `null` for None and `""` for no bytes; cut after 200 characters."""
+    if data is None:
+        return "null"
+    if not data:
+        return '""'
+    shown = data if whole else data[: 4 * _CUT_AT]
+    try:
+        # The cut may have gone through a character.
+        text = _escaped(shown.decode() if whole or len(shown) == len(data) else _cut_text(shown))
+    except UnicodeDecodeError:
+        text = f"0x{shown.hex()}"
+    if whole or (len(text) <= _CUT_AT and len(shown) == len(data)):
+        return text
+    return f"{text[:_CUT_AT]}... ({len(data):,} bytes)"
+
+
+def _cut_text(data: bytes) -> str:
+    for end in range(len(data), len(data) - 4, -1):
+        try:
+            return data[:end].decode()
+        except UnicodeDecodeError:
+            continue
+    return data.decode()
+
+
+def _escaped(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _time(timestamp: int) -> str:
+    """Returns the time in UTC; the number itself if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+
+
+def record_json(partition: int, record: Record) -> dict[str, object]:
+    """Returns the whole record. Bytes that are not UTF-8 are `{"hex": "..."}`."""
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": _json_bytes(record.key),
+        "value": _json_bytes(record.value),
+        "headers": [[name, _json_bytes(value)] for name, value in record.headers],
+    }
+
+
+def _json_bytes(data: bytes | None) -> object:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return {"hex": (data or b"").hex()}

@@ -1,0 +1,120 @@
+"""The commands `spark-kafka-sink topics` and their options. What a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+_EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers refuse or do not answer, 2 for wrong options."
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsConnection:
+    """The options that all commands have. timeout_s: seconds that brokers have to answer."""
+
+    bootstrap_servers: str
+    command_config: Path | None
+    timeout_s: float
+    as_json: bool
+
+
+_COMMON: Final = (
+    click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of text."),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        default=10.0,
+        show_default=True,
+        type=click.FloatRange(0, 3600, min_open=True),
+        help="Seconds that brokers have to answer.",
+    ),
+    click.option(
+        "--command-config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Properties file with the client's settings, as Kafka's own tools take it.",
+    ),
+    click.option("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="Brokers to connect to first."),
+)
+
+
+def _connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that all commands have, and passes them on as `TopicsConnection`."""
+
+    def with_connection(**values: Any) -> None:
+        connection = TopicsConnection(**{each.name: values.pop(each.name) for each in fields(TopicsConnection)})
+        command(connection, **values)
+
+    with_connection.__name__, with_connection.__doc__ = command.__name__, command.__doc__
+    decorated: Any = with_connection
+    for option in _COMMON:
+        decorated = option(decorated)
+    # click keeps them from the last to the first: a command's own come first in its help.
+    decorated.__click_params__ += getattr(command, "__click_params__", [])
+    made: Callable[..., None] = decorated
+    return made
+
+
+@click.group(epilog=_EXIT_CODES)
+def topics() -> None:
+    """Create, list and describe topics, and print their newest records."""
+
+
+@topics.command(epilog=_EXIT_CODES)
+@_connected
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions.  [default: the brokers']")
+@click.option("--replication-factor", type=click.IntRange(1, 32767), metavar="N", help="Replicas.  [default: the brokers']")
+@click.option("--config", "configs", metavar="NAME=VALUE", multiple=True, help="Topic config; may be repeated.")
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already.")
+def create(connection: TopicsConnection, name: str, **options: Any) -> None:
+    """Create the topic NAME.
+
+    The command returns when each partition has a leader.
+    """
+    from spark_kafka_sink.cli.topic_commands import TopicToCreate, create_topic
+
+    create_topic(connection, TopicToCreate(name, **options))
+
+
+@topics.command("list", epilog=_EXIT_CODES)
+@_connected
+@click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
+def list_(connection: TopicsConnection, internal: bool) -> None:
+    """List the topics that the client is allowed to see."""
+    from spark_kafka_sink.cli.topic_commands import list_topics
+
+    list_topics(connection, internal=internal)
+
+
+@topics.command(epilog=_EXIT_CODES)
+@_connected
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def describe(connection: TopicsConnection, names: tuple[str, ...]) -> None:
+    """Describe topics: partitions, leaders, replicas, offsets, and the configs that differ from the default."""
+    from spark_kafka_sink.cli.topic_commands import describe_topics
+
+    describe_topics(connection, names)
+
+
+@topics.command(epilog=_EXIT_CODES)
+@_connected
+@click.argument("name")
+@click.option("-n", "count", default=10, show_default=True, type=click.IntRange(0, 100_000), help="Number of records.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), metavar="N", help="Read this partition only.")
+@click.option("-f", "--follow", is_flag=True, help="Print new records until Ctrl+C.")
+@click.option("--uncommitted", is_flag=True, help="Include records of open and aborted transactions.")
+@click.option("--whole", is_flag=True, help="Print keys, values and headers in full.")
+def tail(connection: TopicsConnection, name: str, **options: Any) -> None:
+    """Print the newest records of the topic NAME, oldest first.
+
+    Each line has the partition, offset, timestamp, key, value and headers of a record. Bytes that are not readable text are
+    printed in hexadecimal. Long values are cut unless --whole or --json is given.
+    """
+    from spark_kafka_sink.cli.topic_tail import TailOptions, tail_topic
+
+    tail_topic(connection, TailOptions(name, **options))

@@ -1,0 +1,157 @@
+"""Creates and describes topics through a ClusterClient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.configs import (
+    DESCRIBE_CONFIGS,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.metadata import METADATA, MetadataRequest, MetadataRequestTopic, MetadataResponse
+from spark_kafka_sink.protocol.topics import (
+    CREATE_TOPICS,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+BROKER_DEFAULT: Final = -1
+"""The number of partitions or replicas that leaves the choice to the brokers (KIP-464, since Kafka 2.4)."""
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""Types of resources that have configs (ConfigResource.Type)."""
+
+_CREATE_TIMEOUT_MS: Final = 10_000
+_SHOWS_RIGHTS_SINCE: Final = 8
+_BACKOFF: Final = ExponentialBackoff(50, 500)
+
+
+def new_topic(
+    name: str,
+    partitions: int = BROKER_DEFAULT,
+    replication_factor: int = BROKER_DEFAULT,
+    configs: Mapping[str, str] | None = None,
+) -> CreatableTopic:
+    """Returns what `create_topic` takes. configs: topic configs by Kafka's names."""
+    given = [CreatableTopicConfig(name=config, value=value) for config, value in (configs or {}).items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given)
+
+
+def create_topic(
+    client: ClusterClient, topic: CreatableTopic, deadline: float, *, validate_only: bool = False
+) -> CreatableTopicResult:
+    """Creates a topic, and asks again after passing errors. Returns the controller's result, whatever its error code.
+
+    Args:
+        client: of the cluster.
+        topic: the new topic.
+        deadline: on time.monotonic's clock.
+        validate_only: whether the controller only checks the request.
+    """
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=_CREATE_TIMEOUT_MS, validate_only=validate_only)
+    waiter = ResponseWaiter(deadline, _BACKOFF)
+    while True:
+        with waiter.told_as_well():
+            answer = client.ask_controller(CREATE_TOPICS, request, lambda said: _result(said).error_code, deadline)
+        result = _result(answer)
+        if not error_facts(result.error_code).retriable:
+            return result
+        waiter.note(f"CreateTopics of {topic.name}", error_facts(result.error_code).name)
+        waiter.again()
+
+
+def _result(answer: CreateTopicsResponse) -> CreatableTopicResult:
+    (result,) = answer.topics
+    return result
+
+
+def creation_error(client: ClusterClient, result: CreatableTopicResult) -> BrokerError:
+    """Returns the error of a topic that was not created."""
+    text = f"topic {result.name!r} was not created: the controller answered {error_facts(result.error_code).name}"
+    if result.error_message and result.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        text = f"{text}: {result.error_message}"
+    return client.rights.error(text, ApiKey.CREATE_TOPICS, result.error_code, result.name, topic=result.name)
+
+
+def wait_for_leaders(client: ClusterClient, name: str, deadline: float) -> int:
+    """Waits until each partition of a new topic has a leader. Returns the number of partitions."""
+    waiter = ResponseWaiter(deadline, _BACKOFF)
+    while True:
+        with waiter.told_as_well():
+            partitions, code = client.topic(name, deadline)
+        if partitions and len(client.known().available_partitions(name)) == partitions:
+            return partitions
+        if code and not error_facts(code).retriable:
+            raise metadata_error(client, name, code)
+        waiter.note(f"topic {name}", error_facts(code).name if code else "not every partition has a leader yet")
+        waiter.again()
+
+
+def metadata_error(client: ClusterClient, name: str, code: int) -> BrokerError:
+    """Returns the error of a topic that cannot be described."""
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return BrokerError(f"topic {name!r} does not exist", topic=name, error_code=int(code), error=error_facts(code).name)
+    text = f"topic {name!r}: the broker answered {error_facts(code).name}"
+    return client.rights.error(text, ApiKey.METADATA, code, name, topic=name)
+
+
+def topics_metadata(
+    client: ClusterClient, names: Sequence[str] | None, deadline: float, node_id: int | None = None
+) -> MetadataResponse:
+    """Returns brokers and topics, with the client's rights on each topic where brokers tell them (Kafka 2.3). Creates none.
+
+    Args:
+        client: of the cluster.
+        names: of the topics; None for all.
+        deadline: on time.monotonic's clock.
+        node_id: the broker to ask; None for any.
+    """
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+
+    def body(version: int) -> MetadataRequest:
+        return MetadataRequest(
+            topics, allow_auto_topic_creation=False, include_topic_authorized_operations=version >= _SHOWS_RIGHTS_SINCE
+        )
+
+    return client.ask(node_id, METADATA, body, deadline)
+
+
+def configs_of(
+    client: ClusterClient, kind: int, name: str, deadline: float, *, node_id: int | None = None, only: Sequence[str] | None = None
+) -> dict[str, DescribeConfigsResourceResult]:
+    """Returns configs by name. Raises AuthorizationError if the client may not read them.
+
+    Args:
+        client: of the cluster.
+        kind: TOPIC or BROKER.
+        name: of the topic, or the broker's id as text.
+        deadline: on time.monotonic's clock.
+        node_id: the broker to ask; None for any. A broker's own configs only that broker has.
+        only: names of the configs; None for all.
+    """
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=only)
+    waiter = ResponseWaiter(deadline, _BACKOFF)
+    while True:
+        answer = client.ask(node_id, DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=[resource]), deadline)
+        (result,) = answer.results
+        facts = error_facts(result.error_code)
+        if not result.error_code:
+            return {config.name: config for config in result.configs}
+        what = f"topic {name!r}" if kind == TOPIC else f"broker {name}"
+        if not facts.retriable:
+            text = f"configs of {what}: the broker answered {facts.name}"
+            raise client.rights.error(text, ApiKey.DESCRIBE_CONFIGS, result.error_code, name)
+        waiter.note(f"DescribeConfigs of {what}", facts.name)
+        waiter.again()

@@ -1,0 +1,1 @@
+"""The parts of `check`: the report, and what is looked at on brokers, topic, transactions and in Spark."""

@@ -1,0 +1,86 @@
+"""What the steps of `check` share: the settings, the connection, and what earlier steps found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from spark_kafka_sink.client.api_versions import NodeApiVersions
+from spark_kafka_sink.client.cluster import Node
+from spark_kafka_sink.client.cluster_client import ClusterClient
+from spark_kafka_sink.client.connection_probe import HostPort, ProbeResult
+from spark_kafka_sink.errors import AuthenticationError
+from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
+from spark_kafka_sink.spark.checks.report import CheckLine
+from spark_kafka_sink.spark.options import SinkOptions
+
+_SHARE: Final = 0.3
+"""The part of the whole time that one wait may take, so that one that hangs leaves time for others."""
+
+
+class SkippedError(Exception):
+    """A step cannot be done, because an earlier one failed."""
+
+
+@dataclass(slots=True)
+class CheckContext:
+    """The state of one check.
+
+    Attributes:
+        options: the sink's settings.
+        timeout_s: the time for everything.
+        deadline: on time.monotonic's clock.
+        columns: lower-case names of the DataFrame's columns; None without a DataFrame.
+        client: the connection to the cluster.
+        probed: the connections that were tried, by host and port.
+        nodes: the brokers that answer, by id.
+        versions: the API versions of each broker that answers.
+        login_error: why the login failed.
+        topic: the topic as brokers describe it.
+        configs: the topic's configs; None if they are not known.
+    """
+
+    options: SinkOptions
+    timeout_s: float
+    deadline: float
+    client: ClusterClient
+    columns: frozenset[str] | None = None
+    probed: dict[HostPort, ProbeResult] = field(default_factory=dict)
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    versions: list[NodeApiVersions] = field(default_factory=list)
+    login_error: AuthenticationError | None = None
+    topic: MetadataResponseTopic | None = None
+    configs: Mapping[str, str] | None = None
+
+    def soon(self) -> float:
+        """Returns the deadline of one wait."""
+        return min(self.deadline, time.monotonic() + _SHARE * self.timeout_s)
+
+    @property
+    def node_id(self) -> int:
+        """A broker that answers. Raises SkippedError if there is none."""
+        if not self.nodes:
+            raise SkippedError("no broker answers requests")
+        return next(iter(self.nodes))
+
+
+Step = Callable[[CheckContext], Iterable[CheckLine]]
+
+
+def client_for(options: SinkOptions, timeout_s: float) -> ClusterClient:
+    """Returns a client that gives up on a broker within a share of the time."""
+    at_most_ms = max(100, round(_SHARE * timeout_s * 1000))
+    config = options.producer
+    quick = replace(
+        config,
+        key_serializer=None,
+        value_serializer=None,
+        interceptor_classes=(),
+        partitioner_class=None,
+        request_timeout_ms=min(config.request_timeout_ms, at_most_ms),
+        connection_setup_timeout_ms=min(config.connection_setup_timeout_ms, at_most_ms),
+        connection_setup_timeout_max_ms=min(config.connection_setup_timeout_max_ms, at_most_ms),
+    )
+    return ClusterClient(quick)

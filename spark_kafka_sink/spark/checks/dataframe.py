@@ -1,0 +1,52 @@
+"""The steps of `check` in Spark: whether the DataFrame's columns fit, and which Python the workers run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, ok
+from spark_kafka_sink.spark.options import SinkOptions, looked_at
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def check_columns(df: DataFrame, options: SinkOptions) -> Iterator[CheckLine]:
+    """Looks whether the columns are those of a Kafka record."""
+    from spark_kafka_sink.spark.schema import RECORD_COLUMNS, check_arrow, sink_schema
+
+    case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    try:
+        with looked_at(options.producer) as serializers:
+            sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
+    except KafkaSinkError as error:
+        yield failed_by("columns", error)
+        return
+    ignored = [name for name in df.columns if name.lower() not in RECORD_COLUMNS]
+    used = [f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields if field.name not in ignored]
+    hints = [f"not written: {', '.join(ignored)}"] if ignored else []
+    try:
+        check_arrow(df.schema)
+    except KafkaSinkError as error:
+        hints.append(f"only publish() and foreach_batch() can write it: {error.message}")
+    yield ok("columns", ", ".join(used), "; ".join(hints))
+
+
+def check_python(df: DataFrame) -> Iterator[CheckLine]:
+    """Looks whether Spark's workers run this program's Python."""
+    from spark_kafka_sink.spark.python_workers import other_python
+
+    python = getattr(getattr(df.sparkSession, "_sc", None), "pythonExec", None)
+    if python is None:
+        yield not_checked("Python", "Spark Connect does not tell which Python its workers run")
+        return
+    problem = other_python(python, sys.executable, os.environ)
+    if problem is None:
+        yield ok("Python", f"workers run {python}")
+    else:
+        text, _, to_do = problem.partition("; ")
+        yield failed("Python", text, to_do)

@@ -1,0 +1,165 @@
+"""The report of `check`: a line for each thing that was looked at, as text, HTML and JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+from typing import Any, Final
+
+from spark_kafka_sink.errors import KafkaSinkError
+
+_WIDTH: Final = 110
+_WORD: Final = re.compile(r"`[^`]*`\S*|\S+")
+_TO_GRANT: Final = "; to grant it, "
+"""Stands before what to do in the text of an AuthorizationError (security/acls.py)."""
+
+
+class Status(StrEnum):
+    """The result of one line."""
+
+    OK = "ok"
+    FAILED = "failed"
+    NOT_CHECKED = "not checked"
+
+
+MARKS: Final = {Status.OK: "✓", Status.FAILED: "✗", Status.NOT_CHECKED: "–"}
+PLAIN_MARKS: Final = {Status.OK: "ok  ", Status.FAILED: "FAIL", Status.NOT_CHECKED: "--  "}
+"""For terminals whose encoding lacks the others."""
+
+_COLORS: Final = {Status.OK: "#1a7f37", Status.FAILED: "#cf222e", Status.NOT_CHECKED: "#6e7781"}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckLine:
+    """The result of looking at one thing.
+
+    Attributes:
+        name: what was looked at, such as "login".
+        status: whether it is fine, is not, or was not checked.
+        text: what was found.
+        to_do: what to do about a cross; for a tick, a hint or "".
+        link: the section of the documentation about the error; "" if there is none.
+    """
+
+    name: str
+    status: Status
+    text: str
+    to_do: str = ""
+    link: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        """Returns the line's fields, for programs."""
+        return {"name": self.name, "status": self.status.value, "text": self.text, "to_do": self.to_do, "link": self.link}
+
+
+def ok(name: str, text: str, hint: str = "") -> CheckLine:
+    return CheckLine(name, Status.OK, text, hint)
+
+
+def failed(name: str, text: str, to_do: str = "", link: str = "") -> CheckLine:
+    return CheckLine(name, Status.FAILED, text, to_do, link)
+
+
+def not_checked(name: str, text: str, to_do: str = "") -> CheckLine:
+    return CheckLine(name, Status.NOT_CHECKED, text, to_do)
+
+
+def failed_by(name: str, error: KafkaSinkError, to_do: str = "") -> CheckLine:
+    """Returns the cross of an error, with its code and the link to its section. The ACL of a missing right is what to do."""
+    text, _, grant = str(error).partition(_TO_GRANT)
+    return failed(name, text, ", ".join(part for part in (grant, to_do) if part), error.link)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What `check` found. It prints as a list of ticks and crosses; a notebook shows it as a table.
+
+    Attributes:
+        lines: the results, in the order of the report.
+        seconds: how long the check took.
+    """
+
+    lines: tuple[CheckLine, ...]
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether no line is a cross."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[CheckLine, ...]:
+        """The crosses."""
+        return tuple(line for line in self.lines if line.status is Status.FAILED)
+
+    @property
+    def wrong_options(self) -> bool:
+        """Whether the options are wrong, so that nothing else could be checked."""
+        return any(line.name == OPTIONS for line in self.failed)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def text(self, *, plain: bool = False) -> str:
+        """Returns the report as text. plain: whether to use ASCII marks."""
+        marks = PLAIN_MARKS if plain else MARKS
+        width = max((len(line.name) for line in self.lines), default=0)
+        parts = [self._headline()]
+        for line in self.lines:
+            parts += _line_text(line, marks[line.status], width)
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><td style="color:{_COLORS[line.status]}">{MARKS[line.status]}</td>'
+            f'<td style="text-align:left">{escape(line.name)}</td><td style="text-align:left">{_cell(line)}</td></tr>'
+            for line in self.lines
+        )
+        return f"<p>{escape(self._headline())}</p><table><tbody>{rows}</tbody></table>"
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the report for programs: `ok`, `seconds` and `checks`, with the fields of each line."""
+        return {"ok": self.ok, "seconds": round(self.seconds, 3), "checks": [line.as_json() for line in self.lines]}
+
+    def _headline(self) -> str:
+        failures, skipped = len(self.failed), sum(line.status is Status.NOT_CHECKED for line in self.lines)
+        problems = "no problem" if not failures else "1 problem" if failures == 1 else f"{failures} problems"
+        more = f", {skipped} not checked" if skipped else ""
+        return f"{problems}, {len(self.lines)} line{'' if len(self.lines) == 1 else 's'}{more}, {self.seconds:.1f} s"
+
+
+OPTIONS: Final = "options"
+
+
+def _line_text(line: CheckLine, mark: str, width: int) -> Iterator[str]:
+    start, indent = f"{mark} {line.name:<{width}}  ", " " * (len(mark) + width + 3)
+    for number, part in enumerate(_wrapped(line.text, _WIDTH - len(indent))):
+        yield (start if number == 0 else indent) + part
+    label = "hint: " if line.status is Status.OK else "to do: "
+    for number, part in enumerate(_wrapped(line.to_do, _WIDTH - len(indent) - len(label))):
+        yield indent + (label if number == 0 else " " * len(label)) + part
+    if line.link:
+        yield f"{indent}see {line.link}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Returns lines of at most `width` characters. A command in backticks stays in one line, so that it can be copied."""
+    lines: list[str] = []
+    for word in _WORD.findall(text):
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def _cell(line: CheckLine) -> str:
+    parts = [escape(line.text)]
+    if line.to_do:
+        parts.append(f"<b>{'Hint' if line.status is Status.OK else 'To do'}:</b> {escape(line.to_do)}")
+    if line.link:
+        parts.append(f'<a href="{escape(line.link)}">{escape(line.link)}</a>')
+    return "<br>".join(parts)

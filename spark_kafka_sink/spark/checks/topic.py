@@ -1,0 +1,232 @@
+"""The steps of `check` about the topic: whether it exists, its partitions and configs, and the right to write to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from spark_kafka_sink.client.backoff import ExponentialBackoff, ResponseWaiter
+from spark_kafka_sink.client.topics import (
+    BROKER,
+    TOPIC,
+    configs_of,
+    create_topic,
+    creation_error,
+    metadata_error,
+    new_topic,
+    topics_metadata,
+)
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.option import nearest
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
+from spark_kafka_sink.protocol.init_producer_id import INIT_PRODUCER_ID, InitProducerIdRequest
+from spark_kafka_sink.protocol.metadata import NO_AUTHORIZED_OPERATIONS, MetadataResponsePartition, MetadataResponseTopic
+from spark_kafka_sink.spark.checks.context import CheckContext, SkippedError
+from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, ok
+from spark_kafka_sink.spark.guarantee import Guarantee
+from spark_kafka_sink.spark.topic_creation import TopicCreation, as_option_error
+
+# Bits of authorized operations (AclOperation's codes).
+READ: Final = 1 << 3
+WRITE: Final = 1 << 4
+DESCRIBE_CONFIGS: Final = 1 << 10
+
+_NO_LIMIT: Final = 2**63 - 1
+_SHOWN: Final = 20
+_BACKOFF: Final = ExponentialBackoff(50, 500)
+
+
+def check_topic(context: CheckContext) -> Iterator[CheckLine]:
+    """Looks at the topic of the option `topic`."""
+    name = context.options.topic
+    if name is None:
+        yield not_checked("topic", "the column topic names the topic of each row", "set the option topic to check that topic")
+        return
+    (found,) = topics_metadata(context.client, [name], context.soon(), context.node_id).topics
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        yield _missing(context, name)
+        return
+    if found.error_code:
+        yield failed_by("topic", metadata_error(context.client, name, found.error_code))
+        return
+    context.topic = found
+    try:
+        configs = configs_of(context.client, TOPIC, name, context.soon(), node_id=context.node_id)
+    except KafkaSinkError as error:
+        yield from _partitions(context, found, None)
+        yield not_checked("topic configs", str(error))
+        return
+    context.configs = {each.name: each.value or "" for each in configs.values()}
+    yield from _partitions(context, found, context.configs)
+    yield from _sizes(context, context.configs)
+    yield from _timestamps(context, context.configs)
+    yield from _compaction(context, context.configs)
+
+
+# A missing topic
+
+
+def _missing(context: CheckContext, name: str) -> CheckLine:
+    creation = context.options.creation
+    if creation is not None:
+        return _to_be_created(context, name, creation)
+    try:
+        node_id = context.node_id
+        wanted = ["auto.create.topics.enable", "num.partitions"]
+        found = configs_of(context.client, BROKER, str(node_id), context.soon(), node_id=node_id, only=wanted)
+        if found["auto.create.topics.enable"].value == "true":
+            partitions = found["num.partitions"].value
+            text = f"topic {name!r} does not exist; the brokers create it with the first record (num.partitions={partitions})"
+            return ok("topic", text, "set topic.create.partitions to choose the number of partitions")
+    except (KafkaSinkError, KeyError):
+        pass  # the client may not know: then nothing says that the topic will be there
+    visible = [each.name or "" for each in topics_metadata(context.client, None, context.soon(), context.node_id).topics]
+    servers = ",".join(context.options.producer.bootstrap_servers)
+    command = f"spark-kafka-sink topics create {name} --bootstrap-servers {servers}"
+    to_do = f"correct the option topic, create it with `{command}`, or set topic.create.partitions"
+    return failed("topic", f"topic {name!r} does not exist{nearest(name, visible)}", to_do)
+
+
+def _to_be_created(context: CheckContext, name: str, creation: TopicCreation) -> CheckLine:
+    new = new_topic(name, creation.partitions, creation.replication_factor, dict(creation.configs))
+    result = create_topic(context.client, new, context.soon(), validate_only=True)
+    if result.error_code:
+        return failed_by("topic", as_option_error(creation_error(context.client, result), creation, name))
+    return ok("topic", f"topic {name!r} does not exist; the driver creates it before the first task (topic.create.*)")
+
+
+# Partitions
+
+
+def _partitions(context: CheckContext, topic: MetadataResponseTopic, configs: Mapping[str, str] | None) -> Iterator[CheckLine]:
+    partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
+    name, count = topic.name or "", len(partitions)
+    leaderless = [each for each in partitions if each.leader_id < 0]
+    if leaderless:
+        text = f"topic {name!r}: {_numbers(leaderless)} of {count:,} partitions have no leader"
+        yield failed("topic", text, "start the brokers that hold their replicas; rows for these partitions wait until then")
+    least = int(configs["min.insync.replicas"]) if configs is not None and "min.insync.replicas" in configs else None
+    few = [each for each in partitions if each.leader_id >= 0 and least is not None and len(each.isr_nodes) < least]
+    if few and context.options.producer.acks == -1:
+        which = f"{_numbers(few)} of {count:,} partitions"
+        text = f"topic {name!r}: {which} have fewer in-sync replicas than min.insync.replicas={least}"
+        to_do = "start the brokers that hold the other replicas; until then brokers refuse writes with acks=all"
+        if any(len(each.replica_nodes) < (least or 0) for each in few):
+            to_do = f"the topic has fewer replicas than min.insync.replicas={least}: lower that, or add replicas"
+        yield failed("topic", text, to_do)
+    if leaderless or few:
+        return
+    replicas = sorted({len(each.replica_nodes) for each in partitions})
+    behind = [each for each in partitions if len(each.isr_nodes) < len(each.replica_nodes)]
+    hints = [f"not all replicas are in sync: {_numbers(behind)}"] if behind else []
+    if replicas == [1] and len(context.nodes) > 1:
+        hints.append("one replica: while its broker is down, a partition cannot be written to")
+    leaders = len({each.leader_id for each in partitions})
+    of = f"{replicas[0]}" if len(replicas) == 1 else f"{replicas[0]} to {replicas[-1]}"
+    in_sync = "" if least is None else f", min.insync.replicas={least}"
+    text = f"topic {name!r} has {count:,} partition{'' if count == 1 else 's'} on {leaders} broker{'' if leaders == 1 else 's'}"
+    yield ok("topic", f"{text}, replication factor {of}{in_sync}", "; ".join(hints))
+
+
+def _numbers(partitions: list[MetadataResponsePartition]) -> str:
+    shown = ", ".join(str(each.partition_index) for each in partitions[:_SHOWN])
+    return f"{shown} and {len(partitions) - _SHOWN:,} more" if len(partitions) > _SHOWN else shown
+
+
+# Configs
+
+
+def _sizes(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
+    if "max.message.bytes" not in configs:
+        return
+    producer, limit = context.options.producer, int(configs["max.message.bytes"])
+    if producer.batch_size > limit:
+        text = f"kafka.batch.size={producer.batch_size:,} is more than the topic's max.message.bytes={limit:,}"
+        to_do = f"set kafka.batch.size to at most {limit}, or raise max.message.bytes; the brokers reject full batches, which are"
+        yield failed("sizes", text, f"{to_do} then split and sent again")
+        return
+    text = f"kafka.batch.size={producer.batch_size:,} fits max.message.bytes={limit:,}"
+    if producer.max_request_size > limit:
+        hint = f"the brokers reject rows that are larger than {limit:,} bytes after compression"
+    else:
+        hint = f"a row may have {producer.max_request_size:,} bytes (kafka.max.request.size)"
+        hint = hint if producer.max_request_size < limit // 2 else ""
+    yield ok("sizes", text, hint)
+
+
+def _timestamps(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
+    has_column = context.columns is not None and "timestamp" in context.columns
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        hint = "the column timestamp has no effect on this topic" if has_column else ""
+        yield ok("timestamps", "brokers set the time of the append (message.timestamp.type=LogAppendTime)", hint)
+        return
+    limits = {
+        name: int(configs[name])
+        for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms", "message.timestamp.difference.max.ms")
+        if configs.get(name, "").isdigit() and int(configs[name]) < _NO_LIMIT
+    }
+    if limits and has_column:
+        said = " and ".join(f"{name}={value:,}" for name, value in limits.items())
+        yield ok("timestamps", "the column timestamp is kept", f"brokers reject rows whose timestamp is outside of {said}")
+
+
+def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
+    if "compact" not in configs.get("cleanup.policy", ""):
+        return
+    if context.columns is None:
+        yield ok("compaction", "the topic is compacted", "each row needs a key; brokers reject rows without one")
+    elif "key" in context.columns:
+        yield ok(
+            "compaction", "the topic is compacted, and the DataFrame has a column key", "brokers reject rows whose key is null"
+        )
+    else:
+        text = "the topic is compacted (cleanup.policy), and the DataFrame has no column key"
+        yield failed("compaction", text, "add a column key; brokers reject rows without a key")
+
+
+# Rights
+
+
+def check_rights(context: CheckContext) -> Iterator[CheckLine]:
+    """Looks whether the client may write to the topic, and may number its batches."""
+    node_id = context.node_id
+    if context.topic is not None:
+        yield may_on_topic(context, context.topic, {"Write": WRITE})
+    if context.options.producer.enable_idempotence and context.options.guarantee is not Guarantee.EXACTLY_ONCE:
+        yield _may_have_producer_id(context, node_id)
+    elif context.topic is None:
+        raise SkippedError("there is no topic to look at")
+
+
+def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
+    waiter = ResponseWaiter(context.soon(), _BACKOFF)
+    while True:
+        code = context.client.ask(node_id, INIT_PRODUCER_ID, InitProducerIdRequest(), context.soon()).error_code
+        if not code:
+            return ok("rights", "the brokers give this client producer ids (kafka.enable.idempotence=true)")
+        if not error_facts(code).retriable:
+            text = f"kafka.enable.idempotence=true: the broker refused a producer id ({error_facts(code).name})"
+            error = context.client.rights.error(text, ApiKey.INIT_PRODUCER_ID, code)
+            return failed_by("rights", error, "or set kafka.enable.idempotence=false, which allows duplicates after retries")
+        waiter.note("InitProducerId", error_facts(code).name)  # a broker that has just started loads its coordinator first
+        waiter.again()
+
+
+def may_on_topic(
+    context: CheckContext, topic: MetadataResponseTopic, needed: Mapping[str, int], *, grants: str | None = None
+) -> CheckLine:
+    """Returns a line about the operations that are needed on a topic. grants: options of kafka-acls that grant them together."""
+    name, allowed = topic.name or "", topic.topic_authorized_operations
+    if allowed == NO_AUTHORIZED_OPERATIONS:
+        return not_checked("rights", f"the brokers do not tell what this client may do with topic {name!r}")
+    lacking = [operation for operation, bit in needed.items() if not allowed & bit]
+    if not lacking:
+        return ok("rights", f"allowed on topic {name!r}: {', '.join(needed)}")
+    apis = {"Write": ApiKey.PRODUCE, "Read": ApiKey.FETCH, "DescribeConfigs": ApiKey.DESCRIBE_CONFIGS}
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denial = context.client.rights.denied(apis[lacking[0]], code, name, grants=grants)
+    assert denial is not None
+    who = denial.principal or "this client"
+    error = context.client.rights.error("", ApiKey.PRODUCE, code, name)
+    return failed("rights", f"{who} is not authorized for {' and '.join(lacking)} on topic {name!r}", denial.to_do, error.link)
