@@ -102,7 +102,7 @@ demo: java setup
 
 docs: setup
 	$(VENV)/bin/python -m docs
-	$(VENV)/bin/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/site
+	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
 
 chaos: export SEED := $(SEED)
