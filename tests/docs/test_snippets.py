@@ -53,12 +53,15 @@ def program(made: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def topic(**wanted: Any) -> str:
         return broker.create_topic(f"topic-{next(numbers)}", **wanted)
 
-    def make(**more: Callable[[], Any]) -> Program:
+    def make(page: str, **more: Callable[[], Any]) -> Program:
+        options = {"kafka.bootstrap.servers": servers, "topic": "events"}
+        if page == "security.md":  # the topic is not among its options
+            del options["topic"]
         given: dict[str, Callable[[], Any]] = {
             **{name: exported(spark_kafka_sink, name) for name in spark_kafka_sink.__all__},
             **{name: exported(spark_kafka_sink.broker, name) for name in spark_kafka_sink.broker.__all__ if name != "Producer"},
             "sks": lambda: spark_kafka_sink,
-            "options": lambda: {"kafka.bootstrap.servers": servers, "topic": "events"},
+            "options": lambda: options,
             "path": lambda: str(tmp_path / "path"),
             "producer": lambda: made.enter_context(Producer({"bootstrap.servers": servers})),
             "dbutils": lambda: SimpleNamespace(secrets=SimpleNamespace(get=lambda scope, key: key)),
@@ -91,7 +94,7 @@ def logging_is_restored() -> Iterator[None]:
 
 @pytest.mark.parametrize("page", WITHOUT_SPARK)
 def test_the_blocks_of_a_page_run(page: str, program: MakeProgram) -> None:
-    running = program()
+    running = program(page)
     for block in RUN[page]:
         running.run(block)
 
@@ -104,6 +107,7 @@ def test_the_blocks_of_a_page_run_with_spark(
 ) -> None:
     share(spark, monkeypatch)
     running = program(
+        page,
         spark=lambda: spark,
         df=lambda: spark.range(20).selectExpr("id", "cast(id as string) as key", "cast(id as string) as value"),
         stream=lambda: spark.readStream.format("rate").load().selectExpr("cast(value as string) as value"),
@@ -120,30 +124,23 @@ def test_the_blocks_of_a_page_run_with_spark(
 
 
 def share(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a block wait for its query, and stop its session, although the query never ends and others use the session."""
-    wait = type(spark.readStream.format("rate").load().writeStream).__mro__  # classic, not Connect
-    assert wait
-    from pyspark.sql import SparkSession as Session
+    """Lets a block stop its session, which others use, and wait for a query that never ends: until it has written a batch."""
     from pyspark.sql.streaming.query import StreamingQuery as Query
 
-    real = Query.awaitTermination
-
-    def await_termination(query: Query, timeout: int | None = None) -> bool | None:
-        if timeout is not None:
-            return real(query, timeout)
+    def await_termination(query: Query, timeout: float | None = None) -> None:
         until_it_wrote(query)
-        query.stop()
-        return None
+        if timeout is None:
+            query.stop()
 
     monkeypatch.setattr(Query, "awaitTermination", await_termination)
-    monkeypatch.setattr(Session, "stop", lambda session: None)
+    monkeypatch.setattr(type(spark), "stop", lambda session: None)
 
 
 def until_it_wrote(query: StreamingQuery) -> None:
     deadline = time.monotonic() + 120
     while query.isActive and not any(progress["numInputRows"] for progress in query.recentProgress):
-        query.awaitTermination(1)
         assert time.monotonic() < deadline, "the query wrote nothing"
+        query._jsq.awaitTermination(200)
     if error := query.exception():
         raise error
 
