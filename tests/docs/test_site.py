@@ -27,7 +27,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, *SPHINX.split(), "-d", str(folder / "doctrees"), "docs", str(folder / "html")]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-    assert (built.returncode, built.stderr) == (0, "")
+    assert built.returncode == 0, built.stderr
+    assert built.stderr == ""
     return folder / "html"
 
 

@@ -53,15 +53,12 @@ def program(made: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def topic(**wanted: Any) -> str:
         return broker.create_topic(f"topic-{next(numbers)}", **wanted)
 
-    def make(page: str, **more: Callable[[], Any]) -> Program:
-        options = {"kafka.bootstrap.servers": servers, "topic": "events"}
-        if page == "security.md":  # the topic is not among its options
-            del options["topic"]
+    def make(**more: Callable[[], Any]) -> Program:
         given: dict[str, Callable[[], Any]] = {
             **{name: exported(spark_kafka_sink, name) for name in spark_kafka_sink.__all__},
             **{name: exported(spark_kafka_sink.broker, name) for name in spark_kafka_sink.broker.__all__ if name != "Producer"},
             "sks": lambda: spark_kafka_sink,
-            "options": lambda: options,
+            "options": lambda: {"kafka.bootstrap.servers": servers, "topic": "events"},
             "path": lambda: str(tmp_path / "path"),
             "producer": lambda: made.enter_context(Producer({"bootstrap.servers": servers})),
             "dbutils": lambda: SimpleNamespace(secrets=SimpleNamespace(get=lambda scope, key: key)),
@@ -94,7 +91,7 @@ def logging_is_restored() -> Iterator[None]:
 
 @pytest.mark.parametrize("page", WITHOUT_SPARK)
 def test_the_blocks_of_a_page_run(page: str, program: MakeProgram) -> None:
-    running = program(page)
+    running = program()
     for block in RUN[page]:
         running.run(block)
 
@@ -107,7 +104,6 @@ def test_the_blocks_of_a_page_run_with_spark(
 ) -> None:
     share(spark, monkeypatch)
     running = program(
-        page,
         spark=lambda: spark,
         df=lambda: spark.range(20).selectExpr("id", "cast(id as string) as key", "cast(id as string) as value"),
         stream=lambda: spark.readStream.format("rate").load().selectExpr("cast(value as string) as value"),
