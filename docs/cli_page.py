@@ -12,6 +12,8 @@ from docs.markdown import plain, table
 from spark_kafka_sink.cli.main import main
 
 NAME = "spark-kafka-sink"
+# click's names of ranges, which are no words.
+_VALUES = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT RANGE": "NUMBER"}
 HEAD = f"""# Command line
 
 This page is generated from the commands. `{NAME} COMMAND --help` prints the same text.
@@ -60,10 +62,12 @@ def _text(text: str) -> str:
 
 
 def _row(option: click.Option, context: click.Context) -> list[str]:
-    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-    value = "" if option.is_flag or option.count else f" `{option.make_metavar(context)}`"
-    repeated = " Can be given several times." if option.multiple else ""
-    return [names + value, _default(option, context), _text(option.help or "") + repeated]
+    metavar = option.make_metavar(context)
+    value = "" if option.is_flag or option.count else f" {_VALUES.get(metavar, metavar)}"
+    names = ", ".join(f"`{name}{value}`" for name in (*option.opts, *option.secondary_opts))
+    help_text = option.help or ""
+    repeated = " Can be given several times." if option.multiple and "repeated" not in help_text else ""
+    return [names, _default(option, context), _text(help_text) + repeated]
 
 
 def _default(option: click.Option, context: click.Context) -> str:

@@ -47,6 +47,11 @@ def _link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\(\.\./", f"]({_FILES}", source[0])
 
 
+def _name_pages_by_title(app: Sphinx, page: str, source: list[str]) -> None:
+    """Gives links that show the name of a file, which readers of the repository know, the title of the page."""
+    source[0] = re.sub(r"\[[a-z-]+\.md\](\([a-z-]+\.md\))", r"[]\1", source[0])
+
+
 def _list_existing_pages(app: Sphinx, page: str, source: list[str]) -> None:
     """Leaves out of the navigation what has no page yet. A page that the navigation does not list is an error."""
     if page == "index":
@@ -59,4 +64,5 @@ def _list_existing_pages(app: Sphinx, page: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> None:
     """Connects the functions above; Sphinx calls it."""
     app.connect("source-read", _link_to_repository)
+    app.connect("source-read", _name_pages_by_title)
     app.connect("source-read", _list_existing_pages)

@@ -28,8 +28,8 @@ def test_a_broker_in_zookeeper_mode_is_configured_as_shown() -> None:
 
 
 def test_faults_of_command_lines_are_understood() -> None:
-    (command,) = re.findall(r"^spark-kafka-sink broker (--fault .*)$", TEXT, re.MULTILINE)
-    texts = [word for word in shlex.split(command) if word != "--fault"]
+    (command,) = re.findall(r"^spark-kafka-sink broker (--fault (?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
+    texts = [word for word in shlex.split(command.replace("\\\n", " ")) if word != "--fault"]
 
     assert [str(add_fault(FaultInjection([1]), text)) for text in texts] == [
         "NOT_LEADER_OR_FOLLOWER for PRODUCE topic=events, hit 0 times",
