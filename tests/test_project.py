@@ -75,16 +75,23 @@ def test_the_package_is_typed() -> None:
     assert (importlib.resources.files("spark_kafka_sink") / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "docs", "bench", "constraints", "clean"])
+@pytest.mark.parametrize("target", ["setup", "check", "format", "test", "demo", "docs", "dist", "bench", "constraints", "clean"])
 def test_make_knows_its_targets(target: str) -> None:
     subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True, timeout=30)
+
+
+def test_make_alone_prints_the_targets_and_does_nothing_else() -> None:
+    printed = subprocess.run(["make"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
+    for target in ("setup", "demo", "check", "test-quick", "test", "test-all", "docs", "dist", "bench", "clean"):
+        assert re.search(rf"^make {target} +\S", printed, re.MULTILINE)
+    assert all(line.startswith("make ") for line in printed.splitlines())
 
 
 def test_make_test_runs_the_oldest_supported_pyspark_too() -> None:
     recipe = subprocess.run(
         ["make", "--dry-run", "test"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30
     ).stdout
-    (oldest,) = [spec.version for req in runtime_requirements() if req.name == "pyspark" for spec in req.specifier]
+    (oldest,) = [spec.version for req in dev_requirements() if req.name == "pyspark" for spec in req.specifier]
     assert f"OLDEST := {oldest}.0\n" in (ROOT / "Makefile").read_text()
     assert re.search(r"\.venv-spark40/bin/python -m pytest .* tests/spark ", recipe)
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
 from spark_kafka_sink.producer.report import DeliveryReport
 
@@ -93,8 +94,11 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
         yield
         return
-    from tqdm.auto import tqdm
-
+    tqdm = _tqdm()
+    if tqdm is None:
+        context.removeJobTag(tag)
+        yield
+        return
     stop = threading.Event()
     with tqdm(desc="kafka_sink", unit="task", total=0) as bar:
         poller = threading.Thread(target=_poll, args=(context, tag, bar, stop), name="kafka-sink-progress", daemon=True)
@@ -105,6 +109,16 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
             stop.set()
             poller.join()
             context.removeJobTag(tag)
+
+
+def _tqdm() -> Any:
+    """Returns the class of the bar, or None where tqdm is not installed, which must not fail the job."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        logger.warning("publish draws no progress bar: %s", not_installed("tqdm"))
+        return None
+    return tqdm
 
 
 def _is_looked_at() -> bool:
