@@ -47,7 +47,8 @@ if _is_looked_up:
             try:
                 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource
             except Exception as error:
-                if getattr(error, "code", None) == "INSTALLATION":  # it names cause and fix already
+                # These name cause and fix already.
+                if getattr(error, "code", None) == "INSTALLATION" or sys.version_info < (3, 11):
                     raise error from None
                 raise ImportError(
                     f'format("kafka_sink") cannot be used: {_one_line(error)}.'

@@ -152,3 +152,23 @@ def test_make_looks_for_java_before_it_downloads_spark(version: str | None, is_e
     assert ("install Java 17" in done.stderr) is not is_enough
     recipe = subprocess.run([make, "--dry-run", "jars"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=30).stdout
     assert recipe.index("install Java 17") < recipe.index("-m tests.kafka.jars")
+
+
+@pytest.mark.parametrize("name", ["ci.yml", "release.yml"])
+def test_workflows_call_targets_of_make_and_get_few_rights(name: str) -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows" / name).read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    declared = set(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split())
+    steps = [step for job in workflow["jobs"].values() for step in job.get("steps", [])]
+    called = {step["run"].split()[1] for step in steps if step.get("run", "").startswith("make ")}
+    assert called <= declared
+    assert called == ({"check", "test", "test-quick", "docs", "dist"} if name == "ci.yml" else set())
+
+
+def test_a_release_is_what_ci_has_built_and_is_signed() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"]
+    assert jobs["ci"] == {"uses": "./.github/workflows/ci.yml"}
+    assert (jobs["sbom"]["needs"], jobs["publish"]["needs"], jobs["release"]["needs"]) == ("ci", "sbom", "publish")
+    used = {step["uses"].partition("@")[0] for job in jobs.values() for step in job.get("steps", []) if "uses" in step}
+    assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= used
+    assert not re.search(r"secrets\.|password", (ROOT / ".github/workflows/release.yml").read_text())

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.installation import not_installed
 from spark_kafka_sink.producer.partition_reports import ALL_PARTITIONS, NO_OFFSET
 from spark_kafka_sink.producer.report import DeliveryReport
 
@@ -94,11 +93,8 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
     if context is None or not (_is_looked_at() if show is None else show) or not _is_tagged(context, tag):
         yield
         return
-    tqdm = _tqdm()
-    if tqdm is None:
-        context.removeJobTag(tag)
-        yield
-        return
+    from tqdm.auto import tqdm
+
     stop = threading.Event()
     with tqdm(desc="kafka_sink", unit="task", total=0) as bar:
         poller = threading.Thread(target=_poll, args=(context, tag, bar, stop), name="kafka-sink-progress", daemon=True)
@@ -109,16 +105,6 @@ def progress_bar(spark: SparkSession, show: bool | None = None) -> Iterator[None
             stop.set()
             poller.join()
             context.removeJobTag(tag)
-
-
-def _tqdm() -> Any:
-    """Returns the class of the bar, or None where tqdm is not installed, which must not fail the job."""
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        logger.warning("publish draws no progress bar: %s", not_installed("tqdm"))
-        return None
-    return tqdm
 
 
 def _is_looked_at() -> bool:

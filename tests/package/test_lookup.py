@@ -30,6 +30,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark.worker_util import pickleSer
 source = pickleSer.loads(bytes.fromhex(sys.argv[1]))(options={"kafka.bootstrap.servers": "localhost:1", "topic": "t"})
 schema = StructType([StructField("value", BinaryType())])
+exec(sys.argv[2])
 for use in (lambda: source.writer(schema, False), lambda: source.streamWriter(schema, False), source.schema):
     try:
         print(type(use()).__name__)
@@ -39,10 +40,15 @@ for use in (lambda: source.writer(schema, False), lambda: source.streamWriter(sc
 """
 
 
-def used(path: str) -> tuple[list[str], set[str]]:
-    """Returns what each use of the source that Spark has found leads to, and what finding it has imported."""
+def used(path: str, before_use: str = "") -> tuple[list[str], set[str]]:
+    """Returns what each use of the source that Spark has found leads to, and what finding it has imported.
+
+    Args:
+        path: PYTHONPATH.
+        before_use: code that runs before the source is used.
+    """
     _, pickled, *modules = next(line for line in output_of(LOOKED_UP, path=path).splitlines() if "kafka_sink" in line).split()
-    return output_of(PLANNED, pickled, path=path).splitlines(), set(modules)
+    return output_of(PLANNED, pickled, before_use, path=path).splitlines(), set(modules)
 
 
 pytestmark = [
@@ -78,6 +84,18 @@ def test_whatever_is_broken_the_sink_is_found_and_its_use_is_one_line(tmp_path: 
     assert len(uses) == 3
     assert all(use.startswith(text) for use in uses)
     assert all("pip install" in use for use in uses)
+
+
+OLDER = "sys.version_info, sys.version = (3, 10, 13), '3.10.13 (main)'"
+
+
+def test_on_python_3_10_the_sink_is_found_and_its_use_is_one_line(tmp_path: Path) -> None:
+    uses, _ = used(path_with(tmp_path, {}), before_use=OLDER)
+    assert len(uses) == 3
+    assert all(use.startswith("ImportError: spark-kafka-sink requires Python 3.11 or newer, and ") for use in uses)
+    assert all(
+        use.endswith(" is Python 3.10.13. Use a newer Python, in Spark's workers, too: set PYSPARK_PYTHON.") for use in uses
+    )
 
 
 @pytest.mark.parametrize("version", ["3.5.1", "4.0.0", "not a version"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,8 @@ from tests.package.programs import ROOT
 pytestmark = pytest.mark.slow
 
 PACKAGES = ("spark_kafka_sink", "pyspark_kafka_sink")
+REPOSITORY = "https://github.com/spark-kafka-sink/spark-kafka-sink"
+RAW = "https://raw.githubusercontent.com/spark-kafka-sink/spark-kafka-sink/main/"
 NAME = f"spark_kafka_sink-{spark_kafka_sink.__version__}"
 
 
@@ -72,6 +75,24 @@ def test_the_metadata_has_license_authors_links_and_dependencies(wheel: Path) ->
     assert names(line for line in required if "extra == 'spark'" in line) == {"pyspark", "pandas", "tqdm"}
     extras = {"spark", "tls", "aws", "azure", "gcp", "kerberos", "all", "verify", "docs", "dev"}
     assert set(told.get_all("Provides-Extra", [])) == extras
+
+
+def test_the_description_links_to_pages_that_an_index_can_reach(wheel: Path) -> None:
+    readme, shown = (ROOT / "README.md").read_text(), metadata(wheel).get_payload()
+    assert isinstance(shown, str)
+    written, links = (re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", text) for text in (readme, shown))
+    assert links
+    assert len(links) == len(written)
+    for (image, before), (_, after) in zip(written, links, strict=True):
+        if before.startswith(("https://", "#")):
+            expected = before
+        elif image:
+            expected = RAW + before
+        elif before.startswith("docs/"):
+            expected = f"{DOCS_URL}/" + before.removeprefix("docs/").replace(".md", ".html")
+        else:
+            expected = f"{REPOSITORY}/blob/main/{before}"
+        assert after == expected
 
 
 def test_each_python_that_ci_tests_is_a_classifier(wheel: Path) -> None:
