@@ -1,12 +1,22 @@
-"""A Kafka sink for PySpark in pure Python: DataFrames go to Kafka as Arrow columns, through a producer of our own.
+"""A Kafka sink for PySpark in pure Python: it sends DataFrames to Kafka as Arrow columns, with its own producer.
 
-Names are imported when they are used: Spark's Python workers need few of them, and the producer alone needs no Spark.
+Names are imported on first use. Spark's Python workers need few of them, and the producer needs no Spark.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+# pip checks this, but nothing does where the sources are on the path. Any later error would be about syntax.
+if sys.version_info < (3, 11):  # noqa: UP036
+    raise ImportError(
+        f"spark-kafka-sink requires Python 3.11 or newer, and {sys.executable} is Python {sys.version.split()[0]}."
+        " Use a newer Python, in Spark's workers, too: set PYSPARK_PYTHON."
+    )
+
+from spark_kafka_sink.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink import errors
@@ -103,9 +113,15 @@ _HOME = {
 }
 
 
+# They work without pyarrow and numpy.
+_NEED_NO_LIBRARIES = ("config", "errors")
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if _HOME[name] not in _NEED_NO_LIBRARIES:
+        import_module(f"{__name__}.installation").check_libraries()
     home = import_module(f"{__name__}.{_HOME[name]}")
     value = home if name == _HOME[name] else getattr(home, name)
     globals()[name] = value

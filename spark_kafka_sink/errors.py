@@ -57,6 +57,14 @@ class UsageError(LocalError):
     code = "USAGE"
 
 
+class InstallationError(LocalError, ImportError):
+    """A library is missing, broken or too old, or driver and executor run different versions of this package. `facts` has
+    library, or driver and executor.
+    """
+
+    code = "INSTALLATION"
+
+
 class SerializationError(LocalError):
     """A serializer cannot make bytes of a key or value, or of a column; names which, its type and what is wanted."""
 

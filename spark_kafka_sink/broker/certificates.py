@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.errors import UsageError
+from spark_kafka_sink.installation import not_installed
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-EXTRA: Final = "pip install 'spark-kafka-sink[tls]'"
 _VALID: Final = timedelta(days=30)
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
@@ -38,7 +38,7 @@ class CertificateAuthority:
         try:
             from cryptography import x509
         except ImportError:
-            raise UsageError(f"certificates cannot be made without the package cryptography: {EXTRA}") from None
+            raise UsageError(f"certificates cannot be made: {not_installed('cryptography')}") from None
         self._key = _new_key()
         self._name = _subject(name)
         self._own = self._signed(

@@ -12,6 +12,7 @@ import click
 from spark_kafka_sink.cli.check import check
 from spark_kafka_sink.cli.topics import topics
 from spark_kafka_sink.exactly_once.commit_log_settings import DEFAULT_TOPIC
+from spark_kafka_sink.version import __version__
 
 if TYPE_CHECKING:
     from spark_kafka_sink.cli.transactions.connection import ConnectionOptions
@@ -21,7 +22,7 @@ _PREFIX: Final = "spark-kafka-sink"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="spark-kafka-sink")
+@click.version_option(__version__)
 def main() -> None:
     """A Kafka sink for PySpark in pure Python."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from spark_kafka_sink.errors import UnsupportedVersionError
 from spark_kafka_sink.protocol.api import AnyApi
 from spark_kafka_sink.protocol.api_versions import API_VERSIONS, ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.version import __version__
 
 SOFTWARE_NAME: Final = "spark-kafka-sink"
 
@@ -90,9 +90,5 @@ def api_versions_request() -> ApiVersionsRequest:
 
 
 def software_version() -> str:
-    """Returns the installed version in the letters that brokers allow (SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN of Java)."""
-    try:
-        version = importlib.metadata.version(SOFTWARE_NAME)
-    except importlib.metadata.PackageNotFoundError:  # run from its sources
-        return "unknown"
-    return re.sub(r"[^A-Za-z0-9.-]", "-", version)
+    """Returns this package's version in the letters that brokers allow (SUPPORTED_CLIENT_SOFTWARE_NAME_PATTERN of Java)."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", __version__)

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion, check_same_version
 from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
@@ -25,6 +26,7 @@ from spark_kafka_sink.spark.python_workers import log_in_sparks_process
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
+from spark_kafka_sink.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class KafkaSinkDataSource(DataSource):
 
     feed: ClassVar[Feed] = Feed()
     session_options: ClassVar[Mapping[str, object]] = NO_OPTIONS
+    driver_version: ClassVar[str] = __version__
 
     @classmethod
     def name(cls) -> str:
@@ -63,6 +66,7 @@ class KafkaSinkDataSource(DataSource):
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
+        check_same_version(self.driver_version)
         log_in_sparks_process()
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
@@ -81,12 +85,14 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass
 
+    # The class itself is pickled, and its base is not: that comes from the process that unpickles it.
+    ReportingKafkaSinkDataSource.driver_version = __version__
     ReportingKafkaSinkDataSource.feed = feed
     ReportingKafkaSinkDataSource.session_options = HiddenValues({name.lower(): value for name, value in options.items()})
     return ReportingKafkaSinkDataSource
 
 
-class KafkaSinkWriter(DataSourceArrowWriter):
+class KafkaSinkWriter(SameVersion, DataSourceArrowWriter):
     """The writer of a batch job, and the base of the stream's. `write` runs in tasks, the rest in Spark's commit process."""
 
     def __init__(self, schema: SinkSchema, options: SinkOptions, feed: Feed) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
@@ -20,7 +21,7 @@ from spark_kafka_sink.spark.task import QUERY_ID
 JOB_GROUP = "spark.jobGroup.id"
 
 
-class ForeachBatch:
+class ForeachBatch(SameVersion):
     """Publishes each micro-batch it is called with. `reports`: the reports of the last micro-batch's tasks.
 
     Spark calls it from a thread of its own, one micro-batch at a time.

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from spark_kafka_sink.errors import OptionError, SchemaError, SerializationError
+from spark_kafka_sink.installation import SameVersion
 from spark_kafka_sink.producer.serializers.serialization import serialized_value
 from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
@@ -33,7 +34,7 @@ Values = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionWriter:
+class PartitionWriter(SameVersion):
     """Delivers the Rows it is called with. It is pickled and sent to tasks."""
 
     options: SinkOptions

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from spark_kafka_sink.errors import OptionError, UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
+from spark_kafka_sink.installation import SameVersion, check_extra
 from spark_kafka_sink.producer.report import DeliveryReport
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers
 from spark_kafka_sink.spark.commits import abort_job, check_job, commit_shares
@@ -98,7 +99,7 @@ def publish(
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowTask:
+class ArrowTask(SameVersion):
     """One task over Arrow batches. It is pickled, and returns one row: its report and, under exactly-once, its transaction.
 
     batch: what it writes a share of, under exactly-once.
@@ -149,6 +150,7 @@ def _planned(
     df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None
 ) -> tuple[DataFrame, ArrowTask]:
     """Returns the DataFrame with only the record's columns, and the task for it. Raises before there is anything to abort."""
+    check_extra("pandas", "PySpark's mapInArrow, which publish() and foreach_batch() use,")
     if df.isStreaming:
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
@@ -164,7 +166,11 @@ def _planned(
 
 
 def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:
-    rows = df.mapInArrow(task.run, _RESULT_DDL).collect()
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task.run(batches)
+
+    # A nested function is pickled by value: unpickling checks the task's version before it looks up a name of this package.
+    rows = df.mapInArrow(run, _RESULT_DDL).collect()
     reports = sorted((TaskReport(row[0], report_from_bytes(bytes(row[1]))) for row in rows), key=lambda one: one.spark_partition)
     committed = [one.report for one in reports]
     if task.batch is not None:

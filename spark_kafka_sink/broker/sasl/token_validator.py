@@ -15,8 +15,8 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_sink.broker.broker_config import BrokerConfig
-from spark_kafka_sink.broker.certificates import EXTRA
 from spark_kafka_sink.errors import OptionError, UsageError
+from spark_kafka_sink.installation import not_installed
 
 
 class TokenError(Exception):
@@ -246,7 +246,7 @@ def _needs_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
-        raise UsageError(f"signatures of tokens cannot be checked without the package cryptography: {EXTRA}") from None
+        raise UsageError(f"signatures of tokens cannot be checked: {not_installed('cryptography')}") from None
 
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
