@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
@@ -15,6 +17,7 @@ from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.protocol.api import ApiKey
 from spark_kafka_sink.spark.check import CheckReport, check
 from spark_kafka_sink.spark.checks.report import CheckLine, Status
+from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
@@ -137,7 +140,7 @@ def test_an_advertised_address_that_cannot_be_reached_is_named() -> None:
     (cross,) = report.failed
     assert cross.text.startswith(f"broker 2 advertises 127.0.0.1:{dead}, which cannot be reached from here")
     assert "advertised.listeners on broker 2" in cross.to_do
-    assert "1 of 2 answer" in lines(report, "brokers")[1].text
+    assert "1 of 2 brokers answered" in lines(report, "brokers")[1].text
 
 
 @pytest.mark.parametrize(
@@ -384,3 +387,22 @@ def test_a_commit_log_with_fewer_partitions_is_a_cross(broker: EmbeddedBroker) -
     broker.create_topic("short-log", 1, configs={"cleanup.policy": "compact"})
     report = check(settings(broker, **EXACTLY_ONCE, **{"commit.log.topic": "short-log", "commit.log.partitions": "2"}))
     assert "set commit.log.partitions to 1" in line(report, "commit log").to_do
+
+
+# On real Kafka
+
+
+def test_missing_rights_are_crosses_on_real_kafka(kafka_with_acls: KafkaWithAcls) -> None:
+    """Rights are known without a write: those on topics from metadata, those on ids from a request that brokers refuse anyway."""
+    name = f"check-{uuid.uuid4()}"
+    kafka_with_acls.create_topic(name, 1)
+    options = {"kafka.bootstrap.servers": kafka_with_acls.bootstrap_servers, "topic": name, **EXACTLY_ONCE}
+    kafka_with_acls.deny(ResourceType.TOPIC, name, AclOperation.WRITE)
+    kafka_with_acls.deny(ResourceType.TRANSACTIONAL_ID, "spark-kafka-sink.", AclOperation.WRITE, prefixed=True)
+    report = check(options, timeout=30)
+    topic, ids = report.failed
+    assert topic.text == f"User:ANONYMOUS is not authorized for Write on topic {name!r}"
+    assert f"--operation Write --topic {name}" in topic.to_do
+    assert "is not authorized for Write on transactional ids spark-kafka-sink.*" in ids.text
+    assert "--transactional-id spark-kafka-sink. --resource-pattern-type prefixed" in ids.to_do
+    assert "__spark_kafka_sink_commits" not in kafka_with_acls.metadata().topics

@@ -1,4 +1,4 @@
-"""What the steps of `check` share: the settings, the connection, and what earlier steps found."""
+"""State that the steps of `check` share: the settings, the connection, and the findings of earlier steps."""
 
 from __future__ import annotations
 
