@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.producer.single_records.record_future import RecordFuture
     from spark_kafka_sink.producer.transactions.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from spark_kafka_sink.records.columns import RecordColumns
+    from spark_kafka_sink.spark.explain import Explanation, explain
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
@@ -36,6 +37,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
+    "Explanation",
     "KafkaSinkError",
     "Node",
     "OffsetAndMetadata",
@@ -55,6 +57,7 @@ __all__ = [
     "Serializer",
     "TaskReport",
     "errors",
+    "explain",
     "foreach_batch",
     "partition_writer",
     "producer_config",
@@ -68,6 +71,7 @@ _HOME = {
     "ConsumerGroupMetadata": "producer.transactions.offsets",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
+    "Explanation": "spark.explain",
     "KafkaSinkError": "errors",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
@@ -87,6 +91,7 @@ _HOME = {
     "Serializer": "producer.serializers.serializer",
     "TaskReport": "spark.publish",
     "errors": "errors",
+    "explain": "spark.explain",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",
     "producer_config": "config",

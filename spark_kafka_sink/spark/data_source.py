@@ -8,7 +8,10 @@ twice the time on imports (390 ms of CPU instead of 180, on a busy machine).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
 from typing import ClassVar, NoReturn
 
 import pyarrow as pa
@@ -50,13 +53,17 @@ class KafkaSinkDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
-        writer = KafkaSinkWriter(*self._checked(schema), self.feed)
+        columns, options = self._checked(schema)
+        _check_reachable(options, is_stream=False)
+        writer = KafkaSinkWriter(columns, options, self.feed)
         writer.check()
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
-        return KafkaSinkStreamWriter(*self._checked(schema), self.feed)
+        columns, options = self._checked(schema)
+        _check_reachable(options, is_stream=True)
+        return KafkaSinkStreamWriter(columns, options, self.feed)
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
@@ -67,6 +74,34 @@ class KafkaSinkDataSource(DataSource):
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
             return sink_schema(schema, options.topic, serializers), options
+
+
+def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
+    """Asks Kafka for the topic while Spark plans a write; for a stream only until that has succeeded once.
+
+    Spark plans each micro-batch of a stream, often in a new process. A running stream must survive an outage of Kafka, so what
+    was reached once in this application is not asked for again.
+    """
+    # Spark sets it for processes that plan and commit, and removes the folders when the application ends.
+    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    if not folder:
+        return
+    named = repr((options.producer.bootstrap_servers, options.topic))
+    mark = Path(folder) / f"kafka-sink-reached-{sha256(named.encode()).hexdigest()[:16]}"
+    if is_stream and mark.exists():
+        return
+    from spark_kafka_sink.spark.first_contact import check_reachable
+
+    try:
+        mark.touch()
+    except OSError:
+        if is_stream:  # nothing can be remembered
+            return
+    try:
+        check_reachable(options)
+    except BaseException:
+        mark.unlink(missing_ok=True)
+        raise
 
 
 def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:
