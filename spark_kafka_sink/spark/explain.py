@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
+from importlib import import_module
 from typing import Any, Final
 
 from spark_kafka_sink.errors import KafkaSinkError
@@ -118,11 +120,24 @@ def _kinds(base: type[KafkaSinkError]) -> Iterator[type[KafkaSinkError]]:
         yield from _kinds(child)
 
 
-# The others inherit the code of their base.
-_KINDS: Final = {kind.code: kind for kind in _kinds(KafkaSinkError) if "code" in vars(kind)}
+@cache
+def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
+    # The modules outside of errors.py that define an error with a code of its own.
+    import_module("spark_kafka_sink.exactly_once.commit_record")
+    import_module("spark_kafka_sink.exactly_once.log_writer")
+    found: dict[str, type[KafkaSinkError]] = {}
+    for kind in _kinds(KafkaSinkError):
+        found.setdefault(kind.code, kind)  # a class without a code of its own comes after the base it has it from
+    return found
+
+
+@cache
+def _first_line() -> re.Pattern[str]:
+    return re.compile(rf"^.*?\[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
+
+
 _SEE: Final = "See "
 
-_FIRST_LINE: Final = re.compile(rf"^.*?\[({'|'.join(_KINDS)})\] (.*)$", re.MULTILINE)
 # What Spark, Java or Python write after an error's own lines.
 _END: Final = re.compile(
     r"\s*$|\s+at |\s*File \"|Traceback |During handling of |The above exception |JVM stacktrace|Driver stacktrace|Caused by: |"
@@ -134,18 +149,19 @@ _STACK: Final = re.compile(r"^(?:\s+at |JVM stacktrace|Driver stacktrace|Caused 
 
 def _parsed(text: str) -> KafkaSinkError | None:
     """Returns the error whose text is in `text`. Of a chain of errors it is the last, which the others have led to."""
-    first = _FIRST_LINE.search(text)
+    pattern = _first_line()
+    first = pattern.search(text)
     if first is None:
         return None
     stack = _STACK.search(text, first.end())
-    *_, match = _FIRST_LINE.finditer(text, first.start(), stack.start() if stack else len(text))
+    *_, match = pattern.finditer(text, first.start(), stack.start() if stack else len(text))
     lines = [match[2]]
     for line in text[match.end() :].splitlines()[1:]:
         if _END.match(line):
             break
         lines.append(line)
     message, *notes = (_SQLSTATE.sub("", line).rstrip() for line in lines)
-    error = _KINDS[match[1]](message, **facts_of(message))
+    error = _kinds_by_code()[match[1]](message, **facts_of(message))
     for note in notes:
         error.add_note(note)
     return error

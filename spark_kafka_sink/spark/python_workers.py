@@ -103,7 +103,7 @@ def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> 
     )
     return (
         f"Spark's Python workers will fail on this machine, because {problem}. Before Spark starts, run:"
-        f" export PYSPARK_PYTHON={own}.{link} See {DOCS_URL}/troubleshooting.html#modulenotfounderror-in-workers"
+        f" export PYSPARK_PYTHON={own}.{link} See {DOCS_URL}/troubleshooting.html#modulenotfounderror-in-a-python-worker"
     )
 
 

@@ -9,6 +9,8 @@ import pytest
 import spark_kafka_sink as sks
 from spark_kafka_sink import errors
 from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, MetadataTimeoutError, RecordTooLargeError, SchemaError
+from spark_kafka_sink.exactly_once.commit_record import CommitRecordError
+from spark_kafka_sink.exactly_once.log_writer import ClaimLostError
 from spark_kafka_sink.spark.explain import linked, sink_error
 
 SITE = "https://spark-kafka-sink.github.io/spark-kafka-sink/troubleshooting.html"
@@ -145,5 +147,5 @@ def test_each_code_makes_the_error_that_has_it() -> None:
     classes = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KafkaSinkError)]
     own = [kind for kind in classes if "code" in vars(kind)]
     assert len(own) > 20
-    for kind in own:
+    for kind in (*own, CommitRecordError, ClaimLostError):
         assert type(sink_error(f"x: [{kind.code}] something")) is kind

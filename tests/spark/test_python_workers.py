@@ -106,7 +106,7 @@ def system(tmp_path: Path, base: Path) -> Path:
     return folder
 
 
-LINK = "/troubleshooting.html#modulenotfounderror-in-workers"
+LINK = "/troubleshooting.html#modulenotfounderror-in-a-python-worker"
 
 
 def test_a_virtual_environment_that_is_not_activated_is_told_with_the_line_that_mends_it(
