@@ -72,7 +72,7 @@ def test_wrong_arguments_are_refused_before_any_task(spark: SparkSession, kafka:
 
 def jobs_run(spark: SparkSession) -> int:
     """Returns how many jobs without a group this Spark has run."""
-    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))  # type: ignore[arg-type]
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
 def test_a_wrong_address_is_raised_alone_before_any_job(spark: SparkSession) -> None:
