@@ -1,8 +1,8 @@
 """`format("kafka_sink")`: Spark's Python data source over `run_task`.
 
 Constructors have no effects, because Spark calls them again in the process that commits. Only commit messages carry state there.
-The code that commits is imported only where it is used. Otherwise each Python process that Spark starts for a query would spend
-twice the time on imports (390 ms of CPU instead of 180, on a busy machine).
+What plans, writes or commits is imported where it is used, because Spark starts a Python process for each of these steps, and the
+first micro-batch waits for all of their imports.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
@@ -23,10 +23,11 @@ from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.secret import HiddenValues
 from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_of, total
 from spark_kafka_sink.spark.metrics import Feed
-from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
-from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
-from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.options import SinkOptions
+    from spark_kafka_sink.spark.schema import SinkSchema
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,9 @@ class KafkaSinkDataSource(DataSource):
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
+        from spark_kafka_sink.spark.options import looked_at, sink_options
+        from spark_kafka_sink.spark.schema import check_arrow, sink_schema
+
         log_in_sparks_process()
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
@@ -135,6 +139,8 @@ class KafkaSinkWriter(DataSourceArrowWriter):
             check_job(self._options, self._job)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        from spark_kafka_sink.spark.task import run_task, spark_partition
+
         batches = ((self._schema, batch) for batch in iterator)
         batch = None if self._options.exactly_once is None else self._batch()
         report, share = run_task(batches, self._options, self._feed, batch)
@@ -182,6 +188,8 @@ class KafkaSinkStreamWriter(KafkaSinkWriter, DataSourceStreamWriter):
     """A stream's writer. Spark creates one for each micro-batch."""
 
     def _batch(self) -> MicroBatch:
+        from spark_kafka_sink.spark.task import task_batch
+
         return task_batch()
 
     def commit(self, messages: Messages, batchId: int) -> None:  # type: ignore[override]

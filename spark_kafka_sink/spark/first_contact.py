@@ -51,7 +51,7 @@ def check_reachable(options: SinkOptions) -> None:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         servers = ",".join(config.bootstrap_servers)
         raise MetadataTimeoutError(
-            f"topic {topic}: it does not exist on {servers} ({name} for {limit_ms / 1000:g} s); {CREATE_IT}",
+            f"topic {topic}: the topic does not exist on {servers} ({name} for {limit_ms / 1000:g} s); {CREATE_IT}",
             topic=topic,
             error=name,
         )

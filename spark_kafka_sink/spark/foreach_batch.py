@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.spark.explain import linked, sink_error
-from spark_kafka_sink.spark.first_contact import check_reachable
 from spark_kafka_sink.spark.metrics import DeliveryMetrics
 from spark_kafka_sink.spark.options import SinkOptions, sink_options
 from spark_kafka_sink.spark.publish import TaskReport, publish_dataframe
@@ -31,7 +30,7 @@ class ForeachBatch:
 
     def __init__(self, options: SinkOptions, metrics: DeliveryMetrics | None) -> None:
         self.reports: list[TaskReport] = []
-        self._was_reachable = False
+        self._is_reachable = False
         self._options = options
         # On Spark Connect this object is pickled to the server, and a handle that cannot count has no business there.
         self._metrics = metrics if metrics is not None and metrics.available else None
@@ -46,16 +45,16 @@ class ForeachBatch:
             raise linked(found) from None
 
     def _publish(self, df: DataFrame, batch_id: int) -> None:
-        if not self._was_reachable:  # later batches survive an outage of Kafka as long as their options say
-            check_reachable(self._options)
-            self._was_reachable = True
+        # Batches after the first survive an outage of Kafka for as long as their options say.
         if self._options.exactly_once is None:
-            self.reports = publish_dataframe(df, self._options, self._metrics)
-            return
-        query_id, run_id = _query_and_run(df)
-        call = self._called(query_id, run_id, batch_id)
-        self.reports = publish_dataframe(df, self._options, self._metrics, MicroBatch(query_id, batch_id))
-        call.is_committed = True
+            self.reports = publish_dataframe(df, self._options, self._metrics, is_reachable=self._is_reachable)
+        else:
+            query_id, run_id = _query_and_run(df)
+            call = self._called(query_id, run_id, batch_id)
+            batch = MicroBatch(query_id, batch_id)
+            self.reports = publish_dataframe(df, self._options, self._metrics, batch, is_reachable=self._is_reachable)
+            call.is_committed = True
+        self._is_reachable = True
 
     def _called(self, query_id: str, run_id: str, batch_id: int) -> _Call:
         """Records this call before any task writes, if it may follow the query's previous call in this process."""

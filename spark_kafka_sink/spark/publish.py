@@ -157,14 +157,22 @@ def publish_job(df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | 
 
 
 def publish_dataframe(
-    df: DataFrame, options: SinkOptions, metrics: DeliveryMetrics | None, batch: MicroBatch | None = None
+    df: DataFrame,
+    options: SinkOptions,
+    metrics: DeliveryMetrics | None,
+    batch: MicroBatch | None = None,
+    *,
+    is_reachable: bool = True,
 ) -> list[TaskReport]:
     """Runs the job and returns its tasks' reports, by Spark partition. `metrics` counts them as live and as committed.
 
     batch: the micro-batch of the rows, under exactly-once. If the rows of an earlier attempt are the visible ones, these rows are
-    aborted and there are no reports.
+    aborted and there are no reports. is_reachable: whether Kafka was reached before; if not, the driver asks it first.
     """
-    return _run(*_planned(df, options, metrics, batch), metrics)
+    planned = _planned(df, options, metrics, batch)
+    if not is_reachable:
+        check_reachable(options)
+    return _run(*planned, metrics)
 
 
 def _planned(

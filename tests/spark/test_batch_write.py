@@ -73,8 +73,10 @@ def test_counts_come_back_to_the_driver(
     assert repr(metrics).startswith("live: 1,010 records")
 
 
-def test_a_write_of_no_rows_is_reported_as_0(spark: SparkSession, kafka: Kafka, metrics: sks.DeliveryMetrics) -> None:
-    save(numbers(spark, 10).where("key < 0"), options(kafka, topic="never-there"))
+def test_a_write_of_no_rows_is_reported_as_0(
+    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics
+) -> None:
+    save(numbers(spark, 10).where("key < 0"), options(kafka, topic=new_topic()))
     assert metrics.committed == sks.DeliveryReport()
 
 
@@ -191,10 +193,10 @@ def test_a_record_larger_than_max_request_size_is_named_with_its_row(
     df = spark.range(0, 10, 1, 1).selectExpr("repeat('v', IF(id = 7, 20000, 10)) AS value")
     found = sks.explain(failure(df, options(kafka, topic=new_topic(), kafka__max__request__size="10000")))
     assert type(found.error) is RecordTooLargeError
-    first, second, link = str(found).splitlines()
-    assert first.startswith("[RECORD_TOO_LARGE] ")
-    assert second.startswith("That is row 7 of the task")
-    assert link == f"See {found.link}"
+    lines = str(found).splitlines()
+    assert lines[0].startswith("[RECORD_TOO_LARGE] ")
+    assert lines[1].startswith("That is row 7 of the task")
+    assert lines[-1] == f"See {found.link}"
 
 
 def test_unreachable_brokers_are_named_before_any_task_starts(spark: SparkSession) -> None:

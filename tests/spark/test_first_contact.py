@@ -53,7 +53,9 @@ def test_a_wrong_address_is_told_with_the_address_and_what_came_of_it(nowhere: s
 
 
 def test_a_missing_topic_is_told_with_what_to_do(broker: EmbeddedBroker) -> None:
-    with pytest.raises(MetadataTimeoutError, match=r"topic missing: it does not exist on .*create the topic, or set") as caught:
+    with pytest.raises(
+        MetadataTimeoutError, match=r"topic missing: the topic does not exist on .*create the topic, or set"
+    ) as caught:
         check_reachable(checked(broker.bootstrap_servers, "missing"))
     assert caught.value.facts == {"topic": "missing", "error": "UNKNOWN_TOPIC_OR_PARTITION"}
 
