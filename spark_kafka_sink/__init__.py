@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from spark_kafka_sink.records.columns import RecordColumns
     from spark_kafka_sink.spark.check import check
     from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport
+    from spark_kafka_sink.spark.explain import Explanation, explain
     from spark_kafka_sink.spark.foreach_batch import foreach_batch
     from spark_kafka_sink.spark.metrics import DeliveryMetrics
     from spark_kafka_sink.spark.partition_writer import partition_writer
@@ -50,6 +51,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "DeliveryMetrics",
     "DeliveryReport",
+    "Explanation",
     "KafkaSinkError",
     "Node",
     "OffsetAndMetadata",
@@ -70,6 +72,7 @@ __all__ = [
     "TaskReport",
     "check",
     "errors",
+    "explain",
     "foreach_batch",
     "partition_writer",
     "producer_config",
@@ -85,6 +88,7 @@ _HOME = {
     "ConsumerGroupMetadata": "producer.transactions.offsets",
     "DeliveryMetrics": "spark.metrics",
     "DeliveryReport": "producer.report",
+    "Explanation": "spark.explain",
     "KafkaSinkError": "errors",
     "Node": "client.cluster",
     "OffsetAndMetadata": "producer.transactions.offsets",
@@ -105,6 +109,7 @@ _HOME = {
     "TaskReport": "spark.publish",
     "check": "spark.check",
     "errors": "errors",
+    "explain": "spark.explain",
     "foreach_batch": "spark.foreach_batch",
     "partition_writer": "spark.partition_writer",
     "producer_config": "config",

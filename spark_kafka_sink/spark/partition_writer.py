@@ -22,6 +22,7 @@ from spark_kafka_sink.producer.serializers.serializer import Serializer
 from spark_kafka_sink.records.arrow_arrays import array_of_bytes, array_of_numbers, bitmap
 from spark_kafka_sink.spark.metrics import DeliveryMetrics, Feed
 from spark_kafka_sink.spark.options import SinkOptions, serializers_by_column, sink_options
+from spark_kafka_sink.spark.python_workers import active_context, warn_of_other_python
 from spark_kafka_sink.spark.schema import RECORD_COLUMNS, SinkSchema, columns_of_record
 from spark_kafka_sink.spark.task import run_task
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
@@ -67,6 +68,7 @@ def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | N
             " foreach_batch or format('kafka_sink')",
             option="delivery.guarantee",
         )
+    warn_of_other_python(active_context())
     create_missing_topic(checked)
     return PartitionWriter(checked, metrics.feed if metrics else Feed())
 
