@@ -15,6 +15,7 @@ from spark_kafka_sink import broker as public
 from spark_kafka_sink.broker.broker_config import BrokerConfig
 from spark_kafka_sink.broker.broker_services import LOCK_FILE
 from spark_kafka_sink.broker.embedded_broker import EmbeddedBroker
+from spark_kafka_sink.broker.kafka_release import NEWEST_RELEASE
 from spark_kafka_sink.errors import OptionError, UsageError
 from tests.broker.unharmed import no_thread_is_left
 
@@ -126,11 +127,11 @@ def test_its_end_leaves_no_thread_and_frees_its_ports() -> None:
 
 def test_before_its_start_and_after_its_end_it_says_so() -> None:
     broker = EmbeddedBroker()
-    assert repr(broker) == "<EmbeddedBroker not started>"
+    assert repr(broker) == f"<EmbeddedBroker not started, like Kafka {NEWEST_RELEASE}, in memory>"
     with pytest.raises(UsageError, match="not started"):
         broker.create_topic("t")
     with broker:
-        assert repr(broker) == f"<EmbeddedBroker {broker.bootstrap_servers}>"
+        assert repr(broker) == f"<EmbeddedBroker {broker.bootstrap_servers}, like Kafka {NEWEST_RELEASE}, in memory>"
     with pytest.raises(UsageError, match="not started"):
         broker.create_topic("t")
 
