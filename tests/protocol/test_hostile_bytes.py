@@ -126,7 +126,7 @@ def test_noise_behind_any_beginning_is_a_whole_message_or_refused(golden: Golden
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        ("", "request of 0 bytes cannot be read: it is shorter than a header"),
+        ("", "request of 0 bytes cannot be decoded: it is shorter than a header"),
         ("0000000900000001", "client_id: the data ends here"),
         ("00000009000000010003", "client_id: 3 bytes for a string where 0 are left"),
         ("0000000900000001fffe00", "client_id: a length of -2"),

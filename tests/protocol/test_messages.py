@@ -113,7 +113,7 @@ class TestVersions:
 
     @pytest.mark.parametrize("version", [-1, 2, 14, 32767])
     def test_that_are_not_spoken_are_refused_on_our_side(self, version: int) -> None:
-        with pytest.raises(UnsupportedVersionError, match=f"PRODUCE v{version} is not spoken here; v3 to v13 are"):
+        with pytest.raises(UnsupportedVersionError, match=f"PRODUCE v{version} is not supported; v3 to v13 are"):
             encode_request(PRODUCE, version, 1, "c", ProduceRequest())
 
     @pytest.mark.parametrize(("key", "version", "name"), [(0, 2, "PRODUCE v2"), (18, 5, "API_VERSIONS v5"), (1, 4, "API 1 v4")])
@@ -131,7 +131,7 @@ class TestServedApis:
         data = b"".join(encode_request(HEARTBEAT, 4, 7, "c", HeartbeatRequest("g", 1, "m")))
 
         assert decode_request(data, {HEARTBEAT.key: HEARTBEAT})[1] == HeartbeatRequest("g", 1, "m")
-        with pytest.raises(UnsupportedVersionError, match="API 12 v4 is not spoken here"):
+        with pytest.raises(UnsupportedVersionError, match="API 12 v4 is not supported"):
             decode_request(data)
 
     def test_a_limited_api_has_none_but_its_versions(self) -> None:
@@ -140,7 +140,7 @@ class TestServedApis:
 
         assert spoken == [2, 3]
         data = b"".join(encode_request(HEARTBEAT, 4, 7, "c", HeartbeatRequest("g", 1, "m")))
-        with pytest.raises(UnsupportedVersionError, match="HEARTBEAT v4 is not spoken here") as raised:
+        with pytest.raises(UnsupportedVersionError, match="HEARTBEAT v4 is not supported") as raised:
             decode_request(data, {limited.key: limited})
         assert raised.value.facts == {"api_key": 12, "version": 4, "correlation_id": 7}
 
@@ -181,7 +181,7 @@ class TestUnwritable:
         ids=["int16", "int32", "surrogate"],
     )
     def test_a_value_that_does_not_fit_is_named_with_its_field(self, request_: ProduceRequest, complaint: str) -> None:
-        with pytest.raises(UsageError, match=f"PRODUCE v9 request cannot be written: {complaint}"):
+        with pytest.raises(UsageError, match=f"PRODUCE v9 request cannot be encoded: {complaint}"):
             encode_request(PRODUCE, 9, 1, "c", request_)
 
     def test_none_where_a_value_must_be_is_named_with_its_path(self) -> None:
