@@ -15,7 +15,7 @@ from spark_kafka_sink.broker.broker_services import SharedServices
 from spark_kafka_sink.broker.certificates import CertificateAuthority
 from spark_kafka_sink.broker.client_settings import client_settings, librdkafka_settings, token
 from spark_kafka_sink.broker.cluster.cluster import Cluster, CoordinatorType
-from spark_kafka_sink.broker.cluster.metadata_image import NO_LEADER, address_text, partition_for
+from spark_kafka_sink.broker.cluster.metadata_image import INTERNAL_TOPICS, NO_LEADER, address_text, partition_for
 from spark_kafka_sink.broker.faults.fault_injection import FaultInjection, RunningBroker
 from spark_kafka_sink.errors import OptionError, UsageError
 
@@ -33,8 +33,10 @@ class EmbeddedBroker:
 
     Example::
 
-        with EmbeddedBroker() as broker: topic = broker.create_topic("events", partitions=3) producer =
-        Producer(broker.client_settings)
+        with EmbeddedBroker() as broker:
+            broker.create_topic("events", partitions=3)
+            with Producer(broker.client_settings) as producer:
+                producer.send("events", value=b"hello")
 
     Args:
         brokers: the number of brokers.
@@ -79,9 +81,18 @@ class EmbeddedBroker:
             raise OptionError(text, option="ssl_client_auth")
 
     def __repr__(self) -> str:
-        where = "not started" if self._shared is None else self.bootstrap_servers
         folder = "in memory" if self._config.data_dir is None else f"in {self._config.data_dir}"
-        return f"<EmbeddedBroker {where}, like Kafka {self._config.like}, {folder}>"
+        if self._shared is None:
+            return f"<EmbeddedBroker not started, {self._brokers_text()}, like Kafka {self._config.like}, {folder}>"
+        image = self._shared.cluster.image
+        stopped = len(self._ports) - len(image.up())
+        brokers = self._brokers_text() + (f" ({stopped} stopped)" if stopped else "")
+        topics = sum(name not in INTERNAL_TOPICS for name in image.topics)
+        counts = f"{brokers}, {topics} topic{'' if topics == 1 else 's'}"
+        return f"<EmbeddedBroker {self.bootstrap_servers}, {counts}, like Kafka {self._config.like}, {folder}>"
+
+    def _brokers_text(self) -> str:
+        return f"{len(self._ports)} broker{'' if len(self._ports) == 1 else 's'}"
 
     def __enter__(self) -> Self:
         self.start()

@@ -211,7 +211,7 @@ def test_its_log_is_lines_of_json_if_asked_for() -> None:
     assert {"topic": "events", "partitions": 1}.items() <= events[said.index("Created topic events with 1 partition")].items()
     for begin in ("Broker 1 is up at", "Preparing to rebalance group readers", "Stabilized group readers"):
         assert any(text.startswith(begin) for text in said), begin
-    assert any("a connection from 127.0.0.1" in text for text in said)
+    assert any("new connection from 127.0.0.1" in text for text in said)
     assert len([event for event in events if event["level"] == "WARNING"]) == 1
 
 
@@ -229,7 +229,7 @@ def test_a_folder_in_use_is_said(tmp_path: Path) -> None:
         refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
 
     assert refused.returncode == 1
-    assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop it, or take another folder\n"
+    assert refused.stderr == f"Error: {tmp_path} is in use by another broker: stop that broker or choose another folder\n"
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
         (["--set", "num.io.thread=3"], "unknown setting num.io.thread; did you mean num.io.threads?"),
         (["--set", "num.io.threads=none"], "Invalid value none for configuration num.io.threads: Not a number of type INT"),
         (["--set", "num.io.threads"], "'num.io.threads' is not NAME=VALUE"),
-        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not a known release of Kafka"),
+        (["--like", "2.0"], "Invalid value for --like: like='2.0' is not a known Kafka release"),
         (["--set", "retention.ms=-7"], "Invalid value -7 for configuration retention.ms: Value must be at least -1"),
         (["--fault", "prduce error=7"], "unknown API 'prduce'; did you mean produce?"),
         (["--fault", "produce error=NOT_LEADER"], "unknown error NOT_LEADER; did you mean NOT_LEADER_OR_FOLLOWER?"),

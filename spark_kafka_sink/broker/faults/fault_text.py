@@ -110,7 +110,7 @@ def _plain(name: str) -> str:
 
 def _kind(word: str) -> Kind:
     if word not in _KINDS:
-        raise OptionError(f"unknown fault {word!r}{nearest(word, _KINDS)}; it must be one of {', '.join(_KINDS)}", option="fault")
+        raise OptionError(f"unknown fault {word!r}; it must be one of {', '.join(_KINDS)}{nearest(word, _KINDS)}", option="fault")
     return _KINDS[word]
 
 

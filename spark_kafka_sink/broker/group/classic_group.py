@@ -243,7 +243,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Returns whether a member subscribes to the topic. Subscriptions that cannot be read count as subscribed to everything."""
+        """Returns whether a member subscribes to the topic. An unreadable subscription counts as one to every topic."""
         return self.uses_consumer_protocol if self.subscribed is None else topic in self.subscribed
 
     def know_subscriptions(self) -> None:

@@ -72,7 +72,7 @@ def join(group: ClassicGroup, joiner: Joiner, effects: Effects) -> None:
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Returns whether another member may join (`acceptJoiningMember`). During a join phase, only members that have joined count."""
+    """Returns whether another member may join (`acceptJoiningMember`). During a join phase, only joined members count."""
     if group.is_empty:
         return True
     member = group.members.get(member_id)

@@ -43,7 +43,7 @@ from spark_kafka_sink.protocol.partition_offsets import (
 
 
 def isolation_level(level: int) -> IsolationLevel:
-    """Returns the isolation level. Raises UNKNOWN_SERVER_ERROR for an unknown one, as a result of Kafka's `IsolationLevel.forId`."""
+    """Returns the isolation level. Raises UNKNOWN_SERVER_ERROR for an unknown one, as Kafka does (`IsolationLevel.forId`)."""
     try:
         return IsolationLevel(level)
     except ValueError:

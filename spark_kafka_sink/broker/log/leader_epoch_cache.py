@@ -18,7 +18,7 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """Leader epochs and their first offsets; both grow from entry to entry. Guarded by its log's lock. `path`: None keeps it in memory."""
+    """Leader epochs and their first offsets, both ascending. Guarded by the log's lock. `path`: None keeps it in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
