@@ -50,7 +50,7 @@ def test_a_record_cut_anywhere_is_refused(golden: GoldenRecord) -> None:
 
 @pytest.mark.parametrize("golden", golden_records(), ids=str)
 def test_bytes_behind_a_record_are_refused(golden: GoldenRecord) -> None:
-    with pytest.raises(ProtocolError, match=rf"it ends at {len(golden.data)}"):
+    with pytest.raises(ProtocolError, match=rf"it ends at byte {len(golden.data)}"):
         golden.record.decode(golden.data + b"\0")
 
 
