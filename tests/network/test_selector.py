@@ -125,7 +125,7 @@ def test_a_connection_can_have_a_smaller_limit_than_the_others(ends: Ends) -> No
     far.sendall(framed(b"four"))
     other.sendall(framed(b"four"))
     result = ends.until(lambda result: bool(result.disconnected))
-    assert "1 to 3 are possible" in result.disconnected[0].error.message
+    assert "the size must be 1 to 3" in result.disconnected[0].error.message
     assert ends.selector.can_send(2)
 
 
