@@ -248,7 +248,7 @@ def test_a_folder_of_something_else_is_said(tmp_path: Path) -> None:
     refused = ended("broker", "--port", "0", "--data-dir", str(tmp_path))
 
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"Error: what is in {tmp_path} cannot be read: ")
+    assert refused.stderr.startswith(f"Error: could not read the data in {tmp_path}: ")
 
 
 @pytest.mark.parametrize(
