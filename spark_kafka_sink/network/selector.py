@@ -132,7 +132,7 @@ class Selector:
         FrameWriter.
         """
         if not self.can_send(connection_id):
-            raise UsageError(f"connection {connection_id} cannot send now: it is not ready or still sends a frame")
+            raise UsageError(f"connection {connection_id} cannot send now: it is not ready or is still sending a frame")
         channel = self._channels[connection_id]
         channel.writer = FrameWriter(buffers, announced)
         self._touch(channel, self._clock())

@@ -59,7 +59,7 @@ class CreatableTopicConfigs(Message):
 
 @message
 class CreatableTopicResult(Message):
-    """The result. From v5 on it describes the topic (KIP-525), unless `topic_config_error_code` says why it may not."""
+    """The result. From v5 on it describes the topic (KIP-525), unless `topic_config_error_code` is set."""
 
     name: str = wire(STRING)
     topic_id: uuid.UUID = wire(UUID, since=7, default=ZERO_UUID, ignorable=True)

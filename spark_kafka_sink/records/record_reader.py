@@ -37,7 +37,7 @@ def read_record(
     except IndexError:
         raise ProtocolError("a record ends in the middle of a number") from None
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"a header's key is not UTF-8: {error.reason}") from None
+        raise ProtocolError(f"a header's key is not valid UTF-8: {error.reason}") from None
     if read != end:
         raise ProtocolError(f"a record claims to be {size} bytes long, but its fields have {read - start}")
     return record, end

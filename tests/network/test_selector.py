@@ -45,7 +45,7 @@ def test_a_frame_larger_than_the_sockets_buffers_goes_out_as_the_far_end_reads(e
     ends.selector.send(1, [message])
     assert ends.poll().sent == []
     assert not ends.selector.can_send(1)
-    with pytest.raises(UsageError, match="has a frame on its way"):
+    with pytest.raises(UsageError, match="is still sending a frame"):
         ends.selector.send(1, [b"another"])
     got = bytearray()
     sent = False

@@ -148,7 +148,7 @@ def test_a_count_that_the_records_do_not_bear_out_is_refused(count: int, message
         (b"\x0c\x00\x00\x00\x01\x01\x01", "a record claims to have -1 headers"),
         (b"\x0c\x00\x00\x00\x01\x01\x02", "a record claims to have 1 headers, but only 0 bytes are left"),
         (b"\x10\x00\x00\x00\x01\x01\x02\x01\x01", "a header has a null key"),
-        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x00", "a header's key is not UTF-8"),
+        (b"\x12\x00\x00\x00\x01\x01\x02\x02\xff\x00", "a header's key is not valid UTF-8"),
         (b"\x0c\x00\x00\x00\x01\x01\x80", "ends in the middle of a number"),
         (b"\x18\x00\x00\xff\xff\xff\xff\x7f\x01\x01\x00\x00\x00", "more than 32 bits"),
         (b"\x18\x00\x00\x80\x80\x80\x80\x80\x00\x01\x01\x00\x00", "more than 32 bits"),
