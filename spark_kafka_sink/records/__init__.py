@@ -1,4 +1,4 @@
-"""Bytes of records: columns in, magic-2 record batches out, and back."""
+"""The bytes of records: encodes columns to magic-2 record batches and decodes them."""
 
 from __future__ import annotations
 
