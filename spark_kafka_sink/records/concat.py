@@ -33,7 +33,7 @@ Lengths = NDArray[np.int64] | int
 @dataclass(frozen=True, slots=True)
 class Views:
     """A column as view structs, to be put in `order`. `lengths` are in that order already, -1 for null; an int holds for every
-    row. The structs of null rows hold anything."""
+    row. The structs of null rows hold anything. A single struct stands for every row."""
 
     structs: NDArray[np.complex128]
     buffers: list[Any]

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.errors import RecordError, SerializationError
 from spark_kafka_sink.producer.column_checks import topic_problem
+from spark_kafka_sink.producer.serializers.json_columns import BadRowError, json_texts
 from spark_kafka_sink.records.arrow_arrays import array_of_numbers, filled_numbers, numbers, validity
-from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
-from spark_kafka_sink.spark.schema import SinkSchema
+from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, FixedHeaders, RecordColumns
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
 MICROSECONDS_PER_MS = 1000
+
+_FALSE = array_of_numbers(np.zeros(1, np.bool_))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +40,29 @@ class TopicRecords:
 
 
 def records_by_topic(
-    batch: pa.RecordBatch, schema: SinkSchema, topic: str | None = None, *, first_row: int = 0
+    batch: pa.RecordBatch,
+    schema: SinkSchema,
+    topic: str | None = None,
+    *,
+    first_row: int = 0,
+    fixed_headers: FixedHeaders = (),
 ) -> Iterator[TopicRecords]:
     """Yields the batch's records topic by topic, in order within each topic. `topic` wins over the batch's topic column.
 
-    first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0. Raises
-    `RecordError` for a null or invalid topic, and for a negative partition or timestamp. The producer checks headers.
+    Args:
+        first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0.
+        fixed_headers: headers that every record gets after its own.
+
+    Raises:
+        RecordError: a topic is null or not valid, or a partition or timestamp is negative. The producer checks headers.
+        SerializationError: a row of the columns in a `ColumnGroup` cannot be written as JSON.
     """
     if batch.num_rows == 0:
         return
     columns = RecordColumns(
         num_records=batch.num_rows,
-        value=_column(batch, schema.value),
-        key=_column(batch, schema.key),
+        value=_value(batch, schema, first_row),
+        key=_part(batch, schema.key, "key", first_row),
         headers=_column(batch, schema.headers),
         timestamp=_not_negative(
             _column(batch, schema.timestamp),
@@ -59,6 +73,7 @@ def records_by_topic(
             first_row,
         ),
         partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
+        fixed_headers=fixed_headers,
     )
     if topic is None:
         yield from _split(columns, _column(batch, schema.topic), first_row)
@@ -71,6 +86,43 @@ def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
     if index is None or pa.types.is_null(batch.column(index).type):
         return None
     return batch.column(index)
+
+
+def _value(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> pa.Array | None:
+    deleted = _column(batch, schema.tombstone)
+    if deleted is None:
+        return _part(batch, schema.value, "value", first_row)
+    # Before JSON is made: a deleted row may hold what JSON cannot. A null is not true, as in SQL's IF(deleted, NULL, value).
+    return _part(batch, schema.value, "value", first_row, deleted.fill_null(_FALSE) if deleted.null_count else deleted)
+
+
+def _part(
+    batch: pa.RecordBatch, place: int | ColumnGroup | None, part: str, first_row: int, to_null: pa.Array | None = None
+) -> pa.Array | None:
+    """Returns the key or value column. to_null: true for rows that become null."""
+    if isinstance(place, ColumnGroup):
+        return _group(batch, place, part, first_row, to_null)
+    column = _column(batch, place)
+    return column if column is None or to_null is None else pc.if_else(to_null, _null_of(column), column)
+
+
+def _group(batch: pa.RecordBatch, group: ColumnGroup, part: str, first_row: int, to_null: pa.Array | None) -> pa.Array:
+    columns = [batch.column(place) for place in group.places]
+    if len(columns) > 1:
+        column = pa.StructArray.from_arrays(columns, names=group.names, mask=to_null)
+    else:
+        column = columns[0] if to_null is None else pc.if_else(to_null, _null_of(columns[0]), columns[0])
+    if not group.as_json:
+        return column
+    try:
+        return json_texts(column)
+    except BadRowError as bad:
+        row = first_row + bad.row
+        raise SerializationError(f"option {part}.columns: {bad}, in row {row} of the task", part=part, row=row) from None
+
+
+def _null_of(column: pa.Array) -> pa.Scalar:
+    return pa.nulls(1, column.type)[0]
 
 
 def _not_negative(
@@ -129,6 +181,7 @@ def _take(columns: RecordColumns, order: NDArray[np.intp]) -> RecordColumns:
         headers=None if columns.headers is None else columns.headers.take(indices),
         timestamp=None if columns.timestamp is None else columns.timestamp[order],
         partition=None if columns.partition is None else columns.partition[order],
+        fixed_headers=columns.fixed_headers,
     )
 
 

@@ -22,6 +22,7 @@ from spark_kafka_sink.spark.messages import DeliveryMessage, Messages, reports_o
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import SinkOptions, looked_at, sink_options
 from spark_kafka_sink.spark.python_workers import log_in_sparks_process
+from spark_kafka_sink.spark.record_options import check_header_names
 from spark_kafka_sink.spark.schema import SinkSchema, check_arrow, sink_schema
 from spark_kafka_sink.spark.task import run_task, spark_partition, task_batch
 
@@ -66,7 +67,7 @@ class KafkaSinkDataSource(DataSource):
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
-            return sink_schema(schema, options.topic, serializers), options
+            return sink_schema(schema, options.topic, serializers, record=options.record), options
 
 
 def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:
@@ -78,6 +79,7 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass
 
+    check_header_names(list(options))
     ReportingKafkaSinkDataSource.feed = feed
     ReportingKafkaSinkDataSource.session_options = HiddenValues({name.lower(): value for name, value in options.items()})
     return ReportingKafkaSinkDataSource

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
 
 from spark_kafka_sink.config import OPTIONS, ProducerConfig, producer_config
 from spark_kafka_sink.errors import OptionError
@@ -34,6 +33,15 @@ from spark_kafka_sink.spark.guarantee import (
     topic_name,
     with_guarantee,
 )
+from spark_kafka_sink.spark.record_options import (
+    HEADER_PREFIX,
+    NAMED_COLUMNS,
+    RECORD_OPTIONS,
+    RecordOptions,
+    check_header_names,
+    record_options,
+)
+from spark_kafka_sink.spark.sink_option import SinkOption
 
 logger = logging.getLogger(__name__)
 
@@ -58,16 +66,6 @@ SPARK_OWN = frozenset(
         "asyncprogresstrackingoverridesinksupportcheck",
     }
 )
-
-
-class SinkOption(NamedTuple):
-    """An option of the sink itself, in words. differs: what Spark's own Kafka sink does differently."""
-
-    name: str
-    takes: str
-    default: str
-    doc: str
-    differs: str = ""
 
 
 _DEFAULTS = ExactlyOnce()
@@ -134,6 +132,7 @@ SINK_OPTIONS: Mapping[str, SinkOption] = {
             "The column headers is written whenever it is there; to write none, drop it.",
             "Spark's sink ignores it, and writes the column too.",
         ),
+        *RECORD_OPTIONS,
     )
 }
 
@@ -220,13 +219,14 @@ class SinkOptions:
     """A sink's settings.
 
     producer: its producer's settings. topic: the topic of every row; None: the topic column has it. exactly_once: None under
-    another guarantee.
+    another guarantee. record: how records are made of other columns than those of a record.
     """
 
     producer: ProducerConfig
     topic: str | None = None
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     exactly_once: ExactlyOnce | None = None
+    record: RecordOptions = NAMED_COLUMNS
 
 
 def sink_options(options: Mapping[str, object]) -> SinkOptions:
@@ -236,6 +236,7 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
     `kafka.*` option of Java's producer that must not be ignored. Other options that only Java's producer knows are ignored, with
     one warning each.
     """
+    check_header_names(list(options))
     by_name = _lower_cased(options)
     kafka = {name.removeprefix(KAFKA_PREFIX): value for name, value in by_name.items() if name.startswith(KAFKA_PREFIX)}
     for name in by_name:
@@ -258,7 +259,7 @@ def sink_options(options: Mapping[str, object]) -> SinkOptions:
         )
     topic = by_name.get(TOPIC)
     topic = None if topic is None else topic_name(TOPIC, topic)
-    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once)
+    return SinkOptions(_producer_config(kafka, guarantee), topic, guarantee, exactly_once, record_options(by_name))
 
 
 def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
@@ -272,7 +273,7 @@ def _lower_cased(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _check_sink_option(name: str) -> None:
-    if name in SPARK_OWN or name in SINK_OPTIONS:
+    if name in SPARK_OWN or name in SINK_OPTIONS or name.startswith(HEADER_PREFIX):
         return
     if name in OPTIONS or is_security_option(name) or name in HARMLESS or why_refused(name):
         raise OptionError(f"unknown option {name}; did you mean {KAFKA_PREFIX}{name}?", option=name)

@@ -157,7 +157,7 @@ def _records(batches: Iterable[SchemaAndBatch], options: SinkOptions) -> Iterato
     """Yields the rows of all batches, topic by topic within each batch."""
     first_row = 0
     for schema, batch in batches:
-        yield from records_by_topic(batch, schema, options.topic, first_row=first_row)
+        yield from records_by_topic(batch, schema, options.topic, first_row=first_row, fixed_headers=options.record.headers)
         first_row += batch.num_rows
 
 
