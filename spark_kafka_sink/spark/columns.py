@@ -107,11 +107,7 @@ def _part(
 
 
 def _group(batch: pa.RecordBatch, group: ColumnGroup, part: str, first_row: int, to_null: pa.Array | None) -> pa.Array:
-    columns = [batch.column(place) for place in group.places]
-    if len(columns) > 1:
-        column = pa.StructArray.from_arrays(columns, names=group.names, mask=to_null)
-    else:
-        column = columns[0] if to_null is None else pc.if_else(to_null, _null_of(columns[0]), columns[0])
+    column = pa.StructArray.from_arrays([batch.column(place) for place in group.places], names=group.names, mask=to_null)
     if not group.as_json:
         return column
     try:

@@ -91,24 +91,24 @@ def batches_of_rows(
     first_row = 0
     for fields, chunk in _chunks(rows):
         found = columns_of_record(fields, topic_option, f"; the rows have {', '.join(fields)}", record)
-        columns = _columns(chunk, fields, found)
+        columns = _columns(chunk, fields, found, serializers)
         context = _Context(topic_option, columns, record.headers, first_row)
         names = [name for name in _CONVERTERS if name in columns]
         arrays = []
         for name in names:
-            serializer = serializers.get(name)
-            if serializer is None and name in found.listed and not _are_bytes(columns[name]):
-                serializer = _JSON
+            serializer = serializers.get(name, _JSON if name in found.listed else None)
             arrays.append(_array(name, columns[name]) if serializer is None else _serialized(name, serializer, context))
         first_row += len(chunk)
         yield SinkSchema(**{name: place for place, name in enumerate(names)}), pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def _columns(chunk: Sequence[Row], fields: Sequence[str], found: FoundColumns) -> dict[str, Values]:
-    """Returns the values of each column of a record; several columns that an option lists are one Row."""
+def _columns(
+    chunk: Sequence[Row], fields: Sequence[str], found: FoundColumns, serializers: Mapping[str, Serializer]
+) -> dict[str, Values]:
+    """Returns the values of each column of a record. Columns that an option lists are a Row; a serializer gets one as it is."""
     columns: dict[str, Values] = {name: [row[place] for row in chunk] for name, place in found.named.items()}
     for part, places in found.listed.items():
-        if len(places) == 1:
+        if len(places) == 1 and part in serializers:
             columns[part] = [row[places[0]] for row in chunk]
         else:
             listed = Row(*(fields[place] for place in places))
@@ -192,7 +192,7 @@ def _text(values: Values) -> pa.Array:
 
 
 def _bytes(values: Values) -> pa.Array:
-    return _array_of_bytes(values) if _are_bytes(values) else pa.array(values, type=pa.binary())
+    return _array_of_bytes(values) if _are(values, str, bytes, bytearray) else pa.array(values, type=pa.binary())
 
 
 def _headers(values: Values) -> pa.Array:
@@ -227,10 +227,6 @@ def _whole_numbers(values: Values) -> pa.Array:
 
 def _milliseconds(values: Values) -> pa.Array:
     return _array_of_numbers([_epoch_ms(value) for value in values], np.int64)
-
-
-def _are_bytes(values: Values) -> bool:
-    return _are(values, str, bytes, bytearray)
 
 
 def _are(values: Values, *kinds: type) -> bool:

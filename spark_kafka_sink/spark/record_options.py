@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from spark_kafka_sink.errors import OptionError
@@ -41,9 +41,9 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
         KEY_COLUMNS,
         "column names, separated by commas",
         "",
-        "Columns that form the key, in place of the column `key`. Two or more become a JSON object. One column is the key"
-        " itself: string and binary as they are, other types as JSON. With `kafka.key.serializer`, the serializer gets the"
-        " one column, or a struct of several.",
+        "Columns that form the key, in place of the column `key`. The key is a JSON object with a field for each column, as"
+        " `to_json(struct(...))` makes it. With `kafka.key.serializer`, the serializer gets one column as it is, or a struct of"
+        " several. See [columns](columns-from-dataframe.md).",
         _NEW,
     ),
     SinkOption(
@@ -72,7 +72,7 @@ class RecordOptions:
     columns `key` and `value` do. tombstone_column: a boolean column that is true where the value is null.
     """
 
-    headers: FixedHeaders = ()
+    headers: FixedHeaders = field(default=(), repr=False)
     key_columns: tuple[str, ...] = ()
     value_columns: tuple[str, ...] = ()
     tombstone_column: str | None = None

@@ -19,10 +19,10 @@ from spark_kafka_sink.spark.record_options import KEY_COLUMNS, NAMED_COLUMNS, TO
 
 @dataclass(frozen=True, slots=True)
 class ColumnGroup:
-    """Columns that form a key or a value together.
+    """Columns that form a key or a value together, as a struct.
 
-    places: their positions in the rows. names: the names of the fields, in the same order. as_json: whether the sink writes them
-    as JSON; if not, a serializer gets them as a struct. A single column is written as its JSON, not as an object.
+    places: their positions in the rows. names: the names of the struct's fields, in the same order. as_json: whether the sink
+    writes the struct as JSON; if not, a serializer gets it.
     """
 
     places: tuple[int, ...]
@@ -197,12 +197,11 @@ def _holds_months(kind: t.DataType) -> bool:
 
 
 def _part(schema: t.StructType, part: str, places: tuple[int, ...], serializer: Serializer | None) -> int | ColumnGroup:
-    """Returns how the listed columns form a key or value. One column of bytes, or that a serializer takes, is used as it is."""
+    """Returns how the listed columns form a key or value. A serializer gets one column as it is, and several as a struct."""
     columns = [schema.fields[place] for place in places]
     names = tuple(field.name for field in columns)
-    if len(columns) == 1 and (serializer is not None or isinstance(columns[0].dataType, RECORD_COLUMNS[part].types)):
-        if serializer is not None:
-            check_serialized(names[0], columns[0].dataType, serializer, part)
+    if len(columns) == 1 and serializer is not None:
+        check_serialized(names[0], columns[0].dataType, serializer, part)
         return places[0]
     kinds = [arrow_type(field.dataType) for field in columns]
     for field, kind in zip(columns, kinds, strict=True):
