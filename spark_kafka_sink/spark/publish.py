@@ -153,13 +153,15 @@ def _planned(
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
         schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
-    # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.
-    selected = df.select(*(_quoted(df.columns[place]) for place in schema.places()))
+    # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
+    # a column with a dot in its name, so the columns get other names.
+    places = schema.places()
+    selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
     return selected, ArrowTask(schema.selected(), options, metrics.feed if metrics else Feed(), batch)
 
 
 def _quoted(name: str) -> str:
-    """Returns the name as Spark's SQL reads it, whatever characters it has."""
+    """Returns the name for use in SQL, whatever characters it has."""
     return f"`{name.replace('`', '``')}`"
 
 
