@@ -31,7 +31,7 @@ HEADERS_DDL = "array<struct<key:string,value:binary>>"
 class RecordColumn(NamedTuple):
     """The types that a column of a Kafka record accepts.
 
-    types: Spark's types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
+    types: Spark types that need no cast. expected: the same in words. of_rows: Python types of a Row's values, in words.
     sql_type: the type to cast other columns to.
     """
 
@@ -43,8 +43,8 @@ class RecordColumn(NamedTuple):
 
 _BYTES = RecordColumn((t.StringType, t.BinaryType, t.NullType), "string or binary", "str or bytes", "string")
 
-# A void column has only nulls: null keys, tombstones, no headers, partitions by the partitioner, timestamps of the append. A void
-# topic is refused by its first row.
+# A void column has only nulls: null keys, tombstones, no headers, partitions from the partitioner, the time of the append. A void
+# topic fails at its first row.
 RECORD_COLUMNS: Mapping[str, RecordColumn] = {
     "value": _BYTES,
     "key": _BYTES,
@@ -64,6 +64,7 @@ _WHOLE_NUMBERS = (t.ByteType, t.ShortType, t.IntegerType)
 
 
 def check_column(found: t.DataType, name: str, serializer: Serializer | None) -> None:
+    """Raises SchemaError if the record's column `name` cannot have the type `found`, with the cast to use."""
     if serializer is not None:
         check_serialized(name, found, serializer, name)
         return
@@ -97,17 +98,18 @@ def _cast_to_use(name: str, found: t.DataType) -> str:
 
 
 def _can_be_headers(element: t.DataType) -> bool:
-    """Returns whether Spark casts an array of such elements to headers: it names the fields of a struct anew, by position."""
+    """Returns whether Spark casts an array of such elements to headers: a cast renames the fields of a struct by position."""
     return isinstance(element, t.NullType) or (isinstance(element, t.StructType) and len(element.fields) == 2)
 
 
 def as_text(name: str, found: t.DataType) -> str:
+    """Returns the SQL that turns a column into a string."""
     return f"to_json({name})" if isinstance(found, _NESTED) else f"cast({name} as string)"
 
 
-# Keys and values that a serializer takes
+# Keys and values with a serializer
 
-# What to cast a column to.
+# The type to cast a column to.
 _SQL_TYPES: Mapping[type[Serializer], str] = {
     **dict.fromkeys((ByteArraySerializer, BytesSerializer, ByteBufferSerializer), "binary"),
     BooleanSerializer: "boolean",
@@ -132,7 +134,7 @@ def check_serialized(name: str, found: t.DataType, serializer: Serializer, part:
         return
     kind = arrow_type(found)
     if kind is None:
-        problem = f"no serializer takes {found.simpleString()}"
+        problem = f"no serializer accepts {found.simpleString()}"
     else:
         try:
             serializer.accepts(kind)
@@ -141,13 +143,13 @@ def check_serialized(name: str, found: t.DataType, serializer: Serializer, part:
             problem = error.message
     cast = _cast_for(serializer, name, found, part)
     hint = "" if cast is None else f"; use {cast}"
-    text = f"column {name}: is {found.simpleString()}, which {type(serializer).__name__} does not take ({problem}){hint}"
+    text = f"column {name}: is {found.simpleString()}, which {type(serializer).__name__} does not accept ({problem}){hint}"
     raise SchemaError(text, column=name)
 
 
 def _cast_for(serializer: Serializer, name: str, found: t.DataType, part: str) -> str | None:
     if isinstance(serializer, JsonSerializer):
-        # A serializer would make text of text: what is JSON already needs none.
+        # The serializer would quote text that is JSON already.
         return f"to_json({name}) without kafka.{part}.serializer" if isinstance(found, _NESTED) else f"cast({name} as string)"
     if isinstance(serializer, ListSerializer):
         return _list_to_use(name, found, serializer)
@@ -184,14 +186,14 @@ _ARROW_TYPES: dict[type[t.DataType], pa.DataType] = {
     t.FloatType: pa.float32(),
     t.DoubleType: pa.float64(),
     t.DateType: pa.date32(),
-    t.TimestampType: pa.timestamp("us", "UTC"),  # of the session's zone really
+    t.TimestampType: pa.timestamp("us", "UTC"),  # in Spark, the session's zone
     t.TimestampNTZType: pa.timestamp("us"),
     t.DayTimeIntervalType: pa.duration("us"),
 }
 
 
 def arrow_type(kind: t.DataType) -> pa.DataType | None:
-    """Returns the Arrow type of a column that Spark hands over. Spark's own to_arrow_type has other arguments in each version.
+    """Returns the Arrow type of a column that Spark passes to Python. Spark's to_arrow_type has other arguments in each version.
 
     Returns None for a type without plain Arrow values: variant, intervals of months, geometry, user-defined types.
     """

@@ -1,4 +1,4 @@
-"""Makes RecordColumns per topic from the Arrow RecordBatches that Spark hands over."""
+"""Converts the Arrow RecordBatches that Spark passes to a task into RecordColumns per topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FALSE = array_of_numbers(np.zeros(1, np.bool_))[0]
 class TopicRecords:
     """One topic's records of an Arrow batch.
 
-    rows: where each stood in the batch; None: all of it, in its order. first_row: the task's row that the batch begins with.
+    rows: the position of each record in the batch; None: the whole batch, in order. first_row: the batch's first row in the task.
     """
 
     topic: str
@@ -36,6 +36,7 @@ class TopicRecords:
     first_row: int = 0
 
     def row_in_task(self, row: int) -> int:
+        """Returns the number of a record's row in the task, from 0."""
         return self.first_row + (row if self.rows is None else int(self.rows[row]))
 
 
@@ -47,7 +48,7 @@ def records_by_topic(
     first_row: int = 0,
     fixed_headers: FixedHeaders = (),
 ) -> Iterator[TopicRecords]:
-    """Yields the batch's records topic by topic, in order within each topic. `topic` wins over the batch's topic column.
+    """Yields the batch's records topic by topic, in order within each topic. `topic` overrides the batch's topic column.
 
     Args:
         first_row: the number of the batch's first row in the task, for error messages; the task's rows are counted from 0.
@@ -69,7 +70,7 @@ def records_by_topic(
             NO_TIMESTAMP,
             np.int64,
             "timestamp",
-            "before 1970, which no Kafka timestamp can be",
+            "before 1970, and Kafka timestamps start in 1970",
             first_row,
         ),
         partition=_not_negative(_column(batch, schema.partition), NO_PARTITION, np.int32, "partition", "negative", first_row),
@@ -82,7 +83,7 @@ def records_by_topic(
 
 
 def _column(batch: pa.RecordBatch, index: int | None) -> pa.Array | None:
-    """Returns the column at `index`, or None if there is none or it is void, which is null in every row."""
+    """Returns the column at `index`, or None if it does not exist or is void (null in every row)."""
     if index is None or pa.types.is_null(batch.column(index).type):
         return None
     return batch.column(index)
@@ -92,7 +93,7 @@ def _value(batch: pa.RecordBatch, schema: SinkSchema, first_row: int) -> pa.Arra
     deleted = _column(batch, schema.tombstone)
     if deleted is None:
         return _part(batch, schema.value, "value", first_row)
-    # Before JSON is made: a deleted row may hold what JSON cannot. A null is not true, as in SQL's IF(deleted, NULL, value).
+    # This comes before JSON, because a deleted row may hold values that JSON cannot. Null counts as false, as in SQL's IF.
     return _part(batch, schema.value, "value", first_row, deleted.fill_null(_FALSE) if deleted.null_count else deleted)
 
 
@@ -134,7 +135,7 @@ def _not_negative(
         if negative.any():
             row = int(negative.argmax())
             raise _bad_row(name, f"{values[row]} is {problem}", first_row + row)
-    # NO_TIMESTAMP stays what it is: -1 // 1000 is -1.
+    # NO_TIMESTAMP does not change: -1 // 1000 is -1.
     return values // MICROSECONDS_PER_MS if pa.types.is_timestamp(column.type) else values
 
 
@@ -160,7 +161,7 @@ def _split(columns: RecordColumns, topics: pa.Array | None, first_row: int) -> I
 
 def _topic_names(encoded: pa.DictionaryArray, first_row: int) -> list[str]:
     """Returns each topic once. An error names the first row with an invalid topic."""
-    # As bytes: Spark's CAST(binary AS STRING) makes text of any.
+    # Read as bytes, because Spark's CAST(binary AS STRING) accepts bytes that are not UTF-8.
     names = [name.decode(errors="backslashreplace") for name in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
     for code, name in enumerate(names):
         if (problem := topic_problem(name)) is not None:

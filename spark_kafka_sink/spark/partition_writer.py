@@ -158,7 +158,7 @@ def _array(name: str, values: Values) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What a serializer is told about a chunk's records. columns: the values of each column. first_row: its row of the task."""
+    """Arguments of serializers for a chunk of rows. columns: the values of each column. first_row: its first row in the task."""
 
     topic_option: str | None
     columns: Mapping[str, Values]

@@ -1,4 +1,7 @@
-"""The options `headers`, `headers.NAME`, `key.columns`, `value.columns` and `tombstone.column`: records from plain columns."""
+"""Options for records from plain columns: `headers`, `headers.NAME`, `key.columns`, `value.columns`, `tombstone.column`.
+
+They choose columns. `schema.py` finds these in a DataFrame, and `columns.py` serializes them.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,10 @@ RECORD_OPTIONS: Sequence[SinkOption] = (
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """How records are made of columns that are not named after the parts of a record.
+    """Choice of columns for records whose columns are not named after the parts of a record.
 
     headers: headers that every record gets. key_columns, value_columns: columns that form the key and the value; empty: the
-    columns `key` and `value` do. tombstone_column: a boolean column that is true where the value is null.
+    columns `key` and `value`. tombstone_column: a boolean column that is true where the value is null.
     """
 
     headers: FixedHeaders = field(default=(), repr=False)
@@ -83,7 +86,7 @@ class RecordOptions:
 
 
 NAMED_COLUMNS = RecordOptions()
-"""Records have the columns that are named after their parts, and no others."""
+"""Records from the columns `key`, `value` and so on, without fixed headers."""
 
 
 def record_options(options: Mapping[str, object]) -> RecordOptions:
@@ -101,9 +104,9 @@ def record_options(options: Mapping[str, object]) -> RecordOptions:
 
 
 def check_header_names(names: Sequence[str]) -> None:
-    """Raises `OptionError` for an option `headers.NAME` with an upper-case letter, which format("kafka_sink") would not see.
+    """Raises `OptionError` for an option `headers.NAME` with an upper-case letter.
 
-    Spark passes the options of a Python data source in lower case. The same options make the same records everywhere.
+    Spark passes options to format("kafka_sink") in lower case. So the same options make the same records everywhere.
     """
     for name in names:
         header = name[len(HEADER_PREFIX) :]

@@ -1,4 +1,4 @@
-"""Finds the columns of a Kafka record in a DataFrame, and names the cast for a column of the wrong type."""
+"""Finds the columns of a Kafka record in a DataFrame."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def sink_schema(
     record: RecordOptions = NAMED_COLUMNS,
     case_sensitive: bool = False,
 ) -> SinkSchema:
-    """Finds the record's columns in `schema`; other columns are ignored, as Spark's own Kafka sink does.
+    """Finds the record's columns in `schema`. Other columns are ignored, as by Spark's own Kafka sink.
 
     Args:
-        serializers: of key and value, where an option sets one; it says which types that column may have.
+        serializers: those of key and value that an option sets. They decide which types these columns may have.
         record: names the columns of key, value and tombstones where they are not named after the parts of a record.
-        case_sensitive: as spark.sql.caseSensitive, which Spark does not tell a data source.
+        case_sensitive: the value of spark.sql.caseSensitive, which Spark does not pass to a data source.
 
     Raises:
         SchemaError: a column is missing, exists twice, or has a wrong type (with the cast to use).
@@ -205,7 +205,7 @@ def _part(schema: t.StructType, part: str, places: tuple[int, ...], serializer: 
         return places[0]
     kinds = [arrow_type(field.dataType) for field in columns]
     for field, kind in zip(columns, kinds, strict=True):
-        problem = f"which no serializer takes; use {as_text(field.name, field.dataType)}" if kind is None else None
+        problem = f"which no serializer accepts; use {as_text(field.name, field.dataType)}" if kind is None else None
         if kind is not None and serializer is None and (reason := why_not_json(kind)):
             problem = f"which cannot be written as JSON ({reason.removeprefix('but ')})"
         if problem is not None:
@@ -215,7 +215,7 @@ def _part(schema: t.StructType, part: str, places: tuple[int, ...], serializer: 
         try:
             serializer.accepts(pa.struct(list(zip(names, kinds, strict=True))))
         except SerializationError as error:
-            text = f"option {part}.columns: {type(serializer).__name__} does not take several columns ({error.message})"
+            text = f"option {part}.columns: {type(serializer).__name__} does not accept several columns ({error.message})"
             raise SchemaError(
                 f"{text}; name one column, or remove kafka.{part}.serializer to write JSON", option=f"{part}.columns"
             ) from None

@@ -113,9 +113,9 @@ def test_a_serializer_gets_one_column_as_it_is_and_several_as_a_struct() -> None
     found = sink_schema(ORDERS, "orders", {"key": LongSerializer(), "value": JsonSerializer()}, record=record)
     assert found == SinkSchema(key=0, value=ColumnGroup((0, 1), ("id", "Region"), as_json=False))
 
-    with pytest.raises(SchemaError, match="column Region: is string, which LongSerializer does not take"):
+    with pytest.raises(SchemaError, match="column Region: is string, which LongSerializer does not accept"):
         sink_schema(ORDERS, "orders", {"value": LongSerializer()}, record=options(value__columns="Region"))
-    with pytest.raises(SchemaError, match=r"option value\.columns: LongSerializer does not take several columns .* name one"):
+    with pytest.raises(SchemaError, match=r"option value\.columns: LongSerializer does not accept several columns .* name one"):
         sink_schema(ORDERS, "orders", {"value": LongSerializer()}, record=record)
 
 
@@ -142,7 +142,7 @@ def test_a_part_has_one_source(part: str) -> None:
 
 
 def test_types_that_json_cannot_hold_are_refused() -> None:
-    assert "column term is interval year to month, which no serializer takes; use cast(term as string)" in refused_columns(
+    assert "column term is interval year to month, which no serializer accepts; use cast(term as string)" in refused_columns(
         value__columns="id,term"
     )
     assert "column pause is interval day to second, which cannot be written as JSON" in refused_columns(value__columns="pause")
