@@ -63,7 +63,7 @@ def test_headers_are_always_included_so_the_option_of_sparks_own_sink_may_say_so
 def test_headers_are_left_out_by_dropping_their_column() -> None:
     text = refused(includeHeaders="false")
     assert text.startswith("[OPTION] option includeHeaders: 'false' is not supported")
-    assert text.endswith("drop the column to write none")
+    assert text.endswith("drop the column to write no headers")
 
 
 def test_settings_are_hashable_and_pickle() -> None:
