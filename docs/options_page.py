@@ -8,7 +8,8 @@ from docs.markdown import table
 from spark_kafka_sink.config import OPTIONS
 from spark_kafka_sink.option import ABSENT, INT64_MAX, REQUIRED, Kind, Option
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
-from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS, SinkOption
+from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
+from spark_kafka_sink.spark.sink_option import SinkOption
 
 HEAD = """# Options
 

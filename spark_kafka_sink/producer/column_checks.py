@@ -6,6 +6,7 @@ Java's ProducerRecord and RecordHeader refuse the same in their constructors. A 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -52,6 +53,16 @@ def check_shapes(topic: str, columns: RecordColumns) -> None:
             if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "i" or numbers.ndim != 1:
                 raise _bad_column(topic, name, "must be a numpy array of whole numbers, of one dimension")
             _check_rows(topic, name, len(numbers), columns.num_records)
+    if columns.fixed_headers:
+        _check_fixed_headers(topic, columns.fixed_headers)
+
+
+def _check_fixed_headers(topic: str, headers: Sequence[tuple[object, object]]) -> None:
+    for key, value in headers:
+        if not isinstance(key, str) or not is_text(key):
+            raise _bad_column(topic, "fixed_headers", "has a key that is not text")
+        if value is not None and not isinstance(value, bytes):
+            raise _bad_column(topic, "fixed_headers", f"has a value of type {type(value).__name__}, must be bytes or None")
 
 
 def _check_rows(topic: str, name: str, rows: int, num_records: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from spark_kafka_sink.records.arrow_arrays import ByteLengths, array_of_numbers, byte_lengths
 from spark_kafka_sink.records.batch_header import NO_TIMESTAMP
 
-__all__ = ["NO_PARTITION", "NO_TIMESTAMP", "RecordColumns", "concatenated", "copied"]
+__all__ = ["NO_PARTITION", "NO_TIMESTAMP", "FixedHeaders", "RecordColumns", "concatenated", "copied"]
 
 NO_PARTITION = -1  # the partitioner decides
+
+FixedHeaders = tuple[tuple[str, bytes | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class RecordColumns:
         has any. The caller has checked that no element and no header key is null.
     timestamp: int64, ms since the epoch; NO_TIMESTAMP for the time of append. None: NO_TIMESTAMP in all rows.
     partition: int32; NO_PARTITION where the partitioner decides. None: it decides for all rows.
+    fixed_headers: (key, value) pairs that every record has after its own headers. They are encoded once, not for each row.
     """
 
     num_records: int
@@ -37,6 +40,7 @@ class RecordColumns:
     headers: pa.Array | None = None
     timestamp: NDArray[np.int64] | None = None
     partition: NDArray[np.int32] | None = None
+    fixed_headers: FixedHeaders = ()
     _lengths: dict[str, ByteLengths] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def lengths(self, name: str) -> ByteLengths | None:
@@ -59,7 +63,7 @@ class RecordColumns:
         def cut(column: Any) -> Any:
             return column.slice(offset, rows) if isinstance(column, pa.Array) else None if column is None else column[offset:end]
 
-        return RecordColumns(rows, *map(cut, self._columns()))
+        return self._with(rows, map(cut, self._columns()))
 
     def filter(self, wanted: NDArray[np.bool_]) -> RecordColumns:
         """Returns a copy of the rows where `wanted`, of shape (num_records,), is True."""
@@ -68,7 +72,7 @@ class RecordColumns:
         def some(column: Any) -> Any:
             return column.filter(mask) if isinstance(column, pa.Array) else None if column is None else column[wanted]
 
-        return RecordColumns(int(np.count_nonzero(wanted)), *map(some, self._columns()))
+        return self._with(int(np.count_nonzero(wanted)), map(some, self._columns()))
 
     @property
     def nbytes(self) -> int:
@@ -77,20 +81,24 @@ class RecordColumns:
 
     def is_like(self, other: RecordColumns) -> bool:
         """Returns whether both have the same columns of the same types, so that `concatenated` can join them."""
-        return _types(self) == _types(other)
+        return _types(self) == _types(other) and self.fixed_headers == other.fixed_headers
 
     def _columns(self) -> tuple[Any, ...]:
-        """Returns the columns in the order of the fields."""
+        """Returns the columns with a row for each record, in the order of the fields."""
         return self.value, self.key, self.headers, self.timestamp, self.partition
+
+    def _with(self, rows: int, columns: Iterable[Any]) -> RecordColumns:
+        """Returns other rows with the same fixed headers. columns: in the order of `_columns`."""
+        value, key, headers, timestamp, partition = columns
+        return RecordColumns(rows, value, key, headers, timestamp, partition, self.fixed_headers)
 
 
 def concatenated(parts: Sequence[RecordColumns]) -> RecordColumns:
     """Concatenates parts, which must be alike (`is_like`). It copies the rows unless there is only one part."""
     if len(parts) == 1:
         return parts[0]
-    return RecordColumns(
-        sum(part.num_records for part in parts), *map(_concatenated, zip(*(part._columns() for part in parts), strict=True))
-    )
+    columns = map(_concatenated, zip(*(part._columns() for part in parts), strict=True))
+    return parts[0]._with(sum(part.num_records for part in parts), columns)
 
 
 def copied(columns: RecordColumns) -> RecordColumns:

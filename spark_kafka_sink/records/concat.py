@@ -34,7 +34,8 @@ Lengths = NDArray[np.int64] | int
 class Views:
     """A column as view structs, to be reordered by `order`.
 
-    `lengths` already have that order, with -1 for null; an int applies to every row. The structs of null rows are undefined.
+    `lengths` already have that order, with -1 for null; an int applies to every row. The structs of null rows are undefined. A
+    single struct stands for every row.
     """
 
     structs: NDArray[np.complex128]

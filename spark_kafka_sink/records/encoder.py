@@ -7,7 +7,7 @@ that, so slice larger Arrow batches first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from spark_kafka_sink.errors import RecordTooLargeError, UsageError
 from spark_kafka_sink.option import INT32_MAX
-from spark_kafka_sink.records.arrow_arrays import bitmap, byte_lengths, offsets_of, valid_mask
-from spark_kafka_sink.records.columns import RecordColumns
+from spark_kafka_sink.records.arrow_arrays import array_of_bytes, bitmap, byte_lengths, offsets_of, valid_mask
+from spark_kafka_sink.records.columns import FixedHeaders, RecordColumns
 from spark_kafka_sink.records.concat import Lengths, Order, Views, column_views, concat_rows
-from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, varint_sizes, varints
+from spark_kafka_sink.records.varints import ZERO_BYTE, Packed, Words, varint, varint_sizes, varints
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,21 @@ def encode_records(
         return EncodedRecords(memoryview(b""), np.zeros(1, np.int64))
     key, value = _views(columns, "key", order), _views(columns, "value", order)
     counts, headers = _headers(columns.headers, order)
+    fixed = fixed_header_views(columns.fixed_headers, counted=headers is None)
     before_key = [
         ZERO_BYTE,  # attributes
         *varints(0 if timestamp_deltas is None else timestamp_deltas),
         *varints(offset_deltas.astype(np.int64)),
         *varints(_length(key)),
     ]
-    before_value, after_value = varints(_length(value)), varints(counts)
-    body = body_sizes([*before_key, *before_value, *after_value], [key, value, headers])
+    before_value = varints(_length(value))
+    after_value = varints(counts + len(columns.fixed_headers)) if headers is not None or fixed is None else []
+    body = body_sizes([*before_key, *before_value, *after_value], [key, value, headers, fixed])
     offsets = record_offsets(body, rows)
     # Without headers, each record ends in a 0. It goes into the struct that starts the next record, and the first 0 is cut off.
-    closed_by_next = headers is None
+    closed_by_next = headers is None and fixed is None
     parts = [*varints(body), *before_key, *_some(key), *before_value, *_some(value)]
-    parts = [ZERO_BYTE, *parts] if closed_by_next else [*parts, *after_value, *_some(headers)]
+    parts = [ZERO_BYTE, *parts] if closed_by_next else [*parts, *after_value, *_some(headers), *_some(fixed)]
     size = int(offsets[-1])
     data = concat_rows(rows, parts, size + 1, ending=b"\0" if closed_by_next else b"")
     return EncodedRecords(memoryview(data).cast("B")[closed_by_next : size + closed_by_next], offsets)
@@ -171,6 +173,20 @@ def header_views(headers: pa.Array, order: Order) -> Views:
     present = None if valid is None else bitmap(valid)
     encoded = pa.Array.from_buffers(pa.large_binary(), len(headers), [present, pa.py_buffer(starts), data])
     return column_views(encoded, byte_lengths(encoded), order)
+
+
+@lru_cache(64)
+def fixed_header_views(headers: FixedHeaders, *, counted: bool) -> Views | None:
+    """Returns headers that all records share, encoded, as one view for every row; None if there are none.
+
+    counted: their count stands before them, which takes no struct of its own then.
+    """
+    if not headers:
+        return None
+    parts = (part for key, value in headers for part in (key.encode(), value))
+    encoded = b"".join(varint(-1) if part is None else varint(len(part)) + part for part in parts)
+    column = array_of_bytes([varint(len(headers)) + encoded if counted else encoded])
+    return column_views(column, byte_lengths(column), None)
 
 
 def _keys_and_values(headers: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spark_kafka_sink.records.arrow_arrays import ByteLengths
 from spark_kafka_sink.records.columns import RecordColumns
 from spark_kafka_sink.records.concat import Lengths
-from spark_kafka_sink.records.encoder import header_counts, header_sizes
+from spark_kafka_sink.records.encoder import fixed_header_views, header_counts, header_sizes
 from spark_kafka_sink.records.varints import varint_sizes
 
 # DefaultRecord.MAX_RECORD_OVERHEAD: length 5, attributes 1, timestamp delta 10, offset delta 5.
@@ -45,10 +45,14 @@ def size_upper_bounds(
     size: Lengths = _ATTRIBUTES + timestamp + offset
     size = size + _with_length(columns.lengths("key"))
     size = size + _with_length(columns.lengths("value"))
+    fixed = fixed_header_views(columns.fixed_headers, counted=False)
+    if fixed is not None:
+        size = size + fixed.longest
     if columns.headers is None:
-        size = size + 1
+        size = size + varint_sizes(len(columns.fixed_headers))
     else:
-        size = size + varint_sizes(header_counts(columns.headers)) + header_sizes(columns.headers)
+        counts = header_counts(columns.headers) + len(columns.fixed_headers)
+        size = size + varint_sizes(counts) + header_sizes(columns.headers)
     tight = timestamp_range is not None or max_offset_delta is not None
     size = size + (varint_sizes(size) if tight else _MAX_LENGTH)
     return np.full(columns.num_records, size, np.int64) if isinstance(size, int) else size

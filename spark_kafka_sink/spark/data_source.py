@@ -81,7 +81,7 @@ class KafkaSinkDataSource(DataSource):
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
-            return sink_schema(schema, options.topic, serializers), options
+            return sink_schema(schema, options.topic, serializers, record=options.record), options
 
 
 def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
@@ -117,6 +117,10 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
 
     It is a class because Spark creates the instances itself. Spark gets it pickled, so it shows none of the options.
     """
+
+    from spark_kafka_sink.spark.record_options import check_header_names
+
+    check_header_names(list(options))
 
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -186,13 +186,17 @@ def _planned(
         raise UsageError("a streaming DataFrame cannot be published at once; use writeStream.format('kafka_sink')")
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     with looked_at(options.producer) as serializers:
-        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
-    found = asdict(schema)
-    used = [name for name, index in found.items() if index is not None]
-    # A column that nobody writes may be of a type that Arrow has not, and costs the way to Python.
-    selected = df.select(*(df.columns[found[name]] for name in used))
-    schema = SinkSchema(**{name: place for place, name in enumerate(used)})
-    return selected, ArrowTask(schema, options, metrics.feed if metrics else Feed(), batch)
+        schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
+    # Columns that are not written may have a type that Arrow lacks, and cost time on their way to Python. mapInArrow cannot find
+    # a column with a dot in its name, so the columns get other names.
+    places = schema.places()
+    selected = df.select(*(_quoted(df.columns[place]) for place in places)).toDF(*(f"column{place}" for place in places))
+    return selected, ArrowTask(schema.selected(), options, metrics.feed if metrics else Feed(), batch)
+
+
+def _quoted(name: str) -> str:
+    """Returns the name for use in SQL, whatever characters it has."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _run(df: DataFrame, task: ArrowTask, metrics: DeliveryMetrics | None) -> list[TaskReport]:

@@ -83,7 +83,7 @@ def test_a_null_timestamp_is_the_time_of_append(kind: pa.DataType) -> None:
 @pytest.mark.parametrize("kind", [pa.int64(), TIMESTAMP])
 def test_a_timestamp_before_1970_is_refused(kind: pa.DataType) -> None:
     text = refused(timestamp=pa.array([None, 1, -1], pa.int64()).cast(kind))
-    assert text == "[RECORD] column timestamp: -1 is before 1970, which no Kafka timestamp can be, in row 2 of the task"
+    assert text == "[RECORD] column timestamp: -1 is before 1970, and Kafka timestamps start in 1970, in row 2 of the task"
 
 
 def test_a_null_partition_is_left_to_the_partitioner() -> None:

@@ -47,7 +47,7 @@ def test_keys_are_taken_in_any_case() -> None:
 
 
 def test_one_option_in_two_cases_is_refused() -> None:
-    assert "option topic: given twice" in refused(Topic="a", topic="b")
+    assert "option topic: is set twice" in refused(Topic="a", topic="b")
 
 
 @pytest.mark.parametrize("name", ["path", "checkpointLocation", "queryName", "asyncProgressTrackingEnabled"])
@@ -62,8 +62,8 @@ def test_headers_are_always_included_so_the_option_of_sparks_own_sink_may_say_so
 
 def test_headers_are_left_out_by_dropping_their_column() -> None:
     text = refused(includeHeaders="false")
-    assert text.startswith("[OPTION] option includeHeaders: 'false' is not available")
-    assert text.endswith("drop the column to write none")
+    assert text.startswith("[OPTION] option includeHeaders: 'false' is not supported")
+    assert text.endswith("drop the column to write no headers")
 
 
 def test_settings_are_hashable_and_pickle() -> None:
@@ -157,7 +157,7 @@ def test_an_interceptor_that_no_producer_can_be_found_by_is_named() -> None:
     class Unhashable(ProducerInterceptor):
         __hash__ = None  # type: ignore[assignment]
 
-    with pytest.raises(OptionError, match=r"option kafka\.interceptor\.classes: a Unhashable without __hash__"):
+    with pytest.raises(OptionError, match=r"option kafka\.interceptor\.classes: Unhashable has no __hash__"):
         sink_options({**SERVERS, "kafka.interceptor.classes": [Interceptor(), Unhashable()]})
 
 

@@ -118,7 +118,7 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
     df = spark.range(1).selectExpr(f"{expression} AS value")
     text = refused(df.schema["value"].dataType, name, **INNER)
     assert text.startswith(f"column value: is {df.schema['value'].dataType.simpleString()}, which ")
-    assert "Serializer does not take (" in text
+    assert "Serializer does not accept (" in text
     assert text.endswith(f"; use {cast}")
     mended = df.withColumn("value", F.expr(cast))
     sink_schema(mended.schema, "events", made(value__serializer=name, **INNER))
@@ -128,13 +128,13 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
 @pytest.mark.parametrize(
     ("name", "kind", "end"),
     [
-        ("json", t.VariantType(), "(no serializer takes variant); use to_json(value) without kafka.value.serializer"),
+        ("json", t.VariantType(), "(no serializer accepts variant); use to_json(value) without kafka.value.serializer"),
         ("json", t.MapType(t.IntegerType(), t.StringType()), "; use to_json(value) without kafka.value.serializer"),
         ("long", t.DateType(), "(a column of type date32[day], where int64 or narrower is wanted; cast it to int64)"),
         ("long", POINT, "where int64 or narrower is wanted; cast it to int64)"),
         ("list", t.MapType(t.StringType(), t.LongType()), "a list of a whole number of 64 bits is wanted)"),
         ("json", t.StructType([t.StructField("a", t.VariantType())]), "; use to_json(value) without kafka.value.serializer"),
-        ("void", t.ArrayType(t.VariantType()), "(no serializer takes array<variant>)"),
+        ("void", t.ArrayType(t.VariantType()), "(no serializer accepts array<variant>)"),
     ],
 )
 def test_a_type_that_no_cast_mends_has_none(name: str, kind: t.DataType, end: str) -> None:
@@ -169,7 +169,7 @@ def test_an_object_that_no_producer_can_be_found_by_is_refused() -> None:
     class Unhashable(sks.Serializer):
         __hash__ = None  # type: ignore[assignment]
 
-    with pytest.raises(OptionError, match=r"option kafka\.key\.serializer: a Unhashable without __hash__"):
+    with pytest.raises(OptionError, match=r"option kafka\.key\.serializer: Unhashable has no __hash__"):
         sink_options({**SERVERS, "kafka.key.serializer": Unhashable()})
 
 

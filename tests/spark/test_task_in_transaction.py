@@ -222,5 +222,5 @@ def test_a_task_that_runs_while_its_job_takes_too_long_fails_and_leaves_nothing_
 
 
 def test_a_task_that_spark_tells_nothing_of_its_batch_writes_nothing() -> None:
-    with pytest.raises(UsageError, match="Spark has not told this task which micro-batch"):
+    with pytest.raises(UsageError, match="this Spark task has no query id and batch id"):
         task_batch()

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 def check_columns(df: DataFrame, options: SinkOptions) -> Iterator[CheckLine]:
     """Checks whether the columns are those of a Kafka record."""
-    from spark_kafka_sink.spark.schema import RECORD_COLUMNS, check_arrow, sink_schema
+    from spark_kafka_sink.spark.schema import check_arrow, sink_schema
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     try:
         with looked_at(options.producer) as serializers:
-            sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
+            schema = sink_schema(df.schema, options.topic, serializers, record=options.record, case_sensitive=case_sensitive)
     except KafkaSinkError as error:
         yield failed_by("columns", error)
         return
-    ignored = [name for name in df.columns if name.lower() not in RECORD_COLUMNS]
-    used = [f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields if field.name not in ignored]
+    places = schema.places()
+    used = [f"{field.name} {field.dataType.simpleString()}" for field in (df.schema.fields[place] for place in places)]
+    ignored = [name for place, name in enumerate(df.columns) if place not in places]
     hints = [f"not written: {', '.join(ignored)}"] if ignored else []
     try:
         check_arrow(df.schema)
