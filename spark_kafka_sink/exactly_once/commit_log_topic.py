@@ -176,7 +176,7 @@ def _refused(
     """Returns the error for a code. replicas: of the topic, where it was to be created."""
     name = error_facts(code).name
     if code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-        text = f"option commit.log.topic: {settings.topic!r} is no topic's name: {message or name}"
+        text = f"option commit.log.topic: {settings.topic!r} is not a valid topic name: {message or name}"
         return OptionError(text, option="commit.log.topic")
     to_do = "" if code in RESOURCE_OF else f": {message or 'see the logs of the brokers'}"
     by_hand = ""

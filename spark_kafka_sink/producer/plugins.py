@@ -48,7 +48,7 @@ def _class_named(name: str, option: str) -> type:
     try:
         found = getattr(import_module(module_name), class_name)
     except ModuleNotFoundError as error:
-        text = f"option {option}: {name}: no module named {error.name}; it must be installed where the producer runs"
+        text = f"option {option}: {name}: no module named {error.name!r}; it must be installed where the producer runs"
         raise OptionError(text, option=option) from error
     except AttributeError as error:
         raise OptionError(f"option {option}: module {module_name} has no class {class_name}", option=option) from error

@@ -66,7 +66,7 @@ def test_replication_that_cannot_be_had_is_an_error(client: ClusterClient, setti
 
 
 def test_a_name_that_no_topic_can_have_is_an_error(client: ClusterClient) -> None:
-    with pytest.raises(OptionError, match=r"option commit\.log\.topic: 'a b' is no topic's name"):
+    with pytest.raises(OptionError, match=r"option commit\.log\.topic: 'a b' is not a valid topic name"):
         CommitLog(client, CommitLogSettings("a b")).ensure(soon())
 
 

@@ -132,7 +132,7 @@ def test_a_wrong_type_names_the_serializer_and_the_cast_that_mends_it(
         ("json", t.MapType(t.IntegerType(), t.StringType()), "; use to_json(value) without kafka.value.serializer"),
         ("long", t.DateType(), "(a column of type date32[day], where int64 or narrower is wanted; cast it to int64)"),
         ("long", POINT, "where int64 or narrower is wanted; cast it to int64)"),
-        ("list", t.MapType(t.StringType(), t.LongType()), "a list of a whole number of 64 bits is wanted)"),
+        ("list", t.MapType(t.StringType(), t.LongType()), "a list of a 64-bit integer)"),
         ("json", t.StructType([t.StructField("a", t.VariantType())]), "; use to_json(value) without kafka.value.serializer"),
         ("void", t.ArrayType(t.VariantType()), "(no serializer takes array<variant>)"),
     ],
@@ -153,10 +153,10 @@ def test_a_column_without_a_serializer_stays_as_strict_as_before() -> None:
         ("lnog", "option kafka.value.serializer: no serializer 'lnog'; did you mean long?"),
         (
             f"{JAVA}LnogSerializer",
-            f"no Java class {JAVA}LnogSerializer has a counterpart here; did you mean {JAVA}LongSerializer?",
+            f"Java class {JAVA}LnogSerializer has no equivalent here; did you mean {JAVA}LongSerializer?",
         ),
         ("io.confluent.kafka.serializers.KafkaAvroSerializer", "a Java class cannot run here"),
-        ("list", "option kafka.default.list.value.serde.inner: the list serializer needs it"),
+        ("list", "option kafka.default.list.value.serde.inner: required by the list serializer"),
     ],
 )
 def test_an_unknown_serializer_is_refused_in_the_driver(name: str, problem: str) -> None:

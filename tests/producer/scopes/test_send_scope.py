@@ -33,7 +33,7 @@ def sent(parts: Parts, scope: SendScope, rows: int = 1, partition: int = 0) -> S
 
 
 def delivery_of(parts: Parts) -> Delivery:
-    return Delivery(parts.config, parts.accumulator, Identity(), parts.metrics, lambda queue: "its broker took no request")
+    return Delivery(parts.config, parts.accumulator, Identity(), parts.metrics, lambda queue: "its broker accepted no request")
 
 
 def answer(parts: Parts, batch: SealedBatch, code: int = 0, base_offset: int = -1) -> None:
@@ -70,7 +70,7 @@ def test_a_flush_that_takes_too_long_says_what_is_missing() -> None:
     parts = make_parts(enable_idempotence="false")
     scope = parts.scope()
     sent(parts, scope)
-    with pytest.raises(FlushTimeoutError, match="1 batches not acked"):
+    with pytest.raises(FlushTimeoutError, match="1 batches were not acknowledged"):
         scope.flush(0.01)
 
 

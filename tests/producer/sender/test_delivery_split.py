@@ -75,7 +75,7 @@ def test_parts_expire_when_their_batch_would_have_and_before_what_came_later(par
     delivery.expire(parts.clock())
     with pytest.raises(
         DeliveryError,
-        match=r"4 records failed, .*2 records not acked.*split after MESSAGE_TOO_LARGE and not sent since",
+        match=r"4 records failed, .*2 records were not acknowledged.*split after MESSAGE_TOO_LARGE and not sent since",
     ):
         scope.raise_error()
     assert later.unfinished == 1

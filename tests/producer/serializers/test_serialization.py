@@ -67,9 +67,11 @@ def test_a_key_that_is_null_everywhere_stays_so() -> None:
 def test_an_error_names_topic_part_and_row() -> None:
     with pytest.raises(SerializationError) as caught:
         Serialization(serializer("uuid"), DefaultSerializer()).columns("events", columns(pa.array(["a"]), pa.array(["x"])))
-    assert str(caught.value) == "[SERIALIZATION] topic events: key: row 0: text that is no UUID (36 characters with dashes)"
+    assert str(caught.value) == "[SERIALIZATION] topic events: key: row 0: text is not a valid UUID (36 characters with dashes)"
     assert caught.value.facts == {"row": 0, "topic": "events", "part": "key"}
-    with pytest.raises(SerializationError, match="topic events: value: a value of type str, where a whole number of 64 bits"):
+    with pytest.raises(
+        SerializationError, match="topic events: value: a value of type str is not supported, must be a 64-bit integer"
+    ):
         serialized_value(serializer("long"), "value", "events", "5")
 
 

@@ -287,7 +287,7 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
             first.result(10)
         wait_until(lambda: not any("failing" in each.name for each in threading.enumerate()), "the end of the sender's thread")
         for _ in range(2):
-            with pytest.raises(BrokerError, match="the producer cannot go on: CLUSTER_AUTHORIZATION_FAILED"):
+            with pytest.raises(BrokerError, match="the producer cannot continue: CLUSTER_AUTHORIZATION_FAILED"):
                 producer.send(topic, b"v")
         producer.flush(1)
         producer.close()

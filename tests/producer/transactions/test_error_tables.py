@@ -250,5 +250,5 @@ def test_brokers_without_transactions_are_named_as_the_cause(broker: EmbeddedBro
         refused = raised_by(producer.init_transactions)
     assert type(refused) is TransactionError
     assert re.search(
-        r"transactions need Kafka 3\.0 or newer, exactly-once 3\.8 or newer: broker 1 .* INIT_PRODUCER_ID", str(refused)
+        r"transactions require Kafka 3\.0 or newer, and exactly-once 3\.8 or newer: broker 1 .* INIT_PRODUCER_ID", str(refused)
     )

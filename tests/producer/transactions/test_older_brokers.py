@@ -14,7 +14,7 @@ from tests.kafka.witness import read_topic
 
 pytestmark = pytest.mark.embedded
 
-NEEDS = r"exactly-once needs Kafka 3\.8 or newer on every broker, and broker 1"
+NEEDS = r"exactly-once requires Kafka 3\.8 or newer on every broker, but broker 1"
 
 
 @pytest.mark.parametrize("like", ["3.0", "3.5", "3.7"])
