@@ -116,7 +116,7 @@ class MetadataRequests:
         except UnsupportedVersionError as error:
             self._failed(label, error, now_ms)
             return self._retry_ms
-        self._metadata.asking(label, "no answer yet")
+        self._metadata.asking(label, "no response yet")
         return FOREVER_MS
 
     def is_mine(self, response: ClientResponse) -> bool:

@@ -79,7 +79,7 @@ def test_who_is_asked_is_told_from_the_first_attempt_to_connect_on(broker: Embed
         rig.poll()
         assert rig.metadata.asked == (label, "being connected to")
         rig.asked()
-        assert rig.metadata.asked == (label, "no answer yet")
+        assert rig.metadata.asked == (label, "no response yet")
 
 
 def test_a_connection_that_others_began_is_told_of_when_it_is_waited_for(broker: EmbeddedBroker) -> None:

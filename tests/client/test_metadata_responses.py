@@ -51,7 +51,7 @@ def test_who_owes_an_answer_is_named_until_it_comes() -> None:
     responses = BrokerResponses()
     responses.asking("a:1", "being connected to")
     assert responses.about("orders", responses.mark()) == "a:1: being connected to"
-    responses.asking("a:1", "no answer yet")
+    responses.asking("a:1", "no response yet")
     assert responses.about("orders", responses.mark()) == "a:1: no response yet"
     responses.answered("a:1", {})
     assert responses.about("orders", 0) == ""

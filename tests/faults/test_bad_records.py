@@ -112,7 +112,7 @@ TEXT = pa.array(["a", "b"])
             r"value is ChunkedArray, must be an Arrow array: use combine_chunks\(\)",
         ),
         (RecordColumns(2, key=["a", "b"]), "key is list, must be an Arrow array"),
-        (RecordColumns(3, value=TEXT), "value has 2 rows where there are 3 records"),
+        (RecordColumns(3, value=TEXT), "value has 2 rows, but there are 3 records"),
         (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 rows where there are 2 records"),
         (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows where there are 2 records"),
         (RecordColumns(2, partition=[0, 0]), "partition must be a one-dimensional numpy array of integers"),  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def test_what_an_interceptor_makes_of_columns_is_checked_too(cluster: RecordingB
             return replace(columns, num_records=1)
 
     with producer_on(cluster.bootstrap_servers, interceptor_classes=Halving) as producer:
-        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows where there are 1 records"):
+        with failing_scope(producer) as scope, pytest.raises(SchemaError, match="value has 2 rows, but there are 1 records"):
             scope.append("t", numbers([1, 2]))
         assert producer.metrics()["producer-metrics"]["record-send-total"] == 0
 

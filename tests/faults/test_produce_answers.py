@@ -88,7 +88,9 @@ def test_what_no_retry_mends_fails_alone_and_the_rest_is_delivered(
         scope.append("t", numbers(range(6)))
         wait_until(lambda: cluster.values() == [n for n in range(6) if n not in failing], "the rest stored")
         name = "UNKNOWN_ERROR_CODE_1234" if code == 1234 else E(code).name
-        with pytest.raises(DeliveryError, match=rf"topic t partition 0: 1 records refused: {name}: because") as raised:
+        with pytest.raises(
+            DeliveryError, match=rf"topic t partition 0: the broker rejected 1 records: {name}: because"
+        ) as raised:
             scope.flush(10)
         cause = raised.value.__cause__
     assert isinstance(cause, BrokerError)

@@ -216,7 +216,7 @@ def test_the_deadline_names_the_topic_the_brokers_and_what_each_said(metadata: P
 
 
 def test_the_deadline_says_that_nobody_was_asked(metadata: ProducerMetadata) -> None:
-    with pytest.raises(MetadataTimeoutError, match=r"nobody of bootstrap.servers a:1,b:2 was asked yet\. See that"):
+    with pytest.raises(MetadataTimeoutError, match=r"no broker of bootstrap.servers a:1,b:2 has been asked yet\. Check that"):
         metadata.wait_for_topic("orders", time.monotonic(), no_wakeup)
 
 
@@ -238,7 +238,7 @@ def test_the_deadline_says_what_may_help(strategy: str, known: bool, advice: str
 
 def test_the_deadline_names_who_owes_an_answer(metadata: ProducerMetadata) -> None:
     metadata.failed_attempt("bootstrap server a:1", "connection refused long ago", START)
-    with pytest.raises(MetadataTimeoutError, match=r" ms; asked bootstrap server b:2: being connected to\. See that"):
+    with pytest.raises(MetadataTimeoutError, match=r" ms; asked bootstrap server b:2: being connected to\. Check that"):
         metadata.wait_for_topic("orders", time.monotonic(), lambda: metadata.asking("bootstrap server b:2", "being connected to"))
 
 

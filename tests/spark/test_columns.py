@@ -136,7 +136,7 @@ def test_a_null_topic_is_refused_by_its_row() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "text"),
-    [("", r"'' is not a valid topic name"), ("a b", r"'a b' is no topic's name"), ("ü", r"'ü' is no topic's name")],
+    [("", r"'' is not a valid topic name"), ("a b", r"'a b' is not a valid topic name"), ("ü", r"'ü' is not a valid topic name")],
 )
 def test_what_is_no_topics_name_is_refused_by_its_first_row(topic: str, text: str) -> None:
     with pytest.raises(RecordError, match=f"column topic: {text}: it must have 1 to 249 .*, in row 7 of the task"):

@@ -77,20 +77,20 @@ def test_narrower_columns_are_widened(name: str, narrow: pa.DataType, form: str)
 @pytest.mark.parametrize(
     ("name", "wide", "wanted"),
     [
-        ("short", pa.int32(), "int16 or narrower is wanted; cast it to int16"),
-        ("integer", pa.int64(), "int32 or narrower is wanted; cast it to int32"),
+        ("short", pa.int32(), "int16 or narrower; cast it to int16"),
+        ("integer", pa.int64(), "int32 or narrower; cast it to int32"),
         ("integer", pa.uint32(), "int32 or narrower"),
         ("long", pa.uint64(), "int64 or narrower"),
         ("long", pa.string(), "int64 or narrower"),
         ("long", pa.timestamp("us"), "int64 or narrower"),
-        ("float", pa.float64(), "float or narrower is wanted; cast it to float"),
+        ("float", pa.float64(), "float or narrower; cast it to float"),
         ("double", pa.int32(), "double or narrower"),
-        ("boolean", pa.int8(), "bool is wanted; cast it to bool"),
-        ("string", pa.binary(), "string is wanted; cast it to string"),
-        ("bytearray", pa.string(), "binary is wanted; cast it to binary"),
-        ("uuid", pa.binary(), "string, fixed_size_binary[16] or arrow.uuid is wanted"),
+        ("boolean", pa.int8(), "bool; cast it to bool"),
+        ("string", pa.binary(), "string; cast it to string"),
+        ("bytearray", pa.string(), "binary; cast it to binary"),
+        ("uuid", pa.binary(), "string, fixed_size_binary[16] or arrow.uuid"),
         ("list", pa.int32(), "a list of a 64-bit integer"),
-        ("list", pa.list_(pa.string()), "elements: a column of type string, where int64 or narrower is wanted"),
+        ("list", pa.list_(pa.string()), "elements: a column of type string is not supported, must be int64 or narrower"),
     ],
 )
 def test_a_column_of_another_type_is_refused_before_any_row(name: str, wide: pa.DataType, wanted: str) -> None:
@@ -98,7 +98,7 @@ def test_a_column_of_another_type_is_refused_before_any_row(name: str, wide: pa.
     for refuse in (lambda: made.accepts(wide), lambda: made.serialize_column("topic", pa.array([], wide))):
         with pytest.raises(SerializationError) as caught:
             refuse()
-        assert f"{wide.value_type if pa.types.is_list(wide) else wide}, where " in str(caught.value)
+        assert f"{wide.value_type if pa.types.is_list(wide) else wide} is not supported, must be " in str(caught.value)
         assert wanted in str(caught.value)
 
 
@@ -112,19 +112,19 @@ def test_a_column_of_another_type_is_refused_before_any_row(name: str, wide: pa.
         ("long", True, "a value of type bool is not supported, must be a 64-bit integer"),
         ("long", 1.0, "a value of type float"),
         ("long", "1", "a value of type str"),
-        ("double", 1, "a value of type int, where a float is wanted"),
-        ("boolean", 1, "a value of type int, where a bool is wanted"),
-        ("string", b"a", "a value of type bytes, where str is wanted"),
-        ("bytearray", "a", "a value of type str, where bytes is wanted"),
+        ("double", 1, "a value of type int is not supported, must be a float"),
+        ("boolean", 1, "a value of type int is not supported, must be a bool"),
+        ("string", b"a", "a value of type bytes is not supported, must be str"),
+        ("bytearray", "a", "a value of type str is not supported, must be bytes"),
         ("bytes", 5, "a value of type int"),
-        ("bytebuffer", "a", "a value of type str, where an object with the buffer protocol is wanted"),
-        ("uuid", "no uuid", "a value of type str, where a UUID, its text of 36 characters or its 16 bytes is wanted"),
+        ("bytebuffer", "a", "a value of type str is not supported, must be an object with the buffer protocol"),
+        ("uuid", "no uuid", "a value of type str is not supported, must be a UUID, its text of 36 characters, or its 16 bytes"),
         ("uuid", f"{UUID(int=5)}\n", "a value of type str"),
         ("uuid", b"15 bytes long..", "a value of type bytes"),
-        ("void", 0, "a value of type int, where None is wanted"),
-        ("list", "ab", "a value of type str, where a list of"),
+        ("void", 0, "a value of type int is not supported, must be None"),
+        ("list", "ab", "a value of type str is not supported, must be a list of"),
         ("list", [1, "b"], "element 1: a value of type str"),
-        ("json", float("nan"), "nan, which JSON cannot hold"),
+        ("json", float("nan"), "nan, which JSON cannot represent"),
         ("json", {1: 2}, "a value of type int is not supported, must be text for a JSON key"),
         ("json", object(), "a value of type object is not supported, must be a type that JSON can represent"),
     ],

@@ -236,7 +236,7 @@ def test_what_was_not_tried_because_of_another_topic_is_not_what_counts(
         seen = raised_by(producer.commit)
         assert not left
     if code is E.TOPIC_AUTHORIZATION_FAILED:
-        assert f"topic {blamed} partition 0 refused: TOPIC_AUTHORIZATION_FAILED; " in str(seen)
+        assert f"topic {blamed} partition 0: TOPIC_AUTHORIZATION_FAILED; " in str(seen)
         assert f" is not authorized for Write on topic {blamed}; " in str(seen)
     else:
         assert seen is None
