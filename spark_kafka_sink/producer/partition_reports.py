@@ -17,6 +17,9 @@ ALL_PARTITIONS = -1  # in place of a partition: the sum of a topic
 
 Key = tuple[str, int]
 
+# Number of partitions in a repr.
+_SHOWN = 8
+
 # Rows of a table's numbers.
 _TOPIC, _PARTITION, _RECORDS, _BYTES, _FIRST, _LAST = range(6)
 
@@ -132,7 +135,10 @@ class PartitionReports(Mapping[Key, PartitionReport]):
         return self._packed().entries
 
     def __repr__(self) -> str:
-        return repr(self._read())
+        reports = self._read()
+        shown = [f"{topic}-{number}: {one.records:,} records" for (topic, number), one in sorted(reports.items())[:_SHOWN]]
+        more = [f"and {len(reports) - _SHOWN:,} more"] if len(reports) > _SHOWN else []
+        return f"<PartitionReports {', '.join(shown + more) or 'empty'}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PartitionReports.from_bytes, (self.to_bytes(),)

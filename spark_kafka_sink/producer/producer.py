@@ -124,6 +124,14 @@ class Producer:
             atexit.register(_close_all)
         _open_producers.add(self)
 
+    def __repr__(self) -> str:
+        servers = ",".join(self.config.bootstrap_servers[:3]) + (",..." if len(self.config.bootstrap_servers) > 3 else "")
+        parts = [f"client.id={self.config.client_id!r}", f"bootstrap.servers={servers!r}"]
+        if self.config.transactional_id is not None:
+            parts.append(f"transactional.id={self.config.transactional_id!r}")
+        state = f"failed with [{self.failed.code}]" if self.failed is not None else "closed" if self.closed else "open"
+        return f"<Producer {' '.join(parts)}, {state}>"
+
     @property
     def failed(self) -> KafkaSinkError | None:
         """The error that stopped the producer, or None."""

@@ -45,7 +45,7 @@ def latencies_from_bytes(data: bytes) -> dict[str, list[int]]:
     return dict(zip(topics, rows, strict=True))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class DeliveryReport:
     """Counts of acknowledged records, and of requests, retries and errors on the way.
 
@@ -82,6 +82,21 @@ class DeliveryReport:
     transactions_aborted: int = 0
     prepare_to_visible_ms: int = 0
     commit_ms: int = 0
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{self.records:,} records",
+            f"{self.bytes:,} bytes ({self.compressed_bytes:,} sent)",
+            f"{self.batches:,} batches to {len(self.partitions):,} partitions",
+            f"{self.requests:,} requests",
+            f"{self.retries:,} retries",
+        ]
+        if self.commits:
+            ended = f"{self.transactions_committed:,} transactions committed, {self.transactions_aborted:,} aborted"
+            parts.append(f"{self.commits:,} commits ({ended})")
+        if self.errors:
+            parts.append("errors: " + ", ".join(f"{name} {count:,}" for name, count in sorted(self.errors.items())))
+        return f"<DeliveryReport {', '.join(parts)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}

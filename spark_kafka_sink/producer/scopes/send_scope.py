@@ -45,6 +45,16 @@ class SendScope:
         self._metrics = metrics
         self._closed = False
 
+    def __repr__(self) -> str:
+        # In a forked child the parent's threads may have held the lock of the counts.
+        if self._lifecycle.is_forked:
+            return f"<{type(self).__name__} of another process>"
+        counts = f"{self.report().records:,} records acknowledged, {self.tally.failed_records:,} failed"
+        if self.discarded:
+            return f"<{type(self).__name__} {counts}, discarded>"
+        state = "closed" if self._closed else "open"
+        return f"<{type(self).__name__} {counts}, {self.tally.unfinished:,} batches unfinished, {state}>"
+
     def append(self, topic: str, columns: RecordColumns) -> None:
         """Appends records of one topic. They are copied, so the columns may be released.
 

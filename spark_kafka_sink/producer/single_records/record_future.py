@@ -53,6 +53,18 @@ class RecordFuture:
         self._index = 0
         self._error: KafkaSinkError | None = None
 
+    def __repr__(self) -> str:
+        # Read once: the sender thread may complete the record meanwhile.
+        result, error = self._result, self._error
+        where = f"topic={self._waiter.topic!r}" + ("" if result is None else f" partition={result.partition}")
+        if error is None and result is not None and result.done:
+            error = result.error
+            if error is None:
+                where += f" offset={self._metadata().offset}"
+        elif error is None:
+            return f"<RecordFuture {where}, {'waiting for a batch' if result is None else 'in a batch'}>"
+        return f"<RecordFuture {where}, {'acknowledged' if error is None else f'failed with [{error.code}]'}>"
+
     def done(self) -> bool:
         """Returns whether the record was acknowledged or failed, and its callback has run.
 

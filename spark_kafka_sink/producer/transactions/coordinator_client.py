@@ -183,7 +183,7 @@ class TransactionCoordinatorClient:
             case _:
                 name = transactional_id
         denial = self._rights().denied(request.api.key, code, name)
-        about = f" of {what}" if what else ""
+        about = f" for {what}" if what else ""
         text = f"transactional id {transactional_id}: the broker rejected {_name(request)}{about}: {error_facts(code).name}"
         facts = {"transactional_id": transactional_id, "error_code": code, "error": error_facts(code).name}
         if denial is not None:

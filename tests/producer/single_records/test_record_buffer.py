@@ -225,7 +225,7 @@ def test_a_flush_of_a_topic_that_is_gone_ends_at_the_delivery_timeout(cluster: R
         cluster.delete()
         wait_until(lambda: not knows(producer, "t"), "the topic's end is known")
         with pytest.raises(
-            FlushTimeoutError, match=r"after 0\.1 s records are in no batch \(topic t: .*UNKNOWN_TOPIC.*\); they may"
+            FlushTimeoutError, match=r"after 0\.1 s; records are in no batch \(topic t: .*UNKNOWN_TOPIC.*\); they may"
         ):
             producer.flush(0.1)
         producer.flush(20)

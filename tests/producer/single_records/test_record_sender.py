@@ -289,6 +289,7 @@ def test_a_producer_that_has_failed_takes_no_records_and_says_why_it_failed(topi
         for _ in range(2):
             with pytest.raises(BrokerError, match="the producer cannot continue: CLUSTER_AUTHORIZATION_FAILED"):
                 producer.send(topic, b"v")
+        assert repr(producer).endswith(", failed with [AUTHORIZATION]>")
         producer.flush(1)
         producer.close()
 
