@@ -67,7 +67,7 @@ def test_of_very_many_brokers_the_last_are_named_and_the_others_counted() -> Non
     for i in range(MAX_NAMED + 3):
         responses.failed(f"b{i}:1", "refused")
     said = responses.about("orders", 0).split("; ")
-    assert (said[0], said[-2:]) == ("b3:1: refused", [f"b{MAX_NAMED + 2}:1: refused", "and 3 before"])
+    assert (said[0], said[-2:]) == ("b3:1: refused", [f"b{MAX_NAMED + 2}:1: refused", "and 3 earlier"])
 
 
 def test_the_oldest_is_forgotten_first() -> None:

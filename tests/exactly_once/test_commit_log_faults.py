@@ -106,7 +106,7 @@ def test_a_record_whose_commit_is_not_answered_loses_the_claim(proxied_kafka: Pr
         log.ensure(soon())
         unlucky = leave_open(client, settings, ids)
         proxied_kafka.proxy.pause("to_client")
-        with pytest.raises(ClaimLostError, match="did not answer END_TXN"):
+        with pytest.raises(ClaimLostError, match="did not respond to END_TXN"):
             unlucky.commit(soon(0.5))
         proxied_kafka.proxy.heal()
 

@@ -109,7 +109,7 @@ def test_silence_for_good_ends_at_delivery_timeout_with_the_last_error(proxied_k
             proxy.black_hole()
             scope.append(topic, numbers(range(1, 4)))
             begun = time.monotonic()
-            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not answer PRODUCE within 300 ms"
+            wanted = r"delivery\.timeout\.ms.*may have been stored; last error: .*did not respond to PRODUCE within 300 ms"
             with pytest.raises(DeliveryError, match=wanted):
                 scope.flush(20)
             assert time.monotonic() - begun < 3

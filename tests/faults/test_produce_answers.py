@@ -297,7 +297,7 @@ def test_a_broker_that_gives_no_producer_ids_ends_the_producer_at_once_and_the_e
 ) -> None:
     """Some gateways that speak Kafka's protocol have no InitProducerId."""
     give_no_producer_ids(cluster)
-    wanted = r"does not know INIT_PRODUCER_ID: .*kafka\.enable\.idempotence=false"
+    wanted = r"does not support INIT_PRODUCER_ID: .*kafka\.enable\.idempotence=false"
     with one_by_one(cluster.bootstrap_servers) as producer, failing_scope(producer) as scope:
         scope.append("t", numbers([1]))
         with pytest.raises(DeliveryError, match=wanted) as caught:

@@ -94,9 +94,7 @@ def test_known_brokers_that_stand_still_are_given_up_after_the_trigger_time(
         begun = time.monotonic()
         with producer.scope() as scope:
             scope.append("t", numbers([1]))
-            wait_until(
-                lambda: "beginning again with bootstrap.servers: no metadata for 300 ms" in caplog.messages, "a new beginning"
-            )
+            wait_until(lambda: "restarting with bootstrap.servers: no metadata for 300 ms" in caplog.messages, "a new beginning")
             silence.remove()
             scope.flush(10)
         assert time.monotonic() - begun < 10

@@ -224,7 +224,7 @@ def test_the_deadline_says_that_nobody_was_asked(metadata: ProducerMetadata) -> 
     ("strategy", "known", "advice"),
     [
         ("rebootstrap", True, "Check that bootstrap.servers names brokers"),
-        ("none", True, "metadata.recovery.strategy=none only known brokers are asked"),
+        ("none", True, "With metadata.recovery.strategy=none only known brokers are asked"),
         ("none", False, "Check that bootstrap.servers names brokers"),
     ],
 )

@@ -178,7 +178,7 @@ def test_callbacks_run_in_order_within_a_partition_and_before_anybody_has_the_re
         ({"headers": [(None, b"")]}, RecordError, "pairs"),
         ({"headers": [b"a"]}, RecordError, "pairs"),
         ({"headers": 7}, RecordError, "headers is int"),
-        ({"headers": {"a": "text"}}, RecordError, "'a' has a str value"),
+        ({"headers": {"a": "text"}}, RecordError, "'a' has a value of type str"),
         ({"topic": None}, RecordError, "topic is None"),
         ({"topic": ["t"]}, RecordError, r"topic is \['t'\]"),
     ],
