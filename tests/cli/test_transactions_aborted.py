@@ -23,7 +23,7 @@ def test_orphans_of_a_query_are_aborted_and_its_batch_is_written_again(query: Le
     assert query.transactions.open_handles(query.ids, query.soon()) == ()
     assert query.listed()["state"] == "complete"
     # A driver that ran after all is kept from committing them.
-    with pytest.raises(CommitStoppedError, match="aborted from outside"):
+    with pytest.raises(CommitStoppedError, match="aborted by an operator"):
         query.commit(1, *orphans)
     query.commit(1, query.task(0, "b"), query.task(1, "c"))
     until(lambda: query.visible() == ["a", "b", "c"])
@@ -38,7 +38,7 @@ def test_a_job_that_died_before_its_commit_has_nothing_open_afterwards(job: Left
     assert json.loads(done.stdout)["transactions"][0]["outcome"] == "aborted"
     line = job.listed()
     assert (line["state"], line["to_do"], line["transactions"]) == ("closed", "run the job again", [])
-    with pytest.raises(CommitStoppedError, match="aborted from outside"):
+    with pytest.raises(CommitStoppedError, match="aborted by an operator"):
         job.commit(0, own)
     assert job.visible() == []
 

@@ -47,7 +47,7 @@ def test_lost_rows_are_written_again_by_the_next_run_and_no_others(query: LeftOv
 def test_other_rows_than_those_that_were_lost_are_not_written(query: LeftOver) -> None:
     half_lost(query)
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--replay", "--yes").exit_code == 0
-    with pytest.raises(CommitStoppedError, match="not proved to be those that were lost"):
+    with pytest.raises(CommitStoppedError, match="not proved to be the lost ones"):
         query.commit(0, query.task(0, "a"), query.task(1, "b", "x"))
     # What is left then is to do without them.
     done = query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes")
@@ -116,7 +116,7 @@ def test_what_became_of_nobody_knows_is_not_written_again(query: LeftOver) -> No
 
     assert refused.exit_code == 1
     assert "Transactions in state `unknown` may be visible" in refused.stderr
-    assert "writing it again could double rows: --accept-loss" in refused.stderr
+    assert "a replay could duplicate rows: --accept-loss" in refused.stderr
     assert query.run("resolve", "--query", query.query_id, "--batch", "0", "--accept-loss", "--yes").exit_code == 0
     query.commit(1, query.task(0, "d"))
     until(lambda: query.visible() == ["a", "d"])

@@ -42,9 +42,11 @@ def test_the_version_is_the_highest_of_both_and_never_outside_either(low: int, h
 
 
 def test_having_no_version_in_common_names_the_broker_the_api_and_both_ranges() -> None:
-    with pytest.raises(UnsupportedVersionError, match=r"broker 1 \(kafka:9092\) speaks PRODUCE v0 to v2, this client v3 to v13"):
+    with pytest.raises(
+        UnsupportedVersionError, match=r"broker 1 \(kafka:9092\) supports PRODUCE v0 to v2, but this client v3 to v13"
+    ):
         broker(0, 2).usable(PRODUCE)
-    with pytest.raises(UnsupportedVersionError, match=r"broker 1 \(kafka:9092\) does not know METADATA"):
+    with pytest.raises(UnsupportedVersionError, match=r"broker 1 \(kafka:9092\) does not support METADATA"):
         broker(0, 2).usable(METADATA)
 
 
