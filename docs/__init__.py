@@ -1,1 +1,1 @@
-"""The pages of this folder that are made from the code, and what makes them: `make docs`."""
+"""The documentation: Markdown pages, the generators of some of them, and the settings of the site. See `make docs`."""

@@ -1,4 +1,4 @@
-"""`make docs`: writes the pages anew."""
+"""Writes the pages that are generated from the code: `python -m docs`."""
 
 from __future__ import annotations
 
@@ -6,5 +6,8 @@ from docs.pages import FOLDER, PAGES
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
-        print(f"docs/{name}")
+        file = FOLDER / name
+        made = page()
+        if not file.exists() or file.read_text(encoding="utf-8") != made:
+            file.write_text(made, encoding="utf-8")
+            print(f"docs/{name} was out of date")

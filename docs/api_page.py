@@ -14,7 +14,6 @@ from docs.public_names import (
     SECTIONS,
     Documented,
     Member,
-    docstring,
     errors,
     exported,
     fields,
@@ -26,15 +25,17 @@ WIDTH = 110  # of a line of code
 
 HEAD = f"""# API
 
-Made from the docstrings by `make docs`. The names are those of `{PACKAGE}`, under "The broker" those of `{PACKAGE}.broker`,
-the errors those of `{PACKAGE}.errors`.
-Times are in ms where a name ends in `_ms` and for options, otherwise in seconds; timestamps are ms since the epoch; sizes are
-bytes.
+This page is generated from the docstrings. Import the names from `{PACKAGE}`, those under "The broker"
+from `{PACKAGE}.broker`, and the errors from `{PACKAGE}.errors`.
+
+Options, and names that end in `_ms`, are in milliseconds. All other times are in seconds. Timestamps
+are milliseconds since the epoch. Sizes are in bytes.
 """
 ERRORS = f"""
 ## Errors
 
-All of them are `{PACKAGE}.errors.KafkaSinkError`, begin with their code in brackets, and pickle.
+Every error is a `{PACKAGE}.errors.KafkaSinkError`. Its text begins with the code in brackets. Errors
+can be pickled. Each code links to its section on the page [Troubleshooting](troubleshooting.md).
 
 """
 
@@ -62,12 +63,15 @@ def _errors() -> str:
     rows = (
         [f"`{kind.name}`", _error_code(kind), ", ".join(f"`{base}`" for base in kind.bases), _text(kind)] for kind in errors()
     )
-    return table(["error", "code", "is a", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
+    return table(["error", "code", "base class", "when"], ([" ".join(cell.split()) for cell in row] for row in rows))
 
 
 def _error_code(kind: griffe.Class) -> str:
     code = kind.members.get("code")
-    return f"`{str(code.value)[1:-1]}`" if isinstance(code, griffe.Attribute) else ""
+    if not isinstance(code, griffe.Attribute):
+        return ""
+    name = str(code.value)[1:-1]
+    return f"[`{name}`](troubleshooting.md#{anchor(name)})"
 
 
 def _code(described: Documented | Member) -> str:
@@ -99,16 +103,45 @@ def _written(taken: Sequence[griffe.Parameter]) -> list[str]:
 
 
 def _text(described: Documented | Member) -> str:
-    """The docstring. Where it says `name: ...` of parameters or fields, each has a line of its own."""
+    """Returns the docstring as Markdown. Its sections become lists."""
+    if described.docstring is None:
+        return ""
     names = [] if isinstance(described, griffe.Attribute) else [parameter.name for parameter in parameters(described)]
     if isinstance(described, griffe.Class):
         names += [field.name for field in fields(described)]
-    # One line, but for the items of a list.
-    paragraphs = (plain(re.sub(r"\n\s*(?!\s*- )", " ", text)) for text in docstring(described).split("\n\n"))
-    return "\n".join(_itemized(paragraph, names) for paragraph in paragraphs)
+    sections = griffe.parse_google(described.docstring, returns_named_value=False, returns_multiple_items=False, warnings=False)
+    return "\n".join(filter(None, (_section(section, names) for section in sections)))
+
+
+def _section(section: griffe.DocstringSection, names: Sequence[str]) -> str:
+    """Returns a section of a docstring. names: the parameters and fields that have a line of their own."""
+    if isinstance(section, griffe.DocstringSectionText):
+        paragraphs = (plain(_one_line(text)) for text in section.value.split("\n\n"))
+        return "\n".join(_itemized(paragraph, names) for paragraph in paragraphs)
+    if isinstance(section, griffe.DocstringSectionParameters | griffe.DocstringSectionAttributes):
+        return "".join(f"- `{item.name}`: {_described(item)}\n" for item in section.value)
+    if isinstance(section, griffe.DocstringSectionReturns | griffe.DocstringSectionYields):
+        return "".join(f"{section.kind.value.capitalize()}: {_described(item)}\n" for item in section.value)
+    if isinstance(section, griffe.DocstringSectionRaises):
+        return "Raises:\n\n" + "".join(f"- `{item.annotation}`: {_described(item)}\n" for item in section.value)
+    if isinstance(section, griffe.DocstringSectionExamples):
+        return "".join(f"```python\n{text}\n```\n" for _, text in section.value)
+    if isinstance(section, griffe.DocstringSectionAdmonition):
+        return f"**{section.title}**: {_described(section.value)}\n"
+    raise ValueError(f"a docstring has a section of the kind {section.kind.value!r}, which docs/api_page.py does not know")
+
+
+def _described(item: griffe.DocstringElement) -> str:
+    return plain(_one_line(item.description))
+
+
+def _one_line(text: str) -> str:
+    """Joins the lines of a paragraph, but keeps the items of a list apart."""
+    return re.sub(r"\n\s*(?!\s*- )", " ", text.strip())
 
 
 def _itemized(paragraph: str, names: Sequence[str]) -> str:
+    """Returns a paragraph that says `name: ...` of some names, with a line for each of them."""
     name = "|".join(map(re.escape, names)) or "(?!)"
     before, *parts = re.split(rf"(?:^|(?<=[.;]) )((?:{name})(?:, (?:{name}))*): ", paragraph)
     named = ((which.replace(", ", "`, `"), said.rstrip(";")) for which, said in zip(parts[::2], parts[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""docs/options.md: every option from the tables that the code itself uses, so that the page and the code cannot differ."""
+"""Makes docs/options.md from the tables that the code itself uses, so that the page and the code cannot differ."""
 
 from __future__ import annotations
 
@@ -6,88 +6,124 @@ from collections.abc import Iterable
 
 from docs.markdown import table
 from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.option import ABSENT, REQUIRED, Kind, Option
+from spark_kafka_sink.option import ABSENT, INT64_MAX, REQUIRED, Kind, Option
 from spark_kafka_sink.security_config import ALIASES, ONE_VALUE, SECURITY_OPTIONS
 from spark_kafka_sink.spark.options import HARMLESS, REFUSED, REFUSED_PREFIXES, SINK_OPTIONS
+from spark_kafka_sink.spark.sink_option import SinkOption
 
 HEAD = """# Options
 
-Made from the code by `make docs`. Names and units are those of Kafka 4.1's Java producer: ms are milliseconds, sizes are bytes.
+This page is generated from the code. Producer options have the names and units of Kafka 4.1's Java
+producer. Times are in milliseconds and sizes in bytes unless the text says otherwise.
 
-`Producer(settings)` takes the producer's options by their names here. `format("kafka_sink")`, `publish`, `foreach_batch` and
-`partition_writer` take them with the prefix `kafka.`, and the sink's own without. A value may be text. An unknown option is an
-error that names the nearest known one. [Serializers](serializers.md) and [partitioners](partitioners.md) have pages of their own.
+- In Spark (`format("kafka_sink")`, `publish`, `foreach_batch`, `partition_writer`), write producer
+  options with the prefix `kafka.`, such as `kafka.batch.size`. The sink's own options have no prefix.
+- In `Producer(settings)`, write producer options as they are named here. The sink's own options do
+  not exist there.
+
+A value may be text or have the Python type that fits. An unknown option raises
+[`[OPTION]`](troubleshooting.md#option) with a suggestion.
 """
 SINK = """
-## The sink's
+## Sink options
 
 """
 PRODUCER = """
-## The producer's
+## Producer options
+
+[Serializers](serializers.md) and [partitioners](partitioners.md) have their own pages.
 
 """
 SECURITY = """
-## Security
+## Security options
 
-The producer's options for TLS, SASL, tokens and proxies, by the names of Java's client and of librdkafka.
+These are the producer's options for TLS, SASL, tokens and proxies. They have the names of Java's
+client, or those of librdkafka where Java's client has no such option. In Spark, write them with the
+prefix `kafka.`. The [security](security.md) page shows which ones you need for your cluster.
 
-A value may be a reference, or contain some, with Kafka's syntax: `${env:NAME}` is an environment variable,
-`${file:/path:name}` is a value of a properties file, and `${directory:/path:file}` is the content of a file.
+A value can contain references in Kafka's syntax:
 
-* The text options of this section keep their references. Each process reads them when it uses them: the driver program, and the
-  Python workers on the executors. A file that is replaced is read at the next login.
-* The producer's other options are read once, by the process that checks them. With the sink, this is on the driver's host.
-* A reference that cannot be resolved is an error. Kafka would use the reference itself as the password.
-* The three providers exist without being configured. `config.providers` replaces them, as in Kafka: it lists names, and
-  `config.providers.NAME.class` is Kafka's EnvVarConfigProvider, FileConfigProvider or DirectoryConfigProvider.
-  `config.providers.NAME.param.allowlist.pattern` and `config.providers.NAME.param.allowed.paths` work as in Kafka.
-* `${directory:...}` drops a line end at the end of the file. Kafka keeps it.
-* A value that itself contains text such as `${a:b}` must be given by a reference.
+| reference | stands for |
+| --- | --- |
+| `${env:NAME}` | an environment variable |
+| `${file:/path:name}` | a value in a properties file |
+| `${directory:/path:file}` | the content of a file |
 
-Values of the kind "one or more characters, never shown" appear in no log, error, metric or `repr`.
+- The text options of this section keep their references. Each process reads a reference when it
+  uses it: the driver program, and the Python workers on the executors. A file that is replaced is
+  read at the next login.
+- References in the producer's other options are read once, by the process that checks the options.
+  With the sink, this process runs on the driver's host.
+- A reference that cannot be resolved raises an error. Kafka would use the reference itself as the
+  password.
+- The three providers exist without being configured. `config.providers` replaces them, as in Kafka.
+  It lists names, and `config.providers.NAME.class` is Kafka's `EnvVarConfigProvider`,
+  `FileConfigProvider` or `DirectoryConfigProvider`.
+- `config.providers.NAME.param.allowlist.pattern` and `config.providers.NAME.param.allowed.paths`
+  work as in Kafka.
+- `${directory:...}` drops a newline at the end of the file. Kafka keeps it.
+- A value that contains text such as `${a:b}` itself must be given by a reference.
+
+Options marked as secret never appear in a log, an error, a metric or a `repr`.
 
 """
 OTHER_NAMES = """
-These other names are accepted.
+### Other names
+
+These names of librdkafka and older clients are accepted.
 
 """
 ONE = """
-These options are accepted with one value only.
+### Options with one accepted value
 
 """
 JAVA = """
-## Options that are not supported
+## Unsupported options
 
-`Producer(settings)` refuses these options of Java's and librdkafka's clients as unknown. The sink accepts settings that were
-written for Spark's own Kafka sink. It ignores an option, with one warning, if that changes neither delivery nor security, and
-refuses the others.
+`Producer(settings)` raises an error for these options of Java's client and librdkafka, as for any
+unknown option. The sink also accepts settings that were written for Spark's own Kafka sink. It
+ignores an option, with one warning, if that changes neither delivery nor security. It raises an
+error for the others.
 
 """
 
 
 def options_page() -> str:
-    security = f"{SECURITY}{_table_of(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
-    return f"{HEAD}{SINK}{_sink_table()}{PRODUCER}{_table_of(OPTIONS.values())}{security}{JAVA}{_java_table()}"
+    sink = "\n".join(map(_sink_entry, SINK_OPTIONS.values()))
+    security = f"{SECURITY}{_entries(SECURITY_OPTIONS.values())}{OTHER_NAMES}{_names_table()}{ONE}{_one_value_table()}"
+    return f"{HEAD}{SINK}{sink}{PRODUCER}{_entries(OPTIONS.values())}{security}{JAVA}{_java_table()}"
 
 
-def _sink_table() -> str:
-    rows = ([f"`{row.name}`", row.takes, row.default or "not set", row.doc, row.differs] for row in SINK_OPTIONS.values())
-    return table(["option", "takes", "default", "what it does", "what Spark's own Kafka sink does"], rows)
+def _sink_entry(option: SinkOption) -> str:
+    default = option.default if not option.default or option.default.startswith("`") else f"`{option.default}`"
+    facts = [("Takes", option.takes), ("Default", default or "not set"), ("Spark's own Kafka sink", option.differs)]
+    return _entry(option.name, option.doc, facts)
 
 
-def _table_of(options: Iterable[Option]) -> str:
-    rows = (
-        [
-            f"`{option.name}`",
-            f"{option.kind.wanted}, never shown" if option.kind.is_secret else option.kind.wanted,
-            _default(option.kind, option.default),
-            _default(option.kind, option.java),
-            option.doc,
-            option.differs,
-        ]
-        for option in options
-    )
-    return table(["option", "takes", "default", "Java's default", "what it does", "what Java does differently, and why"], rows)
+def _entries(options: Iterable[Option]) -> str:
+    return "\n".join(map(_producer_entry, options))
+
+
+def _producer_entry(option: Option) -> str:
+    secret = " (secret)" if option.kind.is_secret else ""
+    same = option.java == option.default and option.java is not REQUIRED
+    facts = [
+        ("Takes", _wanted(option.kind) + secret),
+        ("Default", _default(option.kind, option.default) + (", as in Java" if same else "")),
+        ("Java's default", "" if option.java in (option.default, ABSENT) else _default(option.kind, option.java)),
+        ("Different from Java", option.differs),
+    ]
+    absent = "- Java's client has no such option\n" if option.java is ABSENT else ""
+    return _entry(option.name, option.doc, facts) + absent
+
+
+def _entry(name: str, doc: str, facts: Iterable[tuple[str, str]]) -> str:
+    """Returns an option's section. Its heading is the option's name, so that links to it never change."""
+    return f"### {name}\n\n{doc}\n\n" + "".join(f"- {what}: {said}\n" for what, said in facts if said)
+
+
+def _wanted(kind: Kind) -> str:
+    return kind.wanted.replace(f" to {INT64_MAX}", " up")
 
 
 def _names_table() -> str:
@@ -96,21 +132,19 @@ def _names_table() -> str:
 
 def _one_value_table() -> str:
     rows = ([f"`{name}`", ", ".join(f"`{each}`" for each in one.accepted), one.reason] for name, one in ONE_VALUE.items())
-    return table(["option", "accepted", "because"], rows)
+    return table(["option", "accepted", "reason"], rows)
 
 
 def _java_table() -> str:
     refused = {**REFUSED, **{f"{prefix}*": reason for prefix, reason in REFUSED_PREFIXES.items()}}
     said = {
-        **{name: ("ignored", reason) for name, reason in HARMLESS.items()},
-        **{name: ("refused", reason) for name, reason in refused.items()},
+        **{name: ("ignores it", reason) for name, reason in HARMLESS.items()},
+        **{name: ("raises an error", reason) for name, reason in refused.items()},
     }
-    return table(["option", "the sink", "because"], ([f"`{name}`", *said[name]] for name in sorted(said)))
+    return table(["option", "the sink", "reason"], ([f"`{name}`", *said[name]] for name in sorted(said)))
 
 
 def _default(kind: Kind, value: object) -> str:
     if value is REQUIRED:
-        return "required"
-    if value is ABSENT:
-        return "Java has no such option"
+        return "none; the option is required"
     return "not set" if value in (None, (), "") else f"`{kind.text(value)}`"

@@ -1,4 +1,4 @@
-"""Every page that is made from the code, or partly, with what makes it."""
+"""Lists every page that is generated from the code, whole or in part, with its generator."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docs.api_page import api_page
-from docs.broker_page import broker_page
+from docs.cli_page import cli_page
+from docs.filled_page import broker_page, metrics_page
 from docs.options_page import options_page
 
 FOLDER = Path(__file__).parent
-PAGES: Mapping[str, Callable[[], str]] = {"api.md": api_page, "broker.md": broker_page, "options.md": options_page}
+PAGES: Mapping[str, Callable[[], str]] = {
+    "api.md": api_page,
+    "broker.md": broker_page,
+    "cli.md": cli_page,
+    "metrics.md": metrics_page,
+    "options.md": options_page,
+}

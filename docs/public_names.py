@@ -17,11 +17,11 @@ Member = griffe.Function | griffe.Attribute
 
 # All that the package exports, but its errors.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "In Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
-    "Checked before": ("check", "CheckReport", "CheckLine"),
+    "Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
+    "Checking settings": ("check", "CheckReport", "CheckLine"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
-    "In transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
-    "Plugged in": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
+    "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
+    "Plug-ins": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
     "Reports": ("DeliveryReport", "PartitionReport", "PartitionReports"),
     "Settings": ("producer_config", "ProducerConfig"),
 }

@@ -1,4 +1,4 @@
-"""docs/options.md leaves out no option of ours, of the sink's or of Java's."""
+"""docs/options.md has a heading for each option of ours, and names each option of Java's producer."""
 
 from __future__ import annotations
 
@@ -10,46 +10,60 @@ import pytest
 from docs.options_page import options_page
 from docs.pages import FOLDER
 from spark_kafka_sink.config import OPTIONS
-from spark_kafka_sink.option import INT32_MAX
+from spark_kafka_sink.option import INT32_MAX, INT64_MAX
 from spark_kafka_sink.producer.partitioners.registry import NAMES
 from spark_kafka_sink.producer.serializers.registry import SHORT_NAMES
-from spark_kafka_sink.security_config import SECURITY_NAMES
+from spark_kafka_sink.security_config import SECURITY_NAMES, SECURITY_OPTIONS
+from spark_kafka_sink.spark.options import SINK_OPTIONS
 from tests.golden_options import java_options
 
-ROWS = {name: row for row in options_page().splitlines() for name in re.findall(r"^\| `([^`]+)` \|", row)}
+PAGE = options_page()
+ENTRIES = {name: text.partition("\n## ")[0] for name, text in re.findall(r"^### (\S+)\n(.*?)(?=^### |\Z)", PAGE, re.M | re.S)}
+ROWS = set(re.findall(r"^\| `([^`]+)` \|", PAGE, re.M))
 PREFIXES = tuple(name.removesuffix("*") for name in ROWS if name.endswith("*"))
 
 
-@pytest.mark.parametrize("name", java_options())
-def test_every_option_of_javas_producer_has_a_row(name: str) -> None:
-    assert name in ROWS or name.startswith(PREFIXES)
+@pytest.mark.parametrize("name", [*(option.name for option in SINK_OPTIONS.values()), *OPTIONS, *SECURITY_OPTIONS])
+def test_each_option_has_a_heading_of_its_own(name: str) -> None:
+    assert re.findall(r"^#+ (\S+)$", PAGE, re.M).count(name) == 1
 
 
-def test_every_option_of_the_sink_has_a_row() -> None:
-    assert {"topic", "delivery.guarantee", "includeHeaders"} <= set(ROWS)
-
-
-@pytest.mark.parametrize("name", SECURITY_NAMES)
-def test_every_option_of_security_has_a_row(name: str) -> None:
-    assert name in ROWS
+@pytest.mark.parametrize("name", {*java_options(), *SECURITY_NAMES})
+def test_every_option_of_javas_producer_and_of_security_is_on_the_page(name: str) -> None:
+    assert name in ENTRIES or name in ROWS or name.startswith(PREFIXES)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_a_row_has_what_the_code_uses(name: str) -> None:
-    _, _, takes, _, _, does, differs, _ = ROWS[name].split("|")
+def test_an_entry_has_what_the_code_uses(name: str) -> None:
     option = OPTIONS[name]
-    assert (takes.strip(), does.strip(), differs.strip()) == (option.kind.wanted, option.doc, option.differs)
+    assert option.doc in ENTRIES[name]
+    assert option.differs in ENTRIES[name]
+    assert f"- Takes: {option.kind.wanted}".removesuffix(f" to {INT64_MAX}") in ENTRIES[name]
 
 
-def test_defaults_are_written_as_a_user_writes_them() -> None:
-    defaults = {name: [cell.strip() for cell in ROWS[name].split("|")[3:5]] for name in OPTIONS}
-    assert defaults["bootstrap.servers"] == ["required", "required"]
-    assert defaults["key.serializer"] == ["not set", "required"]
-    assert defaults["acks"] == ["`all`", "`all`"]
-    assert defaults["enable.idempotence"] == ["`true`", "`true`"]
-    assert defaults["batch.size"] == ["`524288`", "`16384`"]
-    assert defaults["retries"] == [f"`{INT32_MAX}`"] * 2
-    assert defaults["interceptor.classes"] == ["not set", "not set"]
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("bootstrap.servers", ["Default: none; the option is required"]),
+        ("key.serializer", ["Default: not set", "Java's default: none; the option is required"]),
+        ("acks", ["Default: `all`, as in Java"]),
+        ("enable.idempotence", ["Default: `true`, as in Java"]),
+        ("batch.size", ["Default: `524288`", "Java's default: `16384`"]),
+        ("retries", [f"Default: `{INT32_MAX}`, as in Java"]),
+        ("interceptor.classes", ["Default: not set, as in Java"]),
+        ("proxy.url", ["Default: not set", "Java's client has no such option"]),
+        ("delivery.guarantee", ["Default: `at-least-once`"]),
+    ],
+)
+def test_defaults_are_written_as_a_user_writes_them(name: str, lines: list[str]) -> None:
+    found = re.findall(r"^- (Default: .*|Java's .*)$", ENTRIES[name], re.M)
+    assert found == lines
+
+
+def test_a_secret_is_marked() -> None:
+    assert [name for name in SECURITY_OPTIONS if "(secret)" in ENTRIES[name]] == [
+        name for name, option in SECURITY_OPTIONS.items() if option.kind.is_secret
+    ]
 
 
 @pytest.mark.parametrize(("page", "names"), [("serializers.md", SHORT_NAMES), ("partitioners.md", NAMES)])

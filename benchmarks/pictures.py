@@ -1,0 +1,276 @@
+"""The pictures of the docs, drawn from CSV files: the curves of docs/tuning.md, and the throughput of the README.
+
+A CSV file begins with a comment that says when and on what it was measured, and the picture repeats it. The same file makes the
+same picture, byte for byte, with the same matplotlib.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from benchmarks.results import JVM, SINK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+KAFKA = "4.1.0"
+CODECS = ("none", "lz4", "snappy", "zstd", "gzip")  # in the order of the codec curve
+_COLORS = ("#d55e00", "#0072b2", "#009e73")
+_MARKERS = ("o", "s", "^")
+
+
+THROUGHPUT = "throughput"
+_SINKS = {JVM: "Spark's own sink", SINK: "this sink"}
+
+
+class Curve(StrEnum):
+    """What is varied. The value is the name of the file."""
+
+    PARTITIONS = "partitions"
+    ROW_SIZE = "row_size"
+    CODEC = "codec"
+    LINGER = "linger"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of one point.
+
+    cpu_us_per_row: CPU time of the process. batch_bytes: of an average batch, as it was sent. memory_mib: the most that the
+    process had in memory so far, less what it had before the producer was made.
+    """
+
+    series: str
+    x: float
+    rows: int
+    seconds: float
+    cpu_us_per_row: float
+    batch_bytes: int
+    wire_bytes_per_row: float
+    memory_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """One run of a sink under Spark.
+
+    cell: the name of the benchmark's cell. cpu_us_per_row: CPU time of Spark's JVM and Python workers.
+    """
+
+    cell: str
+    sink: str
+    rows: int
+    seconds: float
+    cpu_us_per_row: float
+
+
+def machine(names: Sequence[str] = ("pyarrow", "numpy")) -> str:
+    """Returns the date, what this machine is, and the versions of packages, in a line."""
+    packages = ", ".join(f"{name} {version(name)}" for name in names)
+    today = datetime.now(UTC).date().isoformat()
+    return (
+        f"{today}; {_processor()}, {os.cpu_count()} cores, shared; Python {platform.python_version()}, {packages}; Kafka {KAFKA}"
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def keep(path: Path, measured_on: str, samples: Sequence[Sample] | Sequence[Throughput]) -> None:
+    """Writes samples of one kind as CSV, after a comment with `measured_on`."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(f"# {measured_on}\n")
+        writer = csv.DictWriter(file, [each.name for each in fields(samples[0])], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(sample) for sample in samples)
+
+
+_Kind = TypeVar("_Kind", Sample, Throughput)
+
+
+def kept(path: Path, kind: type[_Kind]) -> tuple[str, list[_Kind]]:
+    """Reads what `keep` wrote: when and on what it was measured, and the samples."""
+    with path.open(encoding="utf-8", newline="") as file:
+        measured_on = file.readline().removeprefix("# ").strip()
+        rows = csv.DictReader(file)
+        samples = [kind(**{each.name: _TYPES[str(each.type)](row[each.name]) for each in fields(kind)}) for row in rows]
+    return measured_on, samples
+
+
+_TYPES: Mapping[str, Callable[[str], Any]] = {"str": str, "float": float, "int": int}
+
+
+def medians(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> dict[str, list[tuple[float, float]]]:
+    """Returns series -> (x, median of the figure), in the order of the samples."""
+    found: dict[str, dict[float, list[float]]] = {}
+    for sample in samples:
+        found.setdefault(sample.series, {}).setdefault(sample.x, []).append(figure(sample))
+    return {series: [(x, median(values)) for x, values in by_x.items()] for series, by_x in found.items()}
+
+
+def draw(curve: Curve, folder: Path) -> None:
+    """Draws a curve's CSV file of `folder` as an SVG picture beside it."""
+    measured_on, samples = kept(folder / f"{curve}.csv", Sample)
+    with _figure(folder / f"{curve}.svg", measured_on) as axes:
+        _DRAWN[curve](axes, samples)
+
+
+@contextmanager
+def _figure(path: Path, measured_on: str) -> Iterator[Sequence[Axes]]:
+    """Two plots beside each other; saved at the end, on white, so that they can be read on a dark page, too."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    # Text as text keeps the file small; the salt makes the ids of one run those of the next.
+    with mpl.rc_context(
+        {"svg.hashsalt": "spark-kafka-sink", "svg.fonttype": "none", "font.size": 9, "font.sans-serif": ["DejaVu Sans"]}
+    ):
+        figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+        yield list(axes)
+        for one in axes:
+            one.spines[["top", "right"]].set_visible(False)
+            one.grid(visible=True, axis="y", color="#dddddd", linewidth=0.6)
+            one.set_axisbelow(True)
+        figure.supxlabel(f"measured on {measured_on}", fontsize=7, color="#666666")
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
+        plt.close(figure)
+    # matplotlib ends lines with spaces.
+    text = path.read_text(encoding="utf-8")
+    path.write_text("".join(f"{line.rstrip()}\n" for line in text.splitlines()), encoding="utf-8")
+
+
+def _lines(axes: Axes, samples: Sequence[Sample], figure: Callable[[Sample], float], label: str) -> None:
+    for (series, line), color, marker in zip(medians(samples, figure).items(), _COLORS, _MARKERS, strict=False):
+        xs, ys = zip(*line, strict=True)
+        axes.plot(xs, ys, color=color, marker=marker, markersize=4, linewidth=1.4, label=series)
+    axes.set_xscale("log")
+    ticks = sorted({sample.x for sample in samples})
+    axes.set_xticks(ticks, [f"{x:,g}" for x in ticks], rotation=30 if len(ticks) > 6 else 0)
+    axes.minorticks_off()
+    axes.set_ylabel(label)
+
+
+def _cpu(sample: Sample) -> float:
+    return sample.cpu_us_per_row
+
+
+def _batch_kib(sample: Sample) -> float:
+    return sample.batch_bytes / 1024
+
+
+def _partitions(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
+    _lines(axes[0], samples, _cpu, "CPU, µs per row")
+    _lines(axes[1], samples, _batch_kib, "size of a batch as sent, KiB")
+    for one in axes:
+        one.set_xlabel("partitions of the topic (rows of 100 bytes)")
+        one.set_ylim(bottom=0)
+        one.legend(title="compression.type", frameon=False)
+
+
+def _row_size(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
+    _lines(axes[0], samples, _cpu, "CPU, µs per row")
+    axes[0].set_yscale("log")
+    _lines(axes[1], samples, lambda sample: sample.x / sample.cpu_us_per_row, "values per CPU second, MB")
+    axes[1].set_ylim(bottom=0)
+    for one in axes:
+        one.set_xlabel("bytes of a value (8 partitions)")
+        one.legend(title="compression.type", frameon=False)
+
+
+def _codec(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
+    for one, figure, label in (
+        (axes[0], _cpu, "CPU, µs per row"),
+        (axes[1], lambda sample: sample.wire_bytes_per_row, "bytes per row as sent"),
+    ):
+        found = medians(samples, figure)
+        for number, ((series, line), color) in enumerate(zip(found.items(), _COLORS, strict=False)):
+            places = [x + (number - (len(found) - 1) / 2) * 0.38 for x, _ in line]
+            bars = one.bar(places, [value for _, value in line], 0.36, color=color, label=series)
+            one.bar_label(bars, fmt="{:.3g}", fontsize=7)
+        one.set_xticks(range(len(CODECS)), CODECS)
+        one.set_yscale("log")
+        one.set_ylabel(label)
+        one.legend(title="JSON values of", frameon=False, fontsize=8)
+
+
+def _linger(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
+    _lines(axes[0], samples, _cpu, "CPU, µs per row")
+    _lines(axes[1], samples, _batch_kib, "size of a batch as sent, KiB")
+    axes[0].set_ylim(bottom=0)
+    axes[1].set_yscale("log")
+    for one in axes:
+        one.set_xlabel("linger.ms (rows of 100 bytes, lz4)")
+        one.legend(frameon=False)
+
+
+def _memory(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
+    # The peak never falls: the last run of a point has it.
+    peaks = {(sample.series, sample.x): sample for sample in samples}
+    _lines(axes[0], list(peaks.values()), lambda sample: sample.memory_mib, "peak memory of a worker for the sink, MiB")
+    sizes = sorted({sample.x for sample in samples})
+    axes[0].plot(sizes, sizes, color="#bbbbbb", linestyle="--", linewidth=1, label="buffer.memory itself")
+    axes[0].set_ylim(bottom=0)
+    _lines(axes[1], samples, _cpu, "CPU, µs per row")
+    axes[1].set_ylim(bottom=0)
+    for one in axes:
+        one.set_xlabel("buffer.memory, MiB (8 partitions, no compression)")
+        one.legend(frameon=False)
+
+
+_DRAWN: Mapping[Curve, Callable[[Sequence[Axes], Sequence[Sample]], None]] = {
+    Curve.PARTITIONS: _partitions,
+    Curve.ROW_SIZE: _row_size,
+    Curve.CODEC: _codec,
+    Curve.LINGER: _linger,
+    Curve.MEMORY: _memory,
+}
+
+
+def draw_throughput(folder: Path) -> None:
+    """Draws throughput.csv of `folder` as an SVG picture beside it: bars of medians, with whiskers for the rates."""
+    measured_on, samples = kept(folder / f"{THROUGHPUT}.csv", Throughput)
+    cells = list(dict.fromkeys(sample.cell for sample in samples))
+    with _figure(folder / f"{THROUGHPUT}.svg", measured_on) as axes:
+        for number, (sink, label) in enumerate(_SINKS.items()):
+            rates = [[one.rows / one.seconds / 1e6 for one in samples if (one.cell, one.sink) == (cell, sink)] for cell in cells]
+            costs = [[one.cpu_us_per_row for one in samples if (one.cell, one.sink) == (cell, sink)] for cell in cells]
+            places = [place + (number - 0.5) * 0.4 for place in range(len(cells))]
+            color = _COLORS[1 - number]
+            middles = [median(them) for them in rates]
+            below = [middle - min(them) for middle, them in zip(middles, rates, strict=True)]
+            above = [max(them) - middle for middle, them in zip(middles, rates, strict=True)]
+            axes[0].bar(places, middles, 0.36, yerr=[below, above], color=color, label=label, error_kw={"linewidth": 0.8})
+            bars = axes[1].bar(places, [median(them) for them in costs], 0.36, color=color, label=label)
+            axes[1].bar_label(bars, fmt="{:.1f}", fontsize=7)
+        for one in axes:
+            one.set_xticks(range(len(cells)), [_cell_label(cell) for cell in cells])
+            one.set_ylim(top=1.15 * one.get_ylim()[1])  # room for the legend
+            one.legend(frameon=False, loc="upper center", ncols=2)
+        axes[0].set_ylabel("million rows per second")
+        axes[1].set_ylabel("CPU of the executor, µs per row")
+
+
+def _cell_label(cell: str) -> str:
+    size, codec, _ = cell.split("-")
+    return f"{size.replace('B', ' B').replace('K B', ' KB')}\n{codec}"

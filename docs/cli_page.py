@@ -1,0 +1,77 @@
+"""Makes docs/cli.md from the commands that click knows, so that the page and `--help` cannot differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from inspect import cleandoc
+
+import click
+
+from docs.markdown import plain, table
+from spark_kafka_sink.cli.main import main
+
+NAME = "spark-kafka-sink"
+# click's names of ranges, which are no words.
+_VALUES = {"INTEGER": "N", "INTEGER RANGE": "N", "FLOAT RANGE": "NUMBER"}
+HEAD = f"""# Command line
+
+This page is generated from the commands. `{NAME} COMMAND --help` prints the same text.
+"""
+
+
+def cli_page() -> str:
+    context = click.Context(main, info_name=NAME)
+    return HEAD + "".join(_described(command, inner) for command, inner in _commands(main, context))
+
+
+def _commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    """Yields each command below a group, and those below it, as `--help` orders them."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        inner = click.Context(command, info_name=name, parent=context)
+        yield command, inner
+        if isinstance(command, click.Group):
+            yield from _commands(command, inner)
+
+
+def _described(command: click.Command, context: click.Context) -> str:
+    title = context.command_path.removeprefix(f"{NAME} ")
+    level = "##" if " " not in title else "###"
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    parts = [f"\n{level} {title}\n", f"```\n{usage}\n```\n", *_paragraphs(command.help), *_paragraphs(command.epilog)]
+    if rows := [_row(parameter, context) for parameter in command.params if isinstance(parameter, click.Option)]:
+        parts.append(table(["option", "default", "description"], rows))
+    return "\n".join(parts)
+
+
+def _paragraphs(text: str | None) -> Iterator[str]:
+    """Yields the paragraphs of a help text. One that begins with \\b keeps its lines."""
+    for paragraph in re.split(r"\n\s*\n", cleandoc(text or "")):
+        if paragraph.startswith("\b"):
+            yield f"```\n{cleandoc(paragraph[1:])}\n```\n"
+        elif paragraph:
+            yield f"{_text(paragraph)}\n"
+
+
+def _text(text: str) -> str:
+    """Returns a text on one line, in which the name of a page, such as docs/broker.md, is a link."""
+    return re.sub(r"\bdocs/([a-z-]+)\.md", r"[\1](\1.md)", plain(" ".join(text.split())))
+
+
+def _row(option: click.Option, context: click.Context) -> list[str]:
+    metavar = option.make_metavar(context)
+    value = "" if option.is_flag or option.count else f" {_VALUES.get(metavar, metavar)}"
+    names = ", ".join(f"`{name}{value}`" for name in (*option.opts, *option.secondary_opts))
+    help_text = option.help or ""
+    repeated = " Can be given several times." if option.multiple and "repeated" not in help_text else ""
+    return [names, _default(option, context), _text(help_text) + repeated]
+
+
+def _default(option: click.Option, context: click.Context) -> str:
+    if option.required:
+        return "required"
+    extra = option.get_help_extra(context).get("default")
+    return f"`{extra}`" if extra and not option.is_flag else ""

@@ -1,0 +1,79 @@
+"""The curves of docs/tuning.md: what is measured, what is kept, and that the pictures of the docs are those of their figures."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.curves import OUTPUT, Point, batch_rows, json_values, points
+from benchmarks.pictures import THROUGHPUT, Curve, Sample, Throughput, draw, draw_throughput, keep, kept, medians
+from benchmarks.results import JVM, SINK
+
+SAMPLES = [
+    Sample("none", 8.0, 1000, 0.5, cpu, batch_bytes=2048, wire_bytes_per_row=110.5, memory_mib=12.5) for cpu in (0.4, 0.2, 0.3)
+]
+THROUGHPUTS = [Throughput("100B-lz4-8", sink, 1000, seconds, 2.5) for sink in (JVM, SINK) for seconds in (0.5, 0.25)]
+
+
+def texts(picture: Path) -> str:
+    return " ".join("".join(element.itertext()) for element in ElementTree.parse(picture).iter())
+
+
+def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+    keep(tmp_path / "a.csv", "today; a machine", SAMPLES)
+    keep(tmp_path / "b.csv", "today; a machine", THROUGHPUTS)
+
+    assert kept(tmp_path / "a.csv", Sample) == ("today; a machine", SAMPLES)
+    assert kept(tmp_path / "b.csv", Throughput) == ("today; a machine", THROUGHPUTS)
+
+
+def test_a_point_of_a_line_is_the_median_of_its_runs() -> None:
+    other = Sample("lz4", 3.0, 1000, 0.5, 0.7, 2048, 110.5, 12.5)
+    assert medians([*SAMPLES, other], lambda sample: sample.cpu_us_per_row) == {"none": [(8.0, 0.3)], "lz4": [(3.0, 0.7)]}
+
+
+def test_values_have_the_size_that_is_asked_for_and_are_not_all_the_same() -> None:
+    for size in (10, 100, 3_000):
+        values = json_values(5, size, seed=1).to_pylist()
+        assert {len(value) for value in values} == {size}
+        assert len(set(values)) == 5
+
+
+def test_large_rows_come_in_smaller_arrow_batches_and_fewer_of_them() -> None:
+    assert batch_rows(100) == 10_000
+    assert batch_rows(100_000) < 100
+    small, large = Point("", 0, value_bytes=100), Point("", 0, value_bytes=100_000)
+    assert large.rows < small.rows
+    assert large.rows % batch_rows(100_000) == 0
+
+
+@pytest.mark.parametrize("curve", Curve)
+def test_a_picture_in_the_docs_has_each_line_and_says_when_and_on_what_it_was_measured(curve: Curve) -> None:
+    measured_on, samples = kept(OUTPUT / f"{curve}.csv", Sample)
+    shown = texts(OUTPUT / f"{curve}.svg")
+
+    assert {(sample.series, sample.x) for sample in samples} == {(point.series, point.x) for point in points(curve)}
+    assert re.match(r"\d{4}-\d\d-\d\d; .* cores", measured_on)
+    assert measured_on in shown
+    assert all(sample.series in shown for sample in samples)
+
+
+@pytest.mark.parametrize("curve", Curve)
+def test_the_same_figures_make_the_same_picture(curve: Curve, tmp_path: Path) -> None:
+    (tmp_path / f"{curve}.csv").write_bytes((OUTPUT / f"{curve}.csv").read_bytes())
+    draw(curve, tmp_path)
+    first = (tmp_path / f"{curve}.svg").read_bytes()
+    draw(curve, tmp_path)
+
+    assert (tmp_path / f"{curve}.svg").read_bytes() == first
+
+
+def test_the_picture_of_the_throughput_has_both_sinks(tmp_path: Path) -> None:
+    keep(tmp_path / f"{THROUGHPUT}.csv", "today; a machine", THROUGHPUTS)
+    draw_throughput(tmp_path)
+
+    shown = texts(tmp_path / f"{THROUGHPUT}.svg")
+    assert all(text in shown for text in ("this sink", "Spark's own sink", "100 B", "lz4", "measured on today; a machine"))

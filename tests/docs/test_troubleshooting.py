@@ -1,0 +1,61 @@
+"""docs/troubleshooting.md has a section with cause and fix for each error code that the package raises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import spark_kafka_sink
+from docs.pages import FOLDER
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+
+TEXT: Final = (FOLDER / "troubleshooting.md").read_text(encoding="utf-8")
+PACKAGE: Final = Path(spark_kafka_sink.__file__).parent
+CODES: Final = sorted(
+    {
+        code
+        for file in PACKAGE.rglob("*.py")
+        for code in re.findall(r"^    code(?:: ClassVar\[str\])? = \"([A-Z_]+)\"$", file.read_text(encoding="utf-8"), re.M)
+    }
+)
+
+
+def sections(heading: str) -> Mapping[str, str]:
+    """Returns the text of each section below a heading of the second level."""
+    (part,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)
+    return dict(re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", part, re.M | re.S))
+
+
+ERRORS: Final = sections("Error codes")
+KAFKAS: Final = sections("Kafka's error codes")
+
+
+def test_the_codes_are_found() -> None:
+    assert {"KAFKA_SINK", "OPTION", "COMMIT_TIMEOUT", "CLAIM_LOST"} <= set(CODES)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_has_a_section(code: str) -> None:
+    assert TEXT.count(f"### {code}\n") == 1
+    assert code in ERRORS
+
+
+@pytest.mark.parametrize("code", ERRORS)
+def test_a_section_has_a_cause_and_a_fix_in_few_lines(code: str) -> None:
+    lines = [line for line in ERRORS[code].splitlines() if line]
+
+    assert lines[0].startswith("**Cause.** ")
+    assert any(line.startswith(("**Fix.** ", "| the text says | fix |")) for line in lines)
+    assert 2 <= len(lines) <= 10
+
+
+def test_names_of_kafkas_errors_are_kafkas() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \|", KAFKAS["Errors that are retried"], re.M)
+    named = [*(name for name in KAFKAS if name.isupper()), *(name for row in rows for name in re.findall("`([A-Z_]+)`", row))]
+
+    assert len(named) > 30
+    assert [name for name in named if name not in ErrorCode.__members__] == []
