@@ -48,5 +48,4 @@ def check_python(df: DataFrame) -> Iterator[CheckLine]:
     if problem is None:
         yield ok("Python", f"workers run {python}")
     else:
-        text, _, to_do = problem.partition("; ")
-        yield failed("Python", text, to_do)
+        yield failed("Python", problem)

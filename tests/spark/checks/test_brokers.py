@@ -76,7 +76,7 @@ def test_a_certificate_that_ends_soon_is_a_hint(days: int, hint: str) -> None:
 def test_a_certificate_that_has_expired_is_a_cross() -> None:
     report = checked_with_certificate(timedelta(days=-1))
     assert [each.name for each in report.failed] == ["TLS"]
-    assert "a certificate of its chain has expired" in line(report, "TLS").text
+    assert "a certificate in its chain has expired" in line(report, "TLS").text
 
 
 def checked_with_certificate(valid: timedelta) -> CheckReport:

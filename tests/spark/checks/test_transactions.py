@@ -13,7 +13,7 @@ def test_brokers_that_are_too_old_for_exactly_once_are_a_cross() -> None:
         made.create_topic("events")
         wanted = check(settings(made, **EXACTLY_ONCE))
         other = check(settings(made))
-    assert "exactly-once needs Kafka 3.8 or newer" in line(wanted, "exactly-once").text
+    assert "exactly-once requires Kafka 3.8 or newer" in line(wanted, "exactly-once").text
     assert not wanted.ok
     assert other.ok, other
     assert "do not support it" in line(other, "exactly-once").text
