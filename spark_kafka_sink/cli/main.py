@@ -125,8 +125,8 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def list_(options: ConnectionOptions) -> None:
     """List queries and jobs with their last batch, their open transactions, and what to do about each.
 
-    This changes nothing. An `orphan` is an open transaction without a record in the commit log: it belongs to a batch that is
-    being written now, or it is left over from a failed one. Readers with isolation.level=read_committed wait for each open
+    This changes nothing. An `orphan` is an open transaction without a record in the commit log. It belongs to a batch that is
+    being written now, or is left over from a failed one. Readers with isolation.level=read_committed wait for each open
     transaction.
     """
     from spark_kafka_sink.cli.transactions.list_transactions import list_transactions

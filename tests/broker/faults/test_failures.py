@@ -227,7 +227,7 @@ def test_the_oldest_fault_hits_first_and_one_at_a_time(broker: EmbeddedBroker, c
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        ({"times": 0}, "times=0: a fault happens once at least, or without end"),
+        ({"times": 0}, "times=0 is not valid: it must be at least 1, or None"),
         ({"broker": 3}, "there is no broker 3"),
         ({"partition": 0}, "partition=0 is not valid: give the topic too"),
         ({"topic": "a", "partition": -1}, "partition=-1 is not valid: give the topic too, and a number from 0"),
