@@ -128,7 +128,7 @@ class AclFilter:
         )
 
     def _matches_pattern(self, acl: Acl) -> bool:
-        """Implements `ResourcePatternFilter.matches`: with MATCH, the name is that of a resource, otherwise that of a pattern."""
+        """Implements `ResourcePatternFilter.matches`: with MATCH, the name is a resource's, otherwise a pattern's."""
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if self.resource_name is None:

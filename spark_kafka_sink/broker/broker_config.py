@@ -15,8 +15,8 @@ class BrokerConfig:
     """Settings of an embedded broker. Times are in ms, sizes in bytes; defaults are Kafka's unless a comment says otherwise.
 
     Clients must log in if `sasl_users` is set or OAUTHBEARER is one of `sasl_mechanisms`. Connections are encrypted if
-    `ssl_keystore_*` holds a key in PEM; `EmbeddedBroker(tls=True)` creates one. Every client may do everything unless there is an
-    authorizer. Setting `acls` (an empty list counts), `super_users` or `authorizer_class_name` turns the authorizer on.
+    `ssl_keystore_*` holds a key in PEM; `EmbeddedBroker(tls=True)` creates one. Without an authorizer, every client may do
+    everything. Setting `acls` (an empty list counts), `super_users` or `authorizer_class_name` turns the authorizer on.
 
     Attributes:
         data_dir: the folder for logs and cluster state. None keeps everything in memory.

@@ -1,4 +1,4 @@
-"""The services that handlers use: those of one broker, and those that all brokers of the process share."""
+"""The services that handlers use, of one broker and of all brokers of the process."""
 
 from __future__ import annotations
 

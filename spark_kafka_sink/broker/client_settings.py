@@ -120,7 +120,7 @@ def _mechanism(config: BrokerConfig) -> str:
 def _login(config: BrokerConfig, user: str | None) -> tuple[str, str]:
     name = next(iter(config.sasl_users)) if user is None else user
     if name not in config.sasl_users:
-        raise OptionError(f"there is no user {name!r}; it must be one of {', '.join(config.sasl_users)}", option="user")
+        raise OptionError(f"there is no user {name!r}; the users are {', '.join(config.sasl_users)}", option="user")
     return name, config.sasl_users[name]
 
 

@@ -242,7 +242,7 @@ class EmbeddedBroker:
     def _check(self, broker_id: int) -> None:
         if broker_id not in self._ports:
             raise OptionError(
-                f"there is no broker {broker_id}; it must be one of {', '.join(map(str, self._ports))}", option="broker_id"
+                f"there is no broker {broker_id}; the brokers are {', '.join(map(str, self._ports))}", option="broker_id"
             )
 
     def _started(self) -> SharedServices:

@@ -85,7 +85,7 @@ class KafkaApis:
         self.served: Mapping[int, AnyApi] = versions.served
 
     def handle(self, request: Request) -> None:
-        """Serves a request and never raises. A request that needs a login and comes before it closes its connection."""
+        """Serves a request and never raises. A request that needs a login but arrives before it closes its connection."""
         if self._faults is None:
             self._serve(request)
         else:

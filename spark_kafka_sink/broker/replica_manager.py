@@ -71,7 +71,7 @@ class ReplicaManager:
     def append(
         self, topic: str, index: int, records: Buffer, acks: int, *, guard: VerificationGuard | None = None
     ) -> LogAppendInfo:
-        """Appends a client's batch. Raises ApiException: those of `led`, those of the log, and NOT_ENOUGH_REPLICAS."""
+        """Appends a client's batch. Raises ApiException with an error of `led` or of the log, or NOT_ENOUGH_REPLICAS."""
         led = self.led(topic, index)
         if acks == ALL_REPLICAS and len(led.state.isr) < self._min_insync_replicas(topic):
             text = f"The size of the current ISR {set(led.state.isr)} is insufficient to satisfy the min.isr requirement."

@@ -148,7 +148,7 @@ class DelayedOperation:
         return self._done
 
     def try_complete(self) -> bool:
-        """Returns whether this call completed it. If another thread is trying, that thread is told to try again."""
+        """Returns whether this call completed it. If another thread is trying, that thread tries again."""
         self._changed = True
         while self._changed and not self._done:
             if not self._lock.acquire(blocking=False):

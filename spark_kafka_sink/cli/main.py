@@ -129,10 +129,10 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @transactions.command("list", epilog=_EXIT_CODES)
 @_connected
 def list_(options: ConnectionOptions) -> None:
-    """List queries and jobs with their last batch, their open transactions, and what to do about each.
+    """List queries and jobs, their open transactions and what to do.
 
-    This changes nothing. An `orphan` is an open transaction without a record in the commit log: it belongs to a batch that is
-    being written now, or it is left over from a failed one. Readers with isolation.level=read_committed wait for each open
+    This command changes nothing. An `orphan` is an open transaction without a record in the commit log. It belongs to a batch
+    that is being written now, or is left over from a failed one. Readers with isolation.level=read_committed wait for each open
     transaction.
     """
     from spark_kafka_sink.cli.transactions.list_transactions import list_transactions
@@ -145,10 +145,11 @@ def list_(options: ConnectionOptions) -> None:
 @click.option("--query", metavar="ID", help="Only this query or job.")
 @click.option("--all", "every", is_flag=True, help="All queries and jobs in the commit log.")
 def recover(options: ConnectionOptions, query: str | None, every: bool) -> None:
-    """Commit prepared transactions of drivers that are gone, and forget jobs that ended more than an hour ago.
+    """Commit prepared transactions of drivers that are gone.
 
-    Restarting the query does the same. If a driver still runs, it loses its claim on the commit log, reads the log again and
-    continues, so nothing is committed twice. Use `resolve` for transactions that the brokers have aborted.
+    Restarting the query does the same. This command also forgets jobs that ended more than an hour ago. If a driver still runs,
+    it loses its claim on the commit log, reads the log again and continues, so nothing is committed twice. Use `resolve` for
+    transactions that the brokers have aborted.
     """
     if (query is None) is not every:
         raise click.UsageError("set either --query ID or --all, not both")
@@ -162,10 +163,11 @@ def recover(options: ConnectionOptions, query: str | None, every: bool) -> None:
 @_query
 @_yes
 def abort(options: ConnectionOptions, query: str, yes: bool) -> None:
-    """Abort the open transactions of a query or job that no longer runs, unless they are prepared.
+    """Abort open transactions of a query or job that no longer runs.
 
-    Readers wait for open transactions until the query's next commit aborts them or transaction.timeout.ms has passed. If a
-    driver still runs, it stops at its next commit, and writes its batch again after a restart.
+    It refuses to abort prepared transactions: use `recover` for them. Readers wait for open transactions until the query's next
+    commit aborts them or transaction.timeout.ms has passed. If a driver still runs, it stops at its next commit, and writes its
+    batch again after a restart.
     """
     from spark_kafka_sink.cli.transactions.abort import abort as run
 
@@ -180,11 +182,11 @@ def abort(options: ConnectionOptions, query: str, yes: bool) -> None:
 @click.option("--replay", is_flag=True, help="Have the query write the lost rows again, if they are unchanged.")
 @_yes
 def resolve(options: ConnectionOptions, query: str, batch: int, accept_loss: bool, replay: bool, yes: bool) -> None:
-    """Resolve a batch that is only partly committed, because the brokers aborted the rest before its driver came back.
+    """Resolve a batch that is only partly committed.
 
-    It first commits everything that can be committed and shows the lost rows. With --replay, the query's next run writes the
-    whole batch again and commits only the lost part. The run stops if any task's row count or checksum differs from the first
-    time.
+    This happens if brokers abort the rest of a prepared batch before its driver comes back. The command first commits everything
+    that can be committed and shows the lost rows. With --replay, the query's next run writes the whole batch again and commits
+    only the lost part. The run stops if any task's row count or checksum differs from the first time.
     """
     if accept_loss is replay:
         raise click.UsageError("set either --accept-loss or --replay, not both")

@@ -168,7 +168,7 @@ def _users(path: Path) -> dict[str, str]:
 
 
 def _advertised(options: BrokerOptions) -> dict[int, tuple[str, int]]:
-    """Returns the addresses for clients, because they cannot connect to a wildcard. Port 0: the one the broker listens on."""
+    """Returns the advertised addresses by broker id. Without --advertised-host, only a wildcard --host needs them."""
     host = options.advertised_host or (socket.gethostname() if options.host in ("0.0.0.0", "::", "") else None)
     return {} if host is None else dict.fromkeys(range(1, options.brokers + 1), (host, 0))
 

@@ -1,7 +1,7 @@
 """Proxies between this client and its brokers: SOCKS5 (RFC 1928, RFC 1929) and HTTP CONNECT (RFC 9110, section 9.3.6).
 
 A dialogue with a proxy is a generator without sockets: it yields a `Turn` and receives the bytes that the turn requests.
-`ProxiedChannel` transfers the bytes. It never reads past the end of a proxy's answer, so all later bytes come from the broker,
+`ProxiedChannel` transfers the bytes. It never reads past the end of a proxy's answer. So all later bytes come from the broker,
 even if a TLS handshake takes over the socket.
 """
 

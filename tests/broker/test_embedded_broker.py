@@ -240,7 +240,7 @@ def test_another_name_of_the_same_port_is_told_and_no_second_port_opened() -> No
 
 def test_a_broker_that_there_is_not_is_said(three: EmbeddedBroker) -> None:
     for method in (three.kill, three.restart, three.address, three.server):
-        with pytest.raises(OptionError, match="there is no broker 4; there are 1, 2, 3"):
+        with pytest.raises(OptionError, match="there is no broker 4; the brokers are 1, 2, 3"):
             method(4)
 
 

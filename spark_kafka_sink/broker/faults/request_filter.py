@@ -145,7 +145,7 @@ class RequestFilter:
         shape = SHAPES.get(self.api)
         if shape is None:
             known = ", ".join(key.name for key in SHAPES)
-            raise OptionError(f"{self.api.name} cannot be narrowed to a topic; it must be one of {known}", option="topic")
+            raise OptionError(f"{self.api.name} cannot be narrowed to a topic, only these can: {known}", option="topic")
         if self.partition is not None and shape.partitions is None:
             raise OptionError(f"{self.api.name} has topics but no partitions: remove partition=", option="partition")
 

@@ -171,7 +171,7 @@ class GroupCoordinator:
     def commit_transactional_offsets(self, by: Committer, producer: TransactionalProducer, offsets: Offsets) -> Codes:
         """Stores offsets that take effect in `complete_transaction`. The caller has checked that the transaction is open.
 
-        Raises ApiException: INVALID_PRODUCER_EPOCH for a fenced producer, and those of `commit_offsets`.
+        Raises ApiException: INVALID_PRODUCER_EPOCH for a fenced producer, or an error of `commit_offsets`.
         """
         with self._active():
             return self._offsets.commit_transactional(by, producer, offsets)
@@ -265,7 +265,7 @@ class GroupCoordinator:
     def move(self, partitions: Collection[int]) -> None:
         """Moves groups, because these partitions of `__consumer_offsets` have another leader.
 
-        Groups are reloaded from the log. Clients that wait at the old coordinator are told to find the new one. Does nothing
+        Groups are reloaded from the log. Clients that wait at the old coordinator get an error and find the new one. Does nothing
         after the coordinator is closed.
         """
         with self._locked():

@@ -135,7 +135,7 @@ def offset_record(group_id: str, partition: TopicPartition, offset: OffsetAndMet
 
 
 class GroupLog:
-    """Appends and reads records. It has no state; callers hold the coordinator's lock, so the log's order is that of memory."""
+    """Appends and reads records. It has no state. Callers hold the coordinator's lock, so log and memory have one order."""
 
     def __init__(self, log: CoordinatorLog) -> None:
         self._log = log

@@ -199,7 +199,7 @@ class GroupRunner:
             self.run(group, loaded)
 
     def unload(self, group_id: str) -> None:
-        """Removes a group and tells waiting clients to find the coordinator."""
+        """Removes a group. Waiting clients get an error and look for the coordinator."""
         self.run(self._groups[group_id], unloaded)
         self._deadlines.cancel_all(group_id)
 

@@ -1,4 +1,4 @@
-"""Committed offsets and those of open transactions, with the checks for commits, deletions and expiry."""
+"""Committed offsets and offsets of open transactions, with the checks for commits, deletions and expiry."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def note_commit(group: ClassicGroup, member_id: str, effects: Effects) -> None:
 
 
 def check_offset_delete(group: ClassicGroup) -> None:
-    """Checks a deletion of offsets: consumers may lose those of unsubscribed topics; other groups raise NON_EMPTY_GROUP."""
+    """Checks a deletion of offsets: consumers may delete those of unsubscribed topics; other groups raise NON_EMPTY_GROUP."""
     if group.state in _WITH_MEMBERS and not group.uses_consumer_protocol:
         raise ApiException(ErrorCode.NON_EMPTY_GROUP)
 

@@ -84,7 +84,7 @@ def complete_join(group: ClassicGroup, effects: Effects) -> None:
             group.remove(member.member_id)
             effects.end_session(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # No member has joined. Wait until their sessions expire or one of them comes.
+        # No member has joined. Wait until their sessions expire or one of them joins.
         logger.info("Group %s could not complete its rebalance because no member rejoined", group.group_id)
         effects.set_timer(JOIN_TIMER, group.rebalance_timeout_ms(), JoinTimeout())
         return

@@ -65,7 +65,7 @@ _FIRST_TO_SKIP_ASSIGNMENT: Final = 9
 
 
 def handle_join_group(services: BrokerServices, request: Request) -> JoinGroupResponse | None:
-    """Joins a member. The response comes at the end of the group's rebalance."""
+    """Joins a member. The response is sent at the end of the group's rebalance."""
     body: JoinGroupRequest = request.body
     check_group_right(services, request, AclOperation.READ, body.group_id)
     config, version = services.config, request.version
@@ -112,7 +112,7 @@ _FIRST_WITH_PROTOCOL: Final = 5
 
 
 def handle_sync_group(services: BrokerServices, request: Request) -> None:
-    """Syncs a member. The response comes when the group's leader has assigned."""
+    """Syncs a member. The response is sent when the group's leader has assigned partitions."""
     body: SyncGroupRequest = request.body
     if request.version >= _FIRST_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         raise ApiException(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

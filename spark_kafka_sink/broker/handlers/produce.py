@@ -137,7 +137,7 @@ _WITHOUT_LOG_START = frozenset(
 class ProducePartition:
     """One partition of a Produce.
 
-    `header`: that of its first batch, or None. `error`: the reason why it is refused. `guard`: lets the log accept the first
+    `header`: the header of its first batch, or None. `error`: the reason for its refusal. `guard`: lets the log accept the first
     records of a transaction.
     """
 

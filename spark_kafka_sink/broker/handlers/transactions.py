@@ -199,7 +199,7 @@ _FIRST_OF_VERSION_2 = 5
 
 
 def handle_end_txn(services: BrokerServices, request: Request) -> EndTxnResponse:
-    """Ends a transaction. The response comes when the outcome is decided; the markers follow."""
+    """Ends a transaction. The response is sent when the outcome is decided; the markers follow."""
     body: EndTxnRequest = request.body
     try:
         check_transactional_id(services, request, AclOperation.WRITE, body.transactional_id)

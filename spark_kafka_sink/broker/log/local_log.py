@@ -184,7 +184,7 @@ class LocalLog:
         return [aborted for segment in self.segments for aborted in segment.txn_index.all()]
 
     def replace_segments(self, old: list[LogSegment], cleaned: LogSegment) -> bool:
-        """Renames the files of `cleaned` to those of the first segment in `old`.
+        """Renames the files of `cleaned` to the names of the first segment in `old`.
 
         The loader finishes after a crash: it deletes `.cleaned` files, and a `.swap` file replaces the offsets it covers
         (LogLoader's first passes).

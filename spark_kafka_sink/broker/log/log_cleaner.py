@@ -33,7 +33,7 @@ def maybe_compact(log: UnifiedLog, now_ms: int) -> int:
 def compact(log: UnifiedLog, now_ms: int) -> int:
     """Compacts the log's closed segments if the topic is compacted, and returns the number of bytes freed.
 
-    Offsets do not change. It removes records whose key comes again in a closed segment, and aborted records. It also removes
+    Offsets do not change. It removes records whose key recurs in a closed segment, and aborted records. It also removes
     tombstones, and markers without remaining records, once `delete.retention.ms` has passed since their own time. A producer's
     last batch stays for its sequence numbers, even without records. The log is locked only while segments are exchanged. Only one
     thread may call it at a time.

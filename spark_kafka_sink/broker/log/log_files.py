@@ -153,13 +153,16 @@ def read_offset_checkpoint(path: Path, default: int) -> int:
 
 
 def renamed_away(folder: Path, suffix: str) -> Path:
-    """Returns a name that no log has. It is shortened for the file system (Kafka's logDirNameWithSuffixCappedLength)."""
+    """Renames a folder to a name that no log has, and returns the new path.
+
+    The name is shortened for the file system (Kafka's logDirNameWithSuffixCappedLength).
+    """
     unique = f".{uuid.uuid4().hex}{suffix}"
     return folder.rename(folder.with_name(folder.name[: _LONGEST_NAME - len(unique)] + unique))
 
 
 def delete_folder(folder: Path) -> None:
-    """Changes the suffix of the log file. Index files are not renamed; they are rebuilt."""
+    """Deletes a log's folder, if it exists. It is renamed first, as in Kafka, so a crash cannot leave half a log."""
     if folder.exists():
         shutil.rmtree(renamed_away(folder, DELETED_FOLDER_SUFFIX))
 

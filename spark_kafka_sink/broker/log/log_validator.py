@@ -206,7 +206,7 @@ def check_records(plain: bytes, header: BatchHeader, config: LogConfig, now_ms: 
         The largest timestamp, and whether the offset deltas are 0, 1, 2 ...
 
     Raises:
-        ApiException: a record is invalid. It lists the invalid records if they can be told.
+        ApiException: a record is invalid. It lists the invalid records if they can be identified.
     """
     errors: list[RecordError] = []
     max_timestamp, in_order, bad_time = NO_TIMESTAMP, True, False

@@ -119,7 +119,7 @@ class ProducerStateEntry:
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that ended. `last_offset` is that of the marker."""
+    """A transaction that ended. `last_offset` is the marker's offset."""
 
     producer_id: int
     first_offset: int

@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode
 class ProducerStateManager:
     """The producers of a log (Kafka's ProducerStateManager, without its files; see ProducerSnapshots). Guarded by its log's lock.
 
-    map_end_offset: the state is that after the records before this offset. first_unstable_offset: the start of the oldest open
+    map_end_offset: the state covers the records before this offset. first_unstable_offset: the start of the oldest open
     transaction. There is one replica, so a transaction is stable as soon as its marker is written, and Kafka's "unreplicated"
     ones do not exist.
     """

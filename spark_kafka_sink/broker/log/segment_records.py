@@ -116,8 +116,8 @@ class FileRecords:
     """Records in a file. Reads copy (pread), so later changes of the file do not affect them.
 
     Only the segment that is written to keeps its file open, from the first append on, and only up to a limit (`_kept_open`).
-    Otherwise a broker with some thousand segments or partitions would reach the usual limit of 1,024 open files and could not
-    even accept a connection. Opening a file costs a read 5 us.
+    Otherwise, a broker with some thousand segments would reach the usual limit of 1,024 open files. It could not even accept a
+    connection. Opening a file adds 5 us to a read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -42,7 +42,7 @@ _OFFER_AGAIN_S: Final = 0.1
 class MutedBy(Flag):
     """Reasons why a connection is not read (Kafka's ChannelMuteState). It is read when none is left.
 
-    REQUEST: from a request's arrival until its response is sent. THROTTLE: for as long as a response told the client to wait.
+    REQUEST: from a request's arrival until its response is sent. THROTTLE: for the throttle time of a response.
     """
 
     NOTHING = 0

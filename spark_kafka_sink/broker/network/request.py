@@ -45,7 +45,7 @@ class Session:
 
 
 class ResponseAction(Enum):
-    """What to do with a response. NO_OP: nothing is sent (acks=0), and the connection's next request may come."""
+    """What to do with a response. NO_OP: nothing is sent (acks=0), and the connection's next request may follow."""
 
     SEND = auto()
     NO_OP = auto()
@@ -68,7 +68,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRequest:
-    """A decoded request. `version`: that of the response."""
+    """A decoded request. `version`: the version of the response."""
 
     header: RequestHeader
     body: Message
@@ -107,8 +107,8 @@ class Request:
     """One request. A handler returns its response, or answers later, once and from any thread.
 
     It answers with `answer`, `answer_nothing` or `close_connection`. The first call counts; later ones are logged and do nothing.
-    version: that of the response. It equals `header.api_version`, except that an unknown version of ApiVersions is answered in
-    v0. body: its records are views of the received bytes. connection_id: unique in its Processor.
+    version: the version of the response. It equals `header.api_version`, except that an unknown version of ApiVersions is
+    answered in v0. body: its records are views of the received bytes. connection_id: unique in its Processor.
     """
 
     __slots__ = (
@@ -190,7 +190,7 @@ class Request:
     # The final steps. For code that took over a response (`on_response`); everything else uses the methods above.
 
     def deliver(self, body: Message | None, *, correlation_id: int | None = None) -> None:
-        """Sends a response, or nothing if it is None. `correlation_id` replaces that of the request."""
+        """Sends a response, or nothing if it is None. `correlation_id` replaces the request's."""
         if body is None:
             self._respond(Response(self, ResponseAction.NO_OP))
             return

@@ -52,7 +52,7 @@ def _load_key(context: ssl.SSLContext, config: BrokerConfig) -> None:
     except ssl.SSLError as error:
         held = Path(location).read_text(errors="replace") if location is not None else config.ssl_keystore_key or ""
         why = "the key needs another ssl.key.password" if "ENCRYPTED" in held else str(error)
-        text = f"{option} is not a private key and its certificates in PEM: {why}"
+        text = f"{option} does not contain a private key and its certificates in PEM: {why}"
         raise OptionError(text, option=option) from None
 
 

@@ -130,8 +130,8 @@ class AddPartitionsToTxnManager:
 
         This saves the client a retry. `begin` starts the verification in the logs and returns what needs one. It is called before
         each verification and after the answer, however late that is: a marker in between ends a guard, and records with that
-        guard would be refused (ReplicaManager starts over with each retry, too). `then` is called once, on this thread or on one
-        that may wait for disks, with the guards that `begin` has found to be still in force.
+        guard would be refused (ReplicaManager starts over with each retry, too). `then` is called once with the failures, on this
+        thread or on one that may wait for disks. At that time, the guards of the last `begin` are still valid.
 
         It raises what the first `begin` raises. An exception of a later call fails all partitions.
         """

@@ -90,7 +90,7 @@ class MarkerRoute:
 class TransactionMarkerChannelManager:
     """Sends markers. It keeps no state: pending work is in the state manager, and finished work in the logs.
 
-    delay_ms: the time from the response to an EndTxn until the markers are written; 0 is as soon as possible, and in Kafka it
+    delay_ms: the time from the response to an EndTxn until the markers are written; 0 is as soon as possible. In Kafka it
     takes some milliseconds. In the meantime clients get CONCURRENT_TRANSACTIONS, and readers of committed records wait. May be
     set at any time.
     """

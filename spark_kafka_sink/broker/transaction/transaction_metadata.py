@@ -12,7 +12,7 @@ from spark_kafka_sink.broker.log.log_types import TopicPartition
 
 
 class TransactionState(IntEnum):
-    """The states. The values are those of the transaction log."""
+    """The states, with their values in the transaction log."""
 
     EMPTY = 0
     ONGOING = 1

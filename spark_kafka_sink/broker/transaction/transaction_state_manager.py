@@ -126,7 +126,7 @@ class TransactionSlot:
 class TransactionStateManager:
     """Stores transactional ids. Any thread may call it.
 
-    The order of locks: that of one transactional id, then that of the dictionary or of the log. No thread holds two ids at once,
+    Lock order: the lock of one transactional id, then the lock of the dictionary or the log. No thread holds two ids at once,
     or any while markers are written or a request is answered.
     """
 

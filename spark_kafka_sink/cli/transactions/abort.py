@@ -29,8 +29,7 @@ _WHY_NOT: Final = {
 def abort(options: ConnectionOptions, query_id: str, *, yes: bool) -> None:
     """Aborts the open transactions of a query or job.
 
-    Exits with 1 if the batch is prepared, if transactions are still open afterwards, if there is no commit log, or if the user
-    declines.
+    Exits with 1 if the batch is prepared, transactions are still open afterwards, there is no commit log, or the user declines.
     """
     with connected(options) as connection:
         result = _aborted(connection, query_id, yes=yes)

@@ -35,7 +35,7 @@ def test_topics_come_grow_and_go(cluster: Cluster, said: list[str]) -> None:
     assert said == [
         "Created topic one with 1 partition",
         "Created topic events with 2 partitions",
-        "Topic events has 3 partitions now",
+        "Topic events now has 3 partitions",
         "Changed configs of topic events: retention.ms",
         "Deleted topic events",
     ]

@@ -71,7 +71,7 @@ def test_what_was_counted_is_told_when_the_next_one_comes(
         bad.report(f"connection {number}")
     clock.now_ms += 60_000
     bad.report("another")
-    assert [message.split(" more")[0] for message in caplog.messages[5:]] == ["2", "another"]
+    assert [message.split(" more")[0] for message in caplog.messages[5:]] == ["closed 2", "another"]
 
 
 def test_what_was_counted_is_told_at_the_end(bad: BadConnections, caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +79,7 @@ def test_what_was_counted_is_told_at_the_end(bad: BadConnections, caplog: pytest
         bad.report(f"connection {number}")
     bad.summarize(at_once=True)
     bad.summarize(at_once=True)
-    assert [message.split(" more")[0] for message in caplog.messages[5:]] == ["1"]
+    assert [message.split(" more")[0] for message in caplog.messages[5:]] == ["closed 1"]
 
 
 def test_few_need_no_summary(bad: BadConnections, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:

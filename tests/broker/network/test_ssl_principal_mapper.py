@@ -72,7 +72,7 @@ def test_rules(rules: str, principal: str) -> None:
 
 
 def test_a_name_without_a_rule() -> None:
-    with pytest.raises(NoMatchingRuleError, match="applies to CN=ana"):
+    with pytest.raises(NoMatchingRuleError, match="matches CN=ana"):
         SslPrincipalMapper("RULE:^CN=bob$/bob/").name("CN=ana")
 
 

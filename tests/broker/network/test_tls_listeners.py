@@ -257,10 +257,10 @@ class TestSettings:
         ("settings", "words"),
         [
             ({"ssl_keystore_location": "/none/broker.pem"}, "/none/broker.pem cannot be read: No such file"),
-            ({"ssl_keystore_key": "x", "ssl_keystore_certificate_chain": "y"}, "does not have a private key in PEM"),
+            ({"ssl_keystore_key": "x", "ssl_keystore_certificate_chain": "y"}, "does not contain a private key"),
             ({"ssl_keystore_key": "x"}, "needs ssl.keystore.location"),
             ({"ssl_client_auth": "always"}, "must be one of none, requested, required"),
-            ({"ssl_enabled_protocols": ("TLSv1",)}, "must have one of TLSv1.2, TLSv1.3"),
+            ({"ssl_enabled_protocols": ("TLSv1",)}, "must include one of TLSv1.2, TLSv1.3"),
             ({"ssl_client_auth": "required", "ssl_truststore_location": "/none/ca"}, "/none/ca cannot be read"),
             ({"ssl_client_auth": "required", "ssl_truststore_certificates": "x"}, "does not contain certificates in PEM"),
             ({"ssl_principal_mapping_rules": "x"}, "Invalid rule: x"),
