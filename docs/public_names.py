@@ -18,6 +18,7 @@ Member = griffe.Function | griffe.Attribute
 # All that the package exports, but its errors.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "In Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
+    "Errors of Spark": ("explain", "Explanation"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "In transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
     "Plugged in": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
@@ -51,7 +52,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "SendScope": ("discarded", "is_transaction"),
 }
 # Programs are given these, and do not make them.
-GIVEN = ("Cluster", "DeliveryMetrics", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
+GIVEN = ("Cluster", "DeliveryMetrics", "Explanation", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
 # docs/options.md and docs/broker.md tell of their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 
