@@ -88,20 +88,25 @@ def explain(failure: object) -> Explanation:
     return Explanation(found, message, facts_of(found.message) | {k: v for k, v in found.facts.items() if v is not None})
 
 
-def sink_error(failure: object) -> KafkaSinkError | None:
+def sink_error(failure: object, *, is_certain: bool = False) -> KafkaSinkError | None:
     """Returns the sink's error in an exception or a text, or None if there is none.
 
     The error itself is returned where it is the exception, or what the exception was raised from. Elsewhere it is made again
     from its text, with the facts that the text names.
+
+    Args:
+        failure: An exception or a text.
+        is_certain: Whether the text must name the error's class, as a traceback does. A code alone may be another program's.
     """
     if isinstance(failure, BaseException):
         for one in _chain(failure):
             if isinstance(one, KafkaSinkError):
                 return one
-    for text in _texts(failure):
-        found = _parsed(text)
-        if found is not None:
-            return found
+    for pattern in (_raised_line(),) if is_certain else (_raised_line(), _coded_line()):
+        for text in _texts(failure):
+            found = _parsed(text, pattern)
+            if found is not None:
+                return found
     return None
 
 
@@ -132,7 +137,12 @@ def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
 
 
 @cache
-def _first_line() -> re.Pattern[str]:
+def _raised_line() -> re.Pattern[str]:
+    return re.compile(rf"^.*?\bspark_kafka_sink\.[\w.]+: \[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
+
+
+@cache
+def _coded_line() -> re.Pattern[str]:
     return re.compile(rf"^.*?\[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
 
 
@@ -147,9 +157,8 @@ _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _STACK: Final = re.compile(r"^(?:\s+at |JVM stacktrace|Driver stacktrace|Caused by: )", re.MULTILINE)
 
 
-def _parsed(text: str) -> KafkaSinkError | None:
+def _parsed(text: str, pattern: re.Pattern[str]) -> KafkaSinkError | None:
     """Returns the error whose text is in `text`. Of a chain of errors it is the last, which the others have led to."""
-    pattern = _first_line()
     first = pattern.search(text)
     if first is None:
         return None

@@ -39,7 +39,7 @@ class ForeachBatch:
         try:
             self._publish(df, batch_id)
         except Exception as error:
-            found = sink_error(error)
+            found = sink_error(error, is_certain=True)
             if found is None:
                 raise
             raise linked(found) from None

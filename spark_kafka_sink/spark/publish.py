@@ -107,7 +107,7 @@ def publish(
     try:
         return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)
     except Exception as error:
-        found = sink_error(error)
+        found = sink_error(error, is_certain=True)
         if found is None:
             raise
         raise linked(found) from None
