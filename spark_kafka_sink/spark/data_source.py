@@ -81,10 +81,10 @@ class KafkaSinkDataSource(DataSource):
 
 
 def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
-    """Asks Kafka for the topic while Spark plans a write; for a stream only until that has succeeded once.
+    """Checks Kafka while Spark plans a write; for a stream, only until the check has succeeded once.
 
-    Spark plans each micro-batch of a stream, often in a new process. A running stream must survive an outage of Kafka, so what
-    was reached once in this application is not asked for again.
+    Spark plans each micro-batch of a stream, often in a new process. A running stream must survive an outage of Kafka, so a file
+    in Spark's folder for temporary files records that the topic was reached once in this application.
     """
     # Spark sets it for processes that plan and commit, and removes the folders when the application ends.
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]

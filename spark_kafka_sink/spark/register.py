@@ -74,10 +74,10 @@ _OVERRIDE_LOGGER: Final = "org.apache.spark.sql.execution.datasources.DataSource
 
 
 def _hide_override(spark: Any) -> None:
-    """Hides Spark's warning that this data source replaced the one that Spark has found itself.
+    """Hides Spark's warning that this data source replaced the one that Spark found itself.
 
-    Spark logs it at each start of a query, and its logger has no other warning. A source that is found needs no registration, but
-    cannot know this driver's counters and options: Spark pickles it in another process.
+    Spark logs it at each start of a query, and this logger has no other warning. The source that Spark finds cannot know this
+    driver's counters and options, because Spark pickles it in another process.
     """
     try:
         log4j = spark._jvm.org.apache.logging.log4j
