@@ -19,6 +19,7 @@ Member = griffe.Function | griffe.Attribute
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Spark": ("register", "publish", "PublishReport", "TaskReport", "foreach_batch", "partition_writer", "DeliveryMetrics"),
     "Checking settings": ("check", "CheckReport", "CheckLine"),
+    "Errors of Spark": ("explain", "Explanation"),
     "The producer": ("Producer", "SendScope", "RecordColumns", "RecordFuture", "RecordMetadata", "PartitionInfo", "Node"),
     "Transactions": ("ConsumerGroupMetadata", "OffsetAndMetadata"),
     "Plug-ins": ("Serializer", "Partitioner", "Cluster", "ProducerInterceptor", "ProducerRecord", "ColumnsMetadata"),
@@ -52,7 +53,7 @@ INSIDE: Mapping[str, Sequence[str]] = {
     "SendScope": ("discarded", "is_transaction"),
 }
 # Programs are given these, and do not make them.
-GIVEN = ("Cluster", "DeliveryMetrics", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
+GIVEN = ("Cluster", "DeliveryMetrics", "Explanation", "Fault", "FaultInjection", "PartitionReports", "RecordFuture", "SendScope")
 # docs/options.md and docs/broker.md tell of their fields.
 FIELDS_ARE_OPTIONS = ("BrokerConfig", "ProducerConfig")
 

@@ -100,7 +100,7 @@ def _totals() -> list[Column]:
     ]
 
 
-# The columns that are compared by their hash. A null adds nothing to Spark's hash, so each is told apart by a flag.
+# The columns that are compared by their hash. A null adds nothing to Spark's hash, so a flag marks each null.
 _HASHED: Mapping[str, Callable[[], list[Column]]] = {
     "key": lambda: [F.col("key"), F.col("key").isNull()],
     "value": lambda: [F.col("value"), F.col("value").isNull()],

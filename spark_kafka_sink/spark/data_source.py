@@ -85,10 +85,11 @@ class KafkaSinkDataSource(DataSource):
 
 
 def _check_reachable(options: SinkOptions, *, is_stream: bool) -> None:
-    """Asks Kafka for the topic while Spark plans a write, and creates it if `topic.create.*` is set.
+    """Checks Kafka while Spark plans a write, and creates the topic if `topic.create.*` is set.
 
-    For a stream it asks only until that has succeeded once. Spark plans each micro-batch of a stream, often in a new process. A
-    running stream must survive an outage of Kafka, so it does not ask again for what this application has reached.
+    For a stream it does so only until it has succeeded once. Spark plans each micro-batch of a stream, often in a new process. A
+    running stream must survive an outage of Kafka, so a file in Spark's folder for temporary files records that the topic was
+    reached once in this application.
     """
     # Spark sets it for processes that plan and commit, and removes the folders when the application ends.
     folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]

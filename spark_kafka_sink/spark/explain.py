@@ -1,7 +1,7 @@
-"""`explain(error)` finds the sink's own error in what Spark raises.
+"""`explain(error)` finds the sink's error in what Spark raises.
 
-Spark carries only the text of a task's exception to the driver, inside of two stack traces. The text is enough: each error of
-this package begins with its code in brackets.
+Spark carries only the text of a task's exception to the driver, inside two stack traces. The text is enough, because each error
+of this package begins with its code in brackets.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NO_ERROR: Final = "there is no error"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The sink's error in an exception of Spark. It prints as a few lines, and as HTML in notebooks.
+    """The sink's error in an exception of Spark. It prints as a few lines, and notebooks show it as a table.
 
     Attributes:
-        error: The sink's error, or None if there is none in it.
-        message: The error's text without its code. Without an error of the sink, Spark's own root cause in one line.
-        facts: What the error is about, by name: topic, broker, column, option, and others, as far as known.
+        error: The sink's error, or None if the sink did not raise.
+        message: The error's text without its code, or Spark's root cause in one line if there is no error of the sink.
+        facts: Names in the error's text, such as topic, broker, column and option.
     """
 
     error: KafkaSinkError | None
@@ -68,14 +68,14 @@ class Explanation:
 
 
 def explain(failure: object) -> Explanation:
-    """Finds the sink's error in an exception of Spark, and returns it in a readable form.
+    """Finds the sink's error in an exception of Spark and returns it in readable form.
 
     Args:
-        failure: An exception that Spark has raised, a streaming query, the result of `query.exception()`, or a text such as a
-            log or a traceback.
+        failure: An exception that Spark raised, a streaming query, the result of `query.exception()`, or a text such as a log or
+            a traceback.
 
     Returns:
-        The error, or Spark's own root cause if the sink has raised none.
+        The sink's error, or Spark's root cause in one line if the sink did not raise.
     """
     if not isinstance(failure, BaseException | str) and callable(getattr(failure, "exception", None)):
         failure = failure.exception()  # type: ignore[attr-defined]
@@ -88,26 +88,32 @@ def explain(failure: object) -> Explanation:
     return Explanation(found, message, facts_of(found.message) | {k: v for k, v in found.facts.items() if v is not None})
 
 
-def sink_error(failure: object) -> KafkaSinkError | None:
+def sink_error(failure: object, *, is_certain: bool = False) -> KafkaSinkError | None:
     """Returns the sink's error in an exception or a text, or None if there is none.
 
     The error itself is returned where it is the exception, or what the exception was raised from. Elsewhere it is made again
     from its text, with the facts that the text names.
+
+    Args:
+        failure: An exception or a text.
+        is_certain: Whether the text must name the error's class, as a traceback does. A code alone may be another program's.
     """
     if isinstance(failure, BaseException):
         for one in _chain(failure):
             if isinstance(one, KafkaSinkError):
                 return one
-    for text in _texts(failure):
-        found = _parsed(text)
-        if found is not None:
-            return found
+    for pattern in (_raised_line(),) if is_certain else (_raised_line(), _coded_line()):
+        for text in _texts(failure):
+            found = _parsed(text, pattern)
+            if found is not None:
+                return found
     return None
 
 
 def linked(error: KafkaSinkError) -> KafkaSinkError:
-    """Adds the address of the error's documentation to what a traceback shows of it. Drops its own traceback: the caller raises
-    it from None, so that a user reads the error and nothing else."""
+    """Adds the link to the error's documentation as a note and drops the traceback. Raise the result `from None`, so that users
+    read the error alone.
+    """
     note = f"{_SEE}{error.link}"
     if note not in _notes(error):
         error.add_note(note)
@@ -132,13 +138,18 @@ def _kinds_by_code() -> Mapping[str, type[KafkaSinkError]]:
 
 
 @cache
-def _first_line() -> re.Pattern[str]:
+def _raised_line() -> re.Pattern[str]:
+    return re.compile(rf"^.*?\bspark_kafka_sink\.[\w.]+: \[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
+
+
+@cache
+def _coded_line() -> re.Pattern[str]:
     return re.compile(rf"^.*?\[({'|'.join(_kinds_by_code())})\] (.*)$", re.MULTILINE)
 
 
 _SEE: Final = "See "
 
-# What Spark, Java or Python write after an error's own lines.
+# Lines that Spark, Java or Python write after an error's own lines.
 _END: Final = re.compile(
     r"\s*$|\s+at |\s*File \"|Traceback |During handling of |The above exception |JVM stacktrace|Driver stacktrace|Caused by: |"
     r"\s*\.\.\. \d+ more|\s*SQLSTATE: |=== "
@@ -147,9 +158,8 @@ _SQLSTATE: Final = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 _STACK: Final = re.compile(r"^(?:\s+at |JVM stacktrace|Driver stacktrace|Caused by: )", re.MULTILINE)
 
 
-def _parsed(text: str) -> KafkaSinkError | None:
-    """Returns the error whose text is in `text`. Of a chain of errors it is the last, which the others have led to."""
-    pattern = _first_line()
+def _parsed(text: str, pattern: re.Pattern[str]) -> KafkaSinkError | None:
+    """Returns the error whose text is in `text`: the last one of a chain of errors, which the others have led to."""
     first = pattern.search(text)
     if first is None:
         return None
@@ -178,13 +188,13 @@ _FACTS: Final = {
 
 
 def facts_of(message: str) -> dict[str, Any]:
-    """Returns what a message names: topic, partition, broker, column, option, and Kafka's name of an error."""
+    """Returns the topic, partition, broker, column, option and Kafka error that a message names."""
     found = {name: pattern.search(message) for name, pattern in _FACTS.items()}
     return {name: int(match[1]) if name == "partition" else match[1] for name, match in found.items() if match}
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields the exception and those it was raised from, or while they were handled."""
+    """Yields the exception, then its causes and contexts."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
@@ -216,7 +226,7 @@ _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 
 
 def _root_cause(text: str) -> str:
-    """Returns the line that says most: the last of Python's traceback, else Java's last cause, else the first line."""
+    """Returns the last line of Python's traceback, else Java's last cause, else the first line."""
     before, traceback, after = text.partition("Traceback (most recent call last):\n")
     if traceback:
         for line in after.splitlines():

@@ -1,6 +1,7 @@
-"""One question to Kafka on the driver, before any task starts: is a broker reachable, and does the topic exist?
+"""Checks on the driver, before any task starts, that a broker is reachable and that the topic exists.
 
-Tasks wait for both until max.block.ms has passed, and a cluster tries each task four times: a wrong port was told after minutes.
+Tasks wait for both until max.block.ms has passed, and a cluster runs each task up to four times. Without this check a wrong port
+is reported after minutes.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from spark_kafka_sink.spark.options import SinkOptions
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
 _PATIENCE_MS: Final = 10_000
-_SHARE: Final = 6  # of max.block.ms: 10 s of its default, and more where somebody has asked for more
+_SHARE: Final = 6  # part of max.block.ms: 10 s of its default of 60 s, and more if the option is larger
 
 
 def check_reachable(options: SinkOptions) -> None:
-    """Returns when a broker has answered and the topic exists, if all rows have the same one.
+    """Returns once a broker has answered, and the topic exists if the option `topic` names one.
 
-    A topic that does not exist is created with the options `topic.create.*`, or by the brokers if they do so for producers. A
-    topic without leaders exists: tasks wait for those.
+    The options `topic.create.*` create a missing topic, and so do brokers with auto.create.topics.enable. A topic without leaders
+    exists, and tasks wait for its leaders.
 
     Raises:
         MetadataTimeoutError: No broker answered in time, or the topic does not exist.
@@ -62,7 +63,7 @@ def check_reachable(options: SinkOptions) -> None:
 
 
 def _topic_code(client: ClusterClient, topic: str, deadline: float) -> int:
-    """Returns the error code of a topic's metadata as soon as it is final, or at the deadline; 0 if the topic exists."""
+    """Returns the error code of a topic's metadata once it is final or the deadline has passed; 0 if the topic exists."""
     request = MetadataRequest([MetadataRequestTopic(name=topic)])
     waiter = ResponseWaiter(deadline, ExponentialBackoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms))
     code = 0

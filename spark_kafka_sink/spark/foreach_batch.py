@@ -24,9 +24,9 @@ JOB_GROUP = "spark.jobGroup.id"
 
 
 class ForeachBatch(SameVersion):
-    """Publishes each micro-batch it is called with. `reports`: the reports of the last micro-batch's tasks.
+    """Writes each micro-batch that it is called with. `reports` has the reports of the last micro-batch's tasks.
 
-    Spark calls it from a thread of its own, one micro-batch at a time.
+    Spark calls it from another thread, one micro-batch at a time.
     """
 
     def __init__(self, options: SinkOptions, metrics: DeliveryMetrics | None) -> None:
@@ -40,7 +40,7 @@ class ForeachBatch(SameVersion):
         try:
             self._publish(df, batch_id)
         except Exception as error:
-            found = sink_error(error)
+            found = sink_error(error, is_certain=True)
             if found is None:
                 raise
             raise linked(found) from None
@@ -134,15 +134,23 @@ def _query_and_run(df: DataFrame) -> tuple[str, str]:
 
 
 def foreach_batch(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> ForeachBatch:
-    """Returns a function for foreachBatch. Its `reports` are those of the tasks of the last micro-batch (TaskReport).
+    """Returns a function for `writeStream.foreachBatch` that writes each micro-batch to Kafka.
 
-    options: as for `format("kafka_sink")`. metrics: a handle of `register` that counts what is delivered.
+    A micro-batch that Spark replays is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call writes
+    the whole batch, and its error must end the query. If one foreachBatch function calls several sinks, each of them needs its
+    own commit.log.topic and transactional.id.prefix.
 
-    A micro-batch that is replayed is written again, unless delivery.guarantee=exactly-once. With exactly-once, one call writes
-    the whole batch, and its error must end the query. If one foreachBatch function has several sinks, each needs its own
-    commit.log.topic and transactional.id.prefix. Raises OptionError for wrong options. A wrong column ends the query.
+    The returned function raises a KafkaSinkError, which ends the query. `explain(query)` finds this error in Spark's exception.
 
-    The function raises a KafkaSinkError, which ends the query. `explain(query)` finds it in what Spark makes of it.
+    Args:
+        options: As for `format("kafka_sink")`.
+        metrics: A handle of `register` that counts the rows.
+
+    Returns:
+        A function of a DataFrame and a batch id. Its attribute `reports` lists the TaskReports of the last micro-batch.
+
+    Raises:
+        OptionError: An option is wrong. Wrong columns raise with the first micro-batch.
     """
     warn_of_other_python(active_context())
     return ForeachBatch(sink_options(options), metrics)

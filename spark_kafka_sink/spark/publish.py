@@ -1,4 +1,4 @@
-"""`publish(df, ...)` writes a DataFrame to Kafka from a notebook or a script and returns a report.
+"""`publish(df, ...)` writes a DataFrame to Kafka and returns a report.
 
 publish() and foreach_batch() run a batch DataFrame through mapInArrow. Each task returns its report as a row.
 """
@@ -34,7 +34,12 @@ _RESULT_DDL = "spark_partition int, report binary, share string"
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The report of a finished task. spark_partition: the number of the task's partition, from 0. report: its counts."""
+    """Report of a finished task.
+
+    Attributes:
+        spark_partition: Number of the Spark partition that the task wrote, from 0.
+        report: Counts of the task's records.
+    """
 
     spark_partition: int
     report: DeliveryReport
@@ -42,9 +47,12 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class PublishReport:
-    """The report of what publish() delivered. A notebook shows it as a table.
+    """Report of what publish() delivered. Notebooks show it as a table.
 
-    total: the sums of all tasks. tasks: the report of each task. seconds: from start to end, including Spark's own work.
+    Attributes:
+        total: Sums over all tasks.
+        tasks: The report of each task, in the order of Spark's partitions.
+        seconds: Duration of the call, including Spark's own work.
     """
 
     total: DeliveryReport
@@ -53,7 +61,7 @@ class PublishReport:
 
     @property
     def rows_per_second(self) -> float:
-        """Records acked per second, over all of `seconds`."""
+        """Acknowledged records per second, over the whole duration."""
         return self.total.records / self.seconds if self.seconds else 0.0
 
     def __repr__(self) -> str:
@@ -76,22 +84,31 @@ def publish(
     metrics: DeliveryMetrics | None = None,
     progress: bool | None = None,
 ) -> PublishReport:
-    """Writes all rows of a batch DataFrame and returns when all of them are acked. A task that is retried writes its rows again.
-    With delivery.guarantee=exactly-once it returns when every row is visible exactly once; on an error, none is visible.
+    """Writes all rows of a batch DataFrame to Kafka and returns when Kafka has acknowledged all of them.
 
-    df: has the columns of `format("kafka_sink")`. topic: the topic of all rows; None: the topic column has it.
-    bootstrap_servers: host:port, with commas between, or a sequence of them. options: more options, as for
-    `format("kafka_sink")`. metrics: a handle of `register` that also counts the rows. progress: whether to draw a progress bar;
-    None: only in notebooks and terminals.
+    A task that Spark retries writes its rows again. With delivery.guarantee=exactly-once, publish() returns when every row is
+    visible exactly once, and no row is visible after an error. The driver asks Kafka for the topic before the job starts, for at
+    most 10 seconds by default, so a wrong address fails before any task.
+
+    Args:
+        df: A batch DataFrame with the columns of `format("kafka_sink")`.
+        topic: The topic of all rows. None if the column `topic` names the topic of each row.
+        bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
+        options: More options, as for `format("kafka_sink")`.
+        metrics: A handle of `register` that also counts the rows.
+        progress: Whether to draw a progress bar. None draws it in notebooks and terminals only.
+
+    Returns:
+        A report of what was delivered: per task, per partition, and in total.
 
     Raises:
-        KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. It is raised without Spark's
-            stack traces, which are still in the log. `__context__` has the error of Spark.
+        KafkaSinkError: Options or columns are wrong, no broker can be reached, or a task failed. The error is raised without
+            Spark's stack traces, which stay in the log. `__context__` is Spark's exception.
     """
     try:
         return _publish(df, topic, bootstrap_servers, options or {}, metrics, progress)
     except Exception as error:
-        found = sink_error(error)
+        found = sink_error(error, is_certain=True)
         if found is None:
             raise
         raise linked(found) from None
@@ -120,9 +137,9 @@ def _publish(
 
 @dataclass(frozen=True, slots=True)
 class ArrowTask(SameVersion):
-    """One task over Arrow batches. It is pickled, and returns one row: its report and, under exactly-once, its transaction.
+    """One task over Arrow batches. Returns one row: its report and, under exactly-once, its transaction.
 
-    batch: what it writes a share of, under exactly-once.
+    batch: the micro-batch that the task writes a share of, under exactly-once.
     """
 
     schema: SinkSchema

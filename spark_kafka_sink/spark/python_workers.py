@@ -49,12 +49,12 @@ def log_in_sparks_process() -> None:
 def warn_of_other_python(context: SparkContext | None, *, is_planned: bool = False) -> None:
     """Warns if Spark's Python workers will fail because they run another Python than this program.
 
-    Only what is certain is said. In local mode each worker runs here. On a cluster tasks run on other machines, where another
-    path is normal (an archive that comes with the job, a platform's own Python), so nothing is known of them. Writes of
-    `format("kafka_sink")` are planned on the driver in either case, by the same command.
+    It reports certain failures only. In local mode all workers run on this machine. On a cluster tasks run on other machines,
+    where another path is normal: an archive that comes with the job, or the platform's own Python. Writes of
+    `format("kafka_sink")` are always planned on the driver, with the same command.
 
     Args:
-        context: The program's SparkContext; None if there is none, as on Spark Connect.
+        context: The program's SparkContext, or None if there is none, as on Spark Connect.
         is_planned: Whether Spark will also plan writes, in a Python process on this machine.
     """
     python_exec = getattr(context, "pythonExec", None)
@@ -82,10 +82,10 @@ def _warn_once(text: str) -> None:
 
 
 def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> str | None:
-    """Returns why processes that run `python_exec` on this machine will fail, and what to do, or None if they will not.
+    """Returns why processes that run `python_exec` on this machine will fail and what to do, or None if they will not fail.
 
-    The Python is the same if both are one file, or of one virtual environment. Another one is asked whether it has the version
-    and the modules that are needed.
+    Two commands run the same Python if they are the same file or belong to one virtual environment. Another Python is started
+    once, to ask for its version and whether it has the modules that the sink needs.
 
     Args:
         python_exec: The command that Spark starts workers with, `spark.sparkContext.pythonExec`.
@@ -111,11 +111,11 @@ def other_python(python_exec: str, own: str, environment: Mapping[str, str]) -> 
 def _problem(python_exec: str, own: str, path: str | None) -> str | None:
     found = shutil.which(python_exec, path=path)
     if found is None:
-        return f"there is no {python_exec} that they could run"
+        return f"{python_exec}, which they run, does not exist"
     return None if _environment(Path(found)) == _environment(Path(own)) else _what_fails(found)
 
 
-# Names only, which takes no import of them. The version comes first: Spark refuses another one than the driver's.
+# find_spec imports nothing. The version comes first, because Spark refuses another version than the driver's.
 _PROBE = """
 import sys
 from importlib.util import find_spec
@@ -126,7 +126,7 @@ _NEEDED = ("pyarrow", "numpy", PACKAGE)
 
 
 def _what_fails(python: str) -> str | None:
-    """Returns what this Python lacks for the sink's tasks, or None if it lacks nothing, or does not say so."""
+    """Returns what this Python lacks for the sink's tasks, or None if it lacks nothing or does not answer."""
     try:
         done = subprocess.run(
             [python, "-c", _PROBE, *_NEEDED], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True

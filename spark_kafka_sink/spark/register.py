@@ -25,21 +25,27 @@ _handles: dict[str, DeliveryMetrics] = {}
 
 
 def register(spark: SparkSession, *, options: Mapping[str, object] | None = None) -> DeliveryMetrics:
-    """Registers `format("kafka_sink")` in the session `spark` and returns the handle that counts its deliveries.
+    """Registers `format("kafka_sink")` in a session and returns a handle that counts its deliveries.
 
-    A second call returns the same handle, also with another session of the same SparkContext. From Spark 4.1 on the format works
-    without it (package pyspark_kafka_sink), but nothing is counted, and continuous queries do not end with an error. Call it in
-    each Python thread that uses the format: Spark looks for Python data sources in the thread's active session, and raises
-    DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
+    From Spark 4.1 on the format also works without this call, but then nothing is counted, and continuous queries do not end
+    with an error. Call it in each Python thread that uses the format: Spark looks for Python data sources in the thread's active
+    session, and raises DATA_SOURCE_NOT_FOUND in a thread that has none. `spark` becomes the active session.
 
-    options: options of all writes with the format in this session, as for `format("kafka_sink")`; an option of a write replaces
-    one of these. Spark shows them nowhere, so this is the place for passwords and keys.
+    Spark shows a write's own options in plans, in its user interface and in the event log. `register` adds kafka.sasl.*,
+    kafka.ssl.* and kafka.proxy.* to `spark.sql.redaction.options.regex` of this session, so that Spark hides their values.
 
-    Spark shows a write's own options in plans, in its user interface and in the event log. `register` makes it hide the values of
-    kafka.sasl.*, kafka.ssl.* and kafka.proxy.* options, by adding them to `spark.sql.redaction.options.regex` in this session.
+    It logs a warning if Spark's Python workers would run a Python that lacks the sink.
 
-    On Spark Connect the format is registered, and the handle says that it cannot count. The same holds where Spark denies access
-    to its JVM, as on shared clusters of Databricks. One warning lists what does not work there.
+    On Spark Connect the format is registered, but the handle cannot count. The same holds where Spark denies access to its JVM,
+    as on shared clusters of Databricks. One warning lists what does not work.
+
+    Args:
+        spark: The session.
+        options: Options for all writes with the format in this session. An option of a write replaces the same one here. Spark
+            does not show these options, so put passwords and keys here.
+
+    Returns:
+        The handle. All sessions of one SparkContext share it, so a second call returns the same handle.
     """
     metrics, problems = _metrics(spark)
     if metrics.available:
@@ -68,10 +74,10 @@ _OVERRIDE_LOGGER: Final = "org.apache.spark.sql.execution.datasources.DataSource
 
 
 def _hide_override(spark: Any) -> None:
-    """Hides Spark's warning that this data source replaced the one that Spark has found itself.
+    """Hides Spark's warning that this data source replaced the one that Spark found itself.
 
-    Spark logs it at each start of a query, and its logger has no other warning. A source that is found needs no registration, but
-    cannot know this driver's counters and options: Spark pickles it in another process.
+    Spark logs it at each start of a query, and this logger has no other warning. The source that Spark finds cannot know this
+    driver's counters and options, because Spark pickles it in another process.
     """
     try:
         log4j = spark._jvm.org.apache.logging.log4j

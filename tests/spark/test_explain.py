@@ -113,6 +113,13 @@ def test_the_error_itself_is_returned_where_another_was_raised_from_it() -> None
     assert sks.explain(outer).facts == {"topic": "t"}
 
 
+@pytest.mark.parametrize(("raised", "is_ours"), [("ValueError", False), ("spark_kafka_sink.errors.SchemaError", True)])
+def test_of_another_programs_error_a_code_alone_is_not_certain(raised: str, is_ours: bool) -> None:
+    error = RuntimeError(f"Traceback (most recent call last):\n  File x\n{raised}: [SCHEMA] column a: is bad\n")
+    assert (sink_error(error, is_certain=True) is not None) is is_ours
+    assert type(sink_error(error)) is SchemaError
+
+
 @pytest.mark.parametrize(
     ("failure", "cause"),
     [

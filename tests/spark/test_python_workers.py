@@ -150,7 +150,7 @@ def test_a_python_that_comes_with_the_job_must_be_on_the_driver_too(tmp_path: Pa
     own = str(virtual_environment(tmp_path / "venv", base) / "python")
     problem = other_python("./environment/bin/python", own, {})
     assert problem is not None
-    assert "because there is no ./environment/bin/python that they could run." in problem
+    assert "because ./environment/bin/python, which they run, does not exist." in problem
     assert "make environment a link to this program's environment instead" in problem
 
 

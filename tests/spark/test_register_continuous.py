@@ -13,17 +13,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_kafka_sink as sks
+from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.spark.register import end_continuous_queries
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.spark.frames import numbers, options, read_values
 
-# No broker is there: nothing gets as far as looking for one.
-NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 WHAT_IS_WRONG = (
     r"\[USAGE\] trigger\(continuous=\.\.\.\) is not supported.*"
     r"use trigger\(processingTime=\.\.\.\) or trigger\(availableNow=True\)"
 )
+
+
+@pytest.fixture(scope="module")
+def settings() -> Iterator[dict[str, str]]:
+    """Options of a topic that exists: the driver asks for it before Spark runs anything."""
+    with EmbeddedBroker() as broker:
+        yield {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": broker.create_topic("t", 1)}
 
 
 @contextmanager
@@ -35,10 +41,10 @@ def started(writer: Any, checkpoint: Path) -> Iterator[StreamingQuery]:
         query.stop()
 
 
-def continuous(spark: SparkSession, name: str) -> Any:
+def continuous(spark: SparkSession, name: str, settings: dict[str, str]) -> Any:
     rows = spark.readStream.format("rate").option("rowsPerSecond", 5).option("numPartitions", 1).load()
     values = rows.selectExpr("CAST(value AS STRING) AS value")
-    return values.writeStream.format(name).options(**NOWHERE).trigger(continuous="1 second")
+    return values.writeStream.format(name).options(**settings).trigger(continuous="1 second")
 
 
 def ends_with_one_clear_error(query: StreamingQuery) -> None:
@@ -51,21 +57,21 @@ def ends_with_one_clear_error(query: StreamingQuery) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["kafka_sink", "Kafka_Sink"])
 def test_a_continuous_query_ends_with_one_clear_error(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, tmp_path: Path, name: str
+    spark: SparkSession, settings: dict[str, str], metrics: sks.DeliveryMetrics, tmp_path: Path, name: str
 ) -> None:
-    with started(continuous(spark, name), tmp_path) as query:
+    with started(continuous(spark, name, settings), tmp_path) as query:
         ends_with_one_clear_error(query)
     assert metrics.committed is None
 
 
 @pytest.mark.spark
 def test_one_of_another_session_of_the_context_ends_as_well(
-    spark: SparkSession, metrics: sks.DeliveryMetrics, tmp_path: Path
+    spark: SparkSession, settings: dict[str, str], metrics: sks.DeliveryMetrics, tmp_path: Path
 ) -> None:
     other = spark.newSession()
     try:
         assert sks.register(other) is metrics
-        with started(continuous(other, "kafka_sink"), tmp_path) as query:
+        with started(continuous(other, "kafka_sink", settings), tmp_path) as query:
             ends_with_one_clear_error(query)
     finally:
         sks.register(spark)  # is this thread's active session again
@@ -73,7 +79,12 @@ def test_one_of_another_session_of_the_context_ends_as_well(
 
 @pytest.mark.spark
 def test_other_queries_go_on(
-    spark: SparkSession, kafka: Kafka, new_topic: NewTopic, metrics: sks.DeliveryMetrics, tmp_path: Path
+    spark: SparkSession,
+    settings: dict[str, str],
+    kafka: Kafka,
+    new_topic: NewTopic,
+    metrics: sks.DeliveryMetrics,
+    tmp_path: Path,
 ) -> None:
     """One of micro-batches into this sink, and a continuous one into another."""
     topic, df, files = new_topic(), numbers(spark, 10), str(tmp_path / "input")
@@ -81,10 +92,10 @@ def test_other_queries_go_on(
     batches = spark.readStream.schema(df.schema).parquet(files).writeStream.format("kafka_sink")
     with (
         started(batches.options(**options(kafka, topic=topic)), tmp_path / "batches") as good,
-        started(continuous(spark, "noop"), tmp_path / "noop") as elsewhere,
+        started(continuous(spark, "noop", settings), tmp_path / "noop") as elsewhere,
     ):
         good.processAllAvailable()
-        with started(continuous(spark, "kafka_sink"), tmp_path / "refused") as refused:
+        with started(continuous(spark, "kafka_sink", settings), tmp_path / "refused") as refused:
             ends_with_one_clear_error(refused)
         df.write.mode("append").parquet(files)
         good.processAllAvailable()
