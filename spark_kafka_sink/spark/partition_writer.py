@@ -1,6 +1,6 @@
-"""`df.foreachPartition(partition_writer(options))`, for code that has Row iterators. Rows are slower than columns.
+"""`df.foreachPartition(partition_writer(options))`, for code with Row iterators. Rows are slower than columns.
 
-This is the only place where Python handles single rows. It makes Arrow RecordBatches of them.
+This is the only place where Python handles single rows. It converts them to Arrow RecordBatches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_kafka_sink.spark.schema import FoundColumns, SinkSchema, columns_of_r
 from spark_kafka_sink.spark.task import run_task
 from spark_kafka_sink.spark.topic_creation import create_missing_topic
 
-# What Spark itself puts into an Arrow batch, and few enough bytes that the rows and their columns fit in memory side by side.
+# Spark's own number of rows per Arrow batch, and few enough bytes that rows and columns fit in memory side by side.
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 8 * 1024 * 1024
 
@@ -42,7 +42,7 @@ _JSON = JsonSerializer()
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter(SameVersion):
-    """Delivers the Rows it is called with. It is pickled and sent to tasks."""
+    """Delivers the Rows of a partition. Spark pickles it and sends it to tasks."""
 
     options: SinkOptions
     feed: Feed
@@ -50,7 +50,7 @@ class PartitionWriter(SameVersion):
     def __call__(self, rows: Iterable[Row]) -> None:
         producer = self.options.producer
         serializers = serializers_by_column(producer)
-        # Rows are serialized as they become columns: their producer has nothing left to do.
+        # Rows are serialized when they become columns, so the producer must not serialize them again.
         options = replace(self.options, producer=replace(producer, key_serializer=None, value_serializer=None))
         try:
             run_task(batches_of_rows(rows, options.topic, serializers, options.record), options, self.feed)
@@ -60,18 +60,23 @@ class PartitionWriter(SameVersion):
 
 
 def partition_writer(options: Mapping[str, object], metrics: DeliveryMetrics | None = None) -> PartitionWriter:
-    """Returns a function for foreachPartition of a DataFrame, which passes Rows. Rows are slower than columns.
+    """Returns a function for `foreachPartition` of a DataFrame. It handles Rows, which is slower than columns.
 
-    options: as for `format("kafka_sink")`. metrics: a handle of `register`, whose `live` counts what is delivered.
+    The function needs no registration, so it works in any thread and session. Tasks raise SchemaError, RecordError and
+    DeliveryError, which Spark wraps in its own error.
 
-    Raises OptionError in the driver. Tasks raise SchemaError, RecordError and DeliveryError, which Spark wraps in its own error.
-    It needs no registration, so it works in any thread and session.
+    Args:
+        options: as for `format("kafka_sink")`.
+        metrics: a result of `register`, whose `live` then counts the delivered records.
+
+    Raises:
+        OptionError: an option is not valid, or `delivery.guarantee` is exactly-once.
     """
     checked = sink_options(options)
     if checked.exactly_once is not None:
         raise OptionError(
-            "option delivery.guarantee: foreachPartition has no commit, so there is no exactly-once; use publish(df, ...),"
-            " foreach_batch or format('kafka_sink')",
+            "option delivery.guarantee: partition_writer does not support exactly-once, because there is no commit on the driver;"
+            " use publish(df, ...), foreach_batch or format('kafka_sink')",
             option="delivery.guarantee",
         )
     warn_of_other_python(active_context())
@@ -85,13 +90,17 @@ def batches_of_rows(
     serializers: Mapping[str, Serializer] = MappingProxyType({}),
     record: RecordOptions = NAMED_COLUMNS,
 ) -> Iterator[tuple[SinkSchema, pa.RecordBatch]]:
-    """Yields Arrow batches of at most CHUNK_ROWS rows, cut earlier at CHUNK_BYTES of keys and values.
+    """Yields Arrow batches of at most CHUNK_ROWS rows and about CHUNK_BYTES of text and bytes.
 
-    A Row's types are those of its Python values: str, bytes or bytearray; int; datetime or int of ms since the epoch; for
-    headers a list of (key, value). A datetime without a time zone is local time, as Spark makes it from a timestamp column.
-    serializers: of key and value, where an option sets one; it says what those may be, and its bytes are in the batches.
-    Raises `SchemaError` for rows without field names, a missing column, or a value of another type; `SerializationError` for a
-    value that its serializer does not take.
+    A Row holds Python values: str, bytes or bytearray; int; datetime, or int of ms since the epoch; a list of (key, value) for
+    headers. A datetime without a time zone is local time, as Spark creates it from a timestamp column.
+
+    Args:
+        serializers: those of key and value that options set. The batches hold their bytes.
+
+    Raises:
+        SchemaError: a row has no field names, a column is missing, or a value has another type.
+        SerializationError: a serializer does not accept a value.
     """
     first_row = 0
     for fields, chunk in _chunks(rows):
@@ -186,8 +195,8 @@ def _serialized(name: str, serializer: Serializer, context: _Context) -> pa.Arra
     return _bytes(found)
 
 
-# Values of the types that are wanted become columns without `pa.array`, which imports pandas (records/arrow_arrays.py). Others
-# are for Arrow to convert or to refuse.
+# Values of the expected types become columns without `pa.array`, which imports pandas (records/arrow_arrays.py). Arrow converts
+# or refuses other values.
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
@@ -223,7 +232,7 @@ def _pairs(values: Values) -> list[tuple[object, object]] | None:
 def _whole_numbers(values: Values) -> pa.Array:
     if _are(values, int) and all(value is None or -(2**31) <= value < 2**31 for value in values):
         return _array_of_numbers(values, np.int32)
-    # Arrow would take 1.5 for 1.
+    # Arrow would convert 1.5 to 1.
     for value in values:
         if isinstance(value, float):
             raise TypeError(f"{value} is no whole number")

@@ -78,7 +78,10 @@ def test_a_banned_phrase_is_found_in_any_case_and_over_lines(text: str) -> None:
     assert "write" in found.rule
 
 
-@pytest.mark.parametrize("text", ["`anew`", "```\nanew\n```", "```python\nprint('in vain')\n```", "renewed, heard, this, there"])
+@pytest.mark.parametrize(
+    "text",
+    ["`anew`", "```\nanew\n```", "```python\nprint('in vain')\n```", "renewed, heard, this, there", "There is no valid source."],
+)
 def test_code_and_parts_of_words_are_no_phrases(text: str) -> None:
     assert problems_of_markdown(text) == []
 

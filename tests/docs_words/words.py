@@ -33,9 +33,8 @@ BANNED: Mapping[str, str] = MappingProxyType(
         r"nobody who": "no process that",
         r"for who": "for readers who",
         r"(?:he|him|his|she|her)": "it, they",
-        r"is no (?:\w+'s|valid)": "is not a valid ...",
+        r"(?<!there )is no (?:\w+'s|valid)": "is not a valid ...",
         r"there(?:of|in|upon)|here(?:by|in|of)|where(?:by|upon|of)": "of it, in it, by which",
-        r"say so": "say what",
     }
 )
 _BANNED = {re.compile(rf"\b{phrase}\b", re.IGNORECASE): instead for phrase, instead in BANNED.items()}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.errors import RecordError, SerializationError
 from spark_kafka_sink.records.columns import NO_PARTITION, NO_TIMESTAMP, RecordColumns
 from spark_kafka_sink.spark.columns import records_by_topic
-from spark_kafka_sink.spark.schema import SinkSchema
+from spark_kafka_sink.spark.schema import ColumnGroup, SinkSchema
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -173,3 +173,59 @@ def test_more_topics_than_a_byte_can_number_are_split_right() -> None:
     found = {records.topic: records.columns.value.to_pylist() for records in by_topic(topics)}
     assert found["t299"] == [b"299", b"599", b"899"]
     assert len(found) == 300
+
+
+ORDERS = pa.record_batch(
+    {
+        "id": pa.array([1, None, 3, None]),
+        "name": pa.array(["a", 'q"', None, None]),
+        "share": pa.array([0.5, float("nan"), 1.0, None]),
+        "deleted": pa.array([False, True, None, False]),
+        "topic": pa.array(["b", "a", "b", "b"]),
+    }
+)
+
+
+def group(*names: str, as_json: bool = True) -> ColumnGroup:
+    return ColumnGroup(tuple(ORDERS.schema.get_field_index(name) for name in names), names, as_json)
+
+
+def made(schema: SinkSchema, option: str | None = "t") -> list[RecordColumns]:
+    return [each.columns for each in records_by_topic(ORDERS, schema, option, first_row=10, fixed_headers=(("h", b"1"),))]
+
+
+def test_listed_columns_are_json_objects_without_their_nulls() -> None:
+    (found,) = made(SinkSchema(value=group("name", "id"), key=group("id")))
+    assert found.value is not None
+    assert found.value.to_pylist() == ['{"name":"a","id":1}', '{"name":"q\\""}', '{"id":3}', "{}"]
+    assert found.key is not None
+    assert found.key.to_pylist() == ['{"id":1}', "{}", '{"id":3}', "{}"]
+    assert found.fixed_headers == (("h", b"1"),)
+
+
+def test_a_serializer_gets_listed_columns_as_a_struct() -> None:
+    (found,) = made(SinkSchema(value=group("id", "name", as_json=False), tombstone=3))
+    assert found.value is not None
+    assert found.value.to_pylist() == [{"id": 1, "name": "a"}, None, {"id": 3, "name": None}, {"id": None, "name": None}]
+
+
+def test_the_value_is_null_where_the_tombstone_column_is_true_and_null_is_false() -> None:
+    """The deleted row holds NaN, which JSON cannot."""
+    (json,) = made(SinkSchema(value=group("share"), tombstone=3))
+    (plain,) = made(SinkSchema(value=1, tombstone=3))
+    assert json.value is not None
+    assert json.value.to_pylist() == ['{"share":0.5}', None, '{"share":1.0}', "{}"]
+    assert plain.value is not None
+    assert plain.value.to_pylist() == ["a", None, None, None]
+    assert plain.num_records == 4
+
+
+def test_what_json_cannot_hold_is_named_by_option_column_and_row() -> None:
+    with pytest.raises(SerializationError, match=r"option value\.columns: share: nan, which JSON .*, in row 11 of the task"):
+        made(SinkSchema(value=group("share")))
+
+
+def test_records_of_each_topic_keep_their_json_and_fixed_headers() -> None:
+    found = made(SinkSchema(value=group("id"), topic=4, tombstone=3), None)
+    assert [one.value.to_pylist() for one in found if one.value is not None] == [['{"id":1}', '{"id":3}', "{}"], [None]]
+    assert {one.fixed_headers for one in found} == {(("h", b"1"),)}

@@ -300,5 +300,5 @@ def test_of_a_job_that_cannot_begin_nothing_is_to_be_aborted(spark: SparkSession
 
 
 def test_foreach_partition_has_no_commit(target: Target) -> None:
-    with pytest.raises(sks.KafkaSinkError, match=r"option delivery\.guarantee: foreachPartition has no commit"):
+    with pytest.raises(sks.KafkaSinkError, match=r"option delivery\.guarantee: partition_writer does not support exactly-once"):
         sks.partition_writer(target.options)

@@ -285,7 +285,7 @@ def test_a_column_that_its_serializer_does_not_take_is_refused_by_the_driver(
     spark: SparkSession, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     settings = options(kafka, topic=new_topic(), kafka__value__serializer="long")
-    text = "column value: is string, which LongSerializer does not take"
+    text = "column value: is string, which LongSerializer does not accept"
     df = spark.range(5).selectExpr("string(id) AS value")
     with pytest.raises(PySparkException) as caught:
         save(df, settings)
