@@ -42,7 +42,7 @@ def test_equal_settings_are_equal_and_hash_alike() -> None:
         ({"linger.ms": True}, "option linger.ms: True is not a whole number"),
         ({"enable.idempotence": "yes"}, "is not one of true, false"),
         ({"compression.type": "brotli"}, "one of none, gzip, snappy, lz4, zstd"),
-        ({"transactional.id": ""}, r"option transactional\.id: '' is not one or more characters"),
+        ({"transactional.id": ""}, r"option transactional\.id: '' is not a non-empty string"),
         ({"acks": "2"}, "is not one of all, -1, 0, 1"),
         ({"bootstrap.servers": "localhost"}, "option bootstrap.servers: 'localhost' has no port: write localhost:9092$"),
         ({"bootstrap.servers": "a:1,[::1]"}, r"'\[::1\]' has no port: write \[::1\]:9092$"),

@@ -84,11 +84,11 @@ def test_the_client_is_never_kept_waiting_for_credentials(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (b"", "an empty answer"),
+        (b"", "an empty response"),
         (b"\x03\x04", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
-        (b"[]", "is of version 'None'"),
-        (b'{"version":"INVALID","request-id":"x"}', "is of version 'INVALID', and only 2020_10_22 is supported"),
+        (b"[]", "has version 'None'"),
+        (b'{"version":"INVALID","request-id":"x"}', "has version 'INVALID', but only 2020_10_22 is supported"),
         (b'{"version":"2020_10_22"}', "has no request-id"),
         (b'{"version":"2020_10_22","request-id":null}', "has no request-id"),
     ],
@@ -191,8 +191,8 @@ def test_the_region_of_the_environment_is_for_hosts_without_one(monkeypatch: pyt
     [
         ('awsProfileNam="x"', "awsProfileNam is not one of awsProfileName, awsRoleArn"),
         ('awsProfileName="x" awsRoleArn="y"', "cannot be combined"),
-        ('awsRoleSessionName="x"', "awsRoleArn is missing"),
-        ('awsRoleArn="x" awsRoleAccessKeyId="y"', "go together"),
+        ('awsRoleSessionName="x"', "but awsRoleArn is not"),
+        ('awsRoleArn="x" awsRoleAccessKeyId="y"', "must be set together"),
         ('awsMskRegionProvider="com.example.Regions"', "set the environment variable AWS_REGION instead"),
     ],
 )

@@ -148,13 +148,13 @@ def test_google_wants_a_service_account(monkeypatch: pytest.MonkeyPatch) -> None
         self.token, self.expiry = "ya29", datetime.datetime(2099, 1, 1)
 
     monkeypatch.setattr(google.oauth2.credentials.Credentials, "refresh", refresh)
-    with pytest.raises(AuthenticationError, match="not those of a service account"):
+    with pytest.raises(AuthenticationError, match="do not belong to a service account"):
         GoogleTokens(lambda: google.oauth2.credentials.Credentials("t"))("host")  # type: ignore[no-untyped-call]
 
 
 def test_google_uses_the_application_default_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
-    with pytest.raises(AuthenticationError, match=r"google-auth got no token: File .*missing\.json was not found"):
+    with pytest.raises(AuthenticationError, match=r"google-auth could not get a token: File .*missing\.json was not found"):
         token_provider("google", config())("host")
 
 
