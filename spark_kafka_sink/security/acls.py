@@ -70,7 +70,7 @@ _OTHERWISE: Final[Mapping[Resource, Right]] = {
     R.TRANSACTIONAL_ID: Right("Write", _USE_ID),
     R.DELEGATION_TOKEN: _DESCRIBE,
 }
-"""For requests that the next table does not name."""
+"""The default for requests that are not in the next table."""
 
 _RIGHTS: Final[Mapping[tuple[Resource, ApiKey], Right]] = {
     # A client that may not describe a topic needs Write next. If brokers create topics, a missing Create right gives the same

@@ -95,7 +95,7 @@ def test_der_and_garbage_are_refused_with_the_command_that_converts(certificates
     der = certificates.authority.der
     assert format_of(der) is Format.DER_CERTIFICATE
     message = refusal(TRUST, der)
-    assert "is a single certificate as DER, where PEM, PKCS12 or JKS is needed" in message
+    assert "is a single certificate as DER, must be PEM, PKCS12 or JKS" in message
     assert message.endswith("openssl x509 -inform der -in /etc/trust.store -out /etc/trust.store.pem")
     assert "openssl pkey -inform der -in '/etc/my keys.jks'" in refusal(KEYS, b"\x30\x82\x01\x00\x02\x01\x00\x30")
     for garbage in (b"\0", b"PK\x03\x04", b"\x30", b"\x30\x84", b"\x30\x82\x01\x00\x30", b"\x30\x82\x01\x00\x99"):
