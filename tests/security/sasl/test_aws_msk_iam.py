@@ -100,13 +100,13 @@ def test_any_other_answer_is_an_error(answer: bytes, text: str) -> None:
         login.evaluate(answer)
     assert not login.is_complete()
     assert len(str(error.value)) < 500
-    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not have"):
+    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not allow"):
         login.evaluate(ACCEPTED)
 
 
 def test_a_broker_that_speaks_first_is_a_wrong_one() -> None:
     login = AwsMskIamClient(AwsCredentials("AKIA1", "S3CRET"), HOST, "eu-west-1")
-    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not have"):
+    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not allow"):
         login.evaluate(b"\x02\x03")
 
 
@@ -189,7 +189,7 @@ def test_the_region_of_the_environment_is_for_hosts_without_one(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ('awsProfileNam="x"', "awsProfileNam is not one of awsProfileName, awsRoleArn"),
+        ('awsProfileNam="x"', "awsProfileNam is not supported, must be one of awsProfileName, awsRoleArn"),
         ('awsProfileName="x" awsRoleArn="y"', "cannot be combined"),
         ('awsRoleSessionName="x"', "but awsRoleArn is not"),
         ('awsRoleArn="x" awsRoleAccessKeyId="y"', "must be set together"),

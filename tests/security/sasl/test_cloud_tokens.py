@@ -228,5 +228,5 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_provider_that_nobody_has_is_an_error() -> None:
-    with pytest.raises(OptionError, match="'oracle' is not one of azure, google, aws"):
+    with pytest.raises(OptionError, match="'oracle' is not supported, must be one of azure, google, aws"):
         token_provider("oracle", config())
