@@ -83,7 +83,9 @@ def test_azure_asks_for_the_scope_of_the_option() -> None:
 
 def test_azure_says_why_there_is_no_token() -> None:
     credential = FakeCredential(error=CredentialUnavailableError("no managed identity here"))
-    with pytest.raises(AuthenticationError, match=r"no token for https://spaces\.servicebus.*: no managed identity here"):
+    with pytest.raises(
+        AuthenticationError, match=r"could not get a token for https://spaces\.servicebus.*: no managed identity here"
+    ):
         AzureTokens(None, lambda: credential)(NAMESPACE)
 
 
