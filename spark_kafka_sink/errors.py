@@ -228,7 +228,7 @@ class CommitError(KafkaSinkError):
 
 
 class CommitStoppedError(CommitError):
-    """The query stopped because continuing would lose or duplicate rows. It stops at every restart until somebody decides.
+    """The query stopped because continuing would lose or duplicate rows. It stops at every restart until an operator decides.
 
     `facts` also has reason (a name of `exactly_once.rules.Reason`), and the rows and transactional_ids concerned. The message has
     the command that resolves it.

@@ -90,7 +90,7 @@ CLASS_NAME = Kind("the name of a Java class", _text)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityConfig:
-    """How to connect and log in to brokers, as validated by `security_config()`. Immutable and hashable.
+    """The settings for connecting and logging in to brokers, validated by `security_config()`. Immutable and hashable.
 
     Values may contain references such as `${env:NAME}`, which `resolve` and `Secret.reveal` resolve on use.
     """

@@ -168,9 +168,9 @@ def test_a_value_is_read(name: str, value: object, field: str, read: object) -> 
         ("sasl.login.refresh.window.factor", "nan", "'nan' is not a number from 0.5 to 1.0"),
         ("sasl.login.refresh.window.jitter", True, "True is not a number"),
         ("sasl.login.connect.timeout.ms", "1s", "'1s' is not a whole number"),
-        ("ssl.ca.location", " ", "' ' is not one or more characters"),
-        ("sasl.password", "", "the value is not one or more characters"),
-        ("sasl.password", 1234567, "the value is not one or more characters"),
+        ("ssl.ca.location", " ", "' ' is not a non-empty string"),
+        ("sasl.password", "", "the value is not a non-empty string"),
+        ("sasl.password", 1234567, "the value is not a non-empty string"),
     ],
 )
 def test_a_wrong_value_is_refused(name: str, value: object, said: str) -> None:

@@ -16,7 +16,7 @@ SOON_MS = 20
 
 
 class Action(Enum):
-    """What happens to the batch."""
+    """The treatment of the batch."""
 
     DELIVERED = auto()
     RETRY = auto()  # the same bytes with the same numbers

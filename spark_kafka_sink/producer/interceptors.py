@@ -1,4 +1,4 @@
-"""ProducerInterceptor and the chain of them (Kafka's ProducerInterceptors): before all else, and before callbacks."""
+"""ProducerInterceptor and the chain of interceptors (Kafka's ProducerInterceptors), which runs first and before callbacks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ T = TypeVar("T")
 
 
 class ColumnsMetadata(NamedTuple):
-    """The outcome of `num_records` records of columns, which stand one after the other in a partition.
+    """The outcome of consecutive records of an append that share a batch.
 
-    topic: its name. base_offset: of the first of them. num_records: how many, of one batch.
-    partition, base_offset: -1 where not known (acks=0; a duplicate; records that failed before they were in a batch).
+    Attributes:
+        topic: Name of the topic.
+        partition: The partition; -1 if unknown.
+        base_offset: Offset of the first record; -1 if unknown (acks=0, a duplicate, or records that failed before they were in
+            a batch).
+        num_records: Number of records.
     """
 
     topic: str
@@ -35,39 +39,55 @@ class ColumnsMetadata(NamedTuple):
 
 
 class ProducerInterceptor:
-    """Lets a program look at, or change, each record on its way. Inherit, and override methods. Java's ProducerInterceptor.
+    """Base class for interceptors, which observe or change records before they are sent. Java's ProducerInterceptor.
 
-    on_send runs in the thread that sends, before serialization and partitioning; on_acknowledgement in the sender's thread,
-    just before the record's callback, or in the thread that sends for a record that fails before it is in a batch. Both may run
-    in several threads at once, and must be quick: everybody waits. Whatever they raise is logged and passed over.
+    on_send runs in the sending thread, before serialization and partitioning. on_acknowledgement runs in the sender thread just
+    before the record's callback, or in the sending thread if a record fails before it is in a batch. Both may run in several
+    threads at once and must be fast, because they block sending. Their exceptions are logged and ignored.
     """
 
     def configure(self, settings: Mapping[str, object]) -> None:
-        """Called once, before anything else. settings: the value of each of the producer's options by its name."""
+        """Called once, before all other methods.
+
+        Args:
+            settings: Values of the producer's options by name.
+        """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record to send instead, or the same."""
+        """Returns the record to send: the same one or a replacement."""
         return record
 
     def on_send_columns(self, topic: str, columns: RecordColumns) -> RecordColumns:
-        """The columns to send instead, or the same; they may have other rows. topic: all of theirs, and it stays."""
+        """Returns the columns to send: the same ones or a replacement, which may have other rows.
+
+        Args:
+            topic: Topic of all rows, which cannot be changed.
+            columns: The columns of the append.
+        """
         return columns
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
-        """A record of `send` was acked, or failed with `error`. metadata: where it is, as far as that is known."""
+        """Called when a record of `send` was acknowledged or has failed.
+
+        Args:
+            metadata: Location of the record, as far as it is known.
+            error: The error of a failed record, or None.
+        """
 
     def on_acknowledgement_columns(self, metadata: ColumnsMetadata, error: KafkaSinkError | None) -> None:
-        """Records of an append were acked, or failed with `error`: once for each part of them that shares a batch.
+        """Called when records of an append were acknowledged or have failed, once for each group that shares a batch.
 
-        metadata: which partition's, and how many they are.
+        Args:
+            metadata: Partition, first offset and number of the records.
+            error: The error of failed records, or None.
         """
 
     def close(self) -> None:
-        """The producer is closed. Called once."""
+        """Called once, when the producer is closed."""
 
 
 class ProducerInterceptors:
-    """The chain, in the order of the option. Any thread may call; `_lock` guards whether it was closed, its only state."""
+    """The chain of interceptors, in the order of the option. Any thread may call; `_lock` guards its closed state."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
@@ -76,7 +96,7 @@ class ProducerInterceptors:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> ProducerInterceptors:
-        """Returns those that interceptor.classes names, configured. OptionError for one that cannot be had."""
+        """Returns the configured interceptors of interceptor.classes. Raises OptionError if one cannot be created."""
         made = cls([])
         try:
             for value in config.interceptor_classes:
@@ -88,7 +108,9 @@ class ProducerInterceptors:
 
     def _add(self, interceptor: object, config: ProducerConfig) -> None:
         if not isinstance(interceptor, ProducerInterceptor):
-            raise OptionError(f"option {OPTION}: {full_name(type(interceptor))} must inherit ProducerInterceptor", option=OPTION)
+            raise OptionError(
+                f"option {OPTION}: {full_name(type(interceptor))} must inherit from ProducerInterceptor", option=OPTION
+            )
         self._interceptors += (interceptor,)
         configured(interceptor, OPTION, interceptor.configure, config.settings())
 
@@ -118,7 +140,7 @@ class ProducerInterceptors:
         self._each("on_acknowledgement_columns", metadata, error)
 
     def ahead_of(self, on_delivery: OnDelivery | None) -> OnDelivery:
-        """A callback that tells the interceptors first."""
+        """Returns a callback that notifies the interceptors first."""
 
         def told(metadata: RecordMetadata, error: KafkaSinkError | None) -> None:
             self.on_acknowledgement(metadata, error)
@@ -128,7 +150,7 @@ class ProducerInterceptors:
         return told
 
     def close(self) -> None:
-        """Close each of them, once."""
+        """Closes each interceptor once."""
         with self._lock:
             closed, self._closed = self._closed, True
         if not closed:
@@ -145,7 +167,7 @@ class ProducerInterceptors:
 
 
 class ColumnsThunk:
-    """Rows of an append that share a batch: tells the interceptors what becomes of them."""
+    """Rows of an append that share a batch. Reports their outcome to the interceptors."""
 
     __slots__ = ("_interceptors", "count")
 
@@ -154,7 +176,7 @@ class ColumnsThunk:
         self.count = count
 
     def assigned(self, result: ProduceResult, first: int) -> None:
-        """Nobody waits for single records."""
+        """Does nothing, because there are no futures of single records."""
 
     def completed(self, result: ProduceResult, first: int) -> None:
         known = result.error is None and result.base_offset != NO_OFFSET
@@ -167,7 +189,7 @@ class ColumnsThunk:
 
 
 class ColumnsInterception:
-    """One append's rows under interceptors: counts those that got into a batch, so that the others can be told to have failed."""
+    """One append's rows under interceptors: counts the rows in batches, so that the others can be reported as failed."""
 
     def __init__(self, interceptors: ProducerInterceptors, topic: str, count: int) -> None:
         self._interceptors = interceptors
@@ -179,14 +201,14 @@ class ColumnsInterception:
         return ColumnsThunk(self._interceptors, len(rows))
 
     def failed(self, error: BaseException) -> None:
-        """The rest of the rows is in no batch."""
+        """Reports the rows that are in no batch as failed."""
         if self._left:
             metadata = ColumnsMetadata(self._topic, NO_PARTITION, NO_OFFSET, self._left)
             self._interceptors.on_acknowledgement_columns(metadata, as_ours(error, self._topic))
 
 
 def as_ours(error: BaseException, topic: str) -> KafkaSinkError:
-    """Returns what an interceptor is told of an error, which may be of a user's own serializer or partitioner."""
+    """Returns the error as interceptors get it. It may come from a user's serializer or partitioner."""
     if isinstance(error, KafkaSinkError):
         return error
     told = KafkaSinkError(f"topic {topic}: {type(error).__name__}: {error}", topic=topic)
@@ -201,4 +223,6 @@ def _checked(result: object, kind: type[T]) -> T:
 
 
 def _passed_over(interceptor: object, method: str) -> None:
-    logger.warning("interceptor %s: %s failed; it is passed over", full_name(type(interceptor)), method, exc_info=True)
+    logger.warning(
+        "interceptor %s: %s raised an exception, which is ignored", full_name(type(interceptor)), method, exc_info=True
+    )

@@ -1,1 +1,1 @@
-"""Secure connections: TLS, logins by SASL, tokens, proxies. Shared by the client and, where both ends are alike, the broker."""
+"""Secure connections: TLS, SASL logins, tokens and proxies. Used by the client and partly by the embedded broker."""

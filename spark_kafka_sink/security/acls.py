@@ -1,6 +1,6 @@
-"""The right that a broker's refusal asks for, and the line that grants it: the one place of these texts. Pure.
+"""The right that a rejected client lacks, and the command that grants it: the single place of these texts. Pure.
 
-What each request needs is what KafkaApis asks its authorizer. In Kafka, Write and Read on a resource include Describe.
+The required rights are those that KafkaApis checks. In Kafka, Write and Read on a resource include Describe.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a client that does not log in."""
 
 COMMIT_LOG: Final = "--operation Create --operation DescribeConfigs --operation Read --operation Write"
-"""All that a driver needs on the topic of the commit log; it asks for one after the other."""
+"""All rights that a driver needs on the commit log's topic; brokers check them one after the other."""
 
 
 class Resource(StrEnum):
-    """What rights are about."""
+    """The kinds of resources that rights are granted on."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -38,7 +38,7 @@ class Resource(StrEnum):
 
 
 class Right(NamedTuple):
-    """operation: what the broker checked. grants: the options of kafka-acls that grant it. first: to do before."""
+    """operation: the checked operation. grants: the kafka-acls options that grant it. first: what to do before."""
 
     operation: str
     grants: str
@@ -70,11 +70,11 @@ _OTHERWISE: Final[Mapping[Resource, Right]] = {
     R.TRANSACTIONAL_ID: Right("Write", _USE_ID),
     R.DELEGATION_TOKEN: _DESCRIBE,
 }
-"""For requests that the next table does not name."""
+"""The default for requests that are not in the next table."""
 
 _RIGHTS: Final[Mapping[tuple[Resource, ApiKey], Right]] = {
-    # Who may not describe a topic needs Write next. Where brokers create topics, they say the same for a lack of Create, and a
-    # grant of that would make the topic of a typing error.
+    # A client that may not describe a topic needs Write next. If brokers create topics, a missing Create right gives the same
+    # code, but granting Create would create topics for misspelled names.
     (R.TOPIC, ApiKey.METADATA): Right("Describe", "--producer", "check that the topic exists, then "),
     (R.TOPIC, ApiKey.TXN_OFFSET_COMMIT): _READ,  # of the topic that was read
     (R.TOPIC, ApiKey.FETCH): _READ,
@@ -105,9 +105,9 @@ _IAM: Final[Mapping[tuple[Resource, str], str]] = {
     (R.TRANSACTIONAL_ID, "Describe"): "DescribeTransactionalId",
     (R.TRANSACTIONAL_ID, "Write"): "AlterTransactionalId",
 }
-"""Actions of Amazon MSK's IAM policies, where kafka-acls has no say."""
+"""Actions of Amazon MSK's IAM policies, which replace kafka-acls there."""
 
-# Ids of exactly-once are prefix.query.token.slot and prefix.query.log. Each batch may draw new ones, so rights are on the prefix.
+# Exactly-once ids are prefix.query.token.slot and prefix.query.log. Each batch may use new ones, so rights are on the prefix.
 _QUERY: Final = r"(?:job-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _DRAWN_ID: Final = re.compile(rf"(?P<prefix>.+\.){_QUERY}\.(?:[0-9a-f]{{16}}\.\d+|log)")
 
@@ -117,11 +117,11 @@ class Denial:
     """A right that a client lacks.
 
     Attributes:
-        principal: who lacks it, as in "User:ana"; empty if unknown.
-        operation: by Kafka's name, as in "Write".
-        resource: as in "topic events".
-        to_do: the command or the action that grants it.
-        acl: the line of kafka-acls alone; empty where rights are granted otherwise.
+        principal: The client's principal, such as "User:ana"; empty if unknown.
+        operation: Kafka's name of the operation, such as "Write".
+        resource: The resource, such as "topic events".
+        to_do: The command or action that grants the right.
+        acl: The kafka-acls command alone; empty if rights are granted in another way.
     """
 
     principal: str
@@ -142,13 +142,13 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Says what one client lacks on one cluster.
+    """Describes the missing rights of one client on one cluster.
 
     Attributes:
         servers: bootstrap.servers.
-        principal: Kafka's name of the client, as in "User:ana"; empty if unknown.
-        is_plaintext: whether kafka-acls can connect without settings of its own.
-        has_iam: whether the cluster asks IAM policies instead of ACLs.
+        principal: The client's principal, such as "User:ana"; empty if unknown.
+        is_plaintext: Whether kafka-acls can connect without its own settings.
+        has_iam: Whether the cluster uses IAM policies instead of ACLs.
     """
 
     servers: tuple[str, ...] = ()
@@ -157,13 +157,13 @@ class Rights:
     has_iam: bool = False
 
     def denied(self, api: ApiKey, code: int, name: str = "", *, grants: str | None = None) -> Denial | None:
-        """Returns the right that an answer asks for; None for a code that is about something else.
+        """Returns the right that is missing according to a response; None if the code has another meaning.
 
         Args:
-            api: the request.
-            code: the error code in its answer.
-            name: of the topic, the group, the transactional id or the token.
-            grants: options of kafka-acls that grant this right with others; None: this right alone.
+            api: The request.
+            code: The error code in the response.
+            name: Name of the topic or group, the transactional id, or the token.
+            grants: kafka-acls options that grant this right together with others; None for this right alone.
         """
         kind = RESOURCE_OF.get(code)
         if kind is None:
@@ -180,9 +180,9 @@ class Rights:
     def error(
         self, text: str, api: ApiKey, code: int, name: str = "", *, grants: str | None = None, more: str = "", **facts: Any
     ) -> BrokerError:
-        """Returns the error of a refusal: an AuthorizationError, which says what to grant, for the codes of a missing right.
+        """Returns the error for a rejection. For codes of a missing right it is an AuthorizationError that says what to grant.
 
-        text: what happened, with the code's name. more: the end of the text. The others are as for `denied`.
+        text: what happened, with the code's name. more: end of the text. The other arguments are as for `denied`.
         """
         facts = {**facts, "error_code": int(code), "error": error_facts(code).name}
         denial = self.denied(api, code, name, grants=grants)
@@ -200,22 +200,21 @@ class Rights:
 def rights_of(servers: Sequence[str], security: SecurityConfig) -> Rights:
     """Returns the Rights of a client with these settings. servers: its bootstrap.servers.
 
-    It may read the client's certificate, so it is for the moment of an error.
+    It may read the client's certificate, so call it only for an error.
     """
     has_iam = security.uses_sasl and security.sasl_mechanism == "AWS_MSK_IAM"
     return Rights(tuple(servers), principal_of(servers, security), security.security_protocol == "PLAINTEXT", has_iam)
 
 
-# Who a client is
+# The client's principal
 
 _USERS: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
 def principal_of(servers: Sequence[str], security: SecurityConfig) -> str:
-    """Returns Kafka's name of a client with these settings, as in "User:ana"; empty if only the broker knows it.
+    """Returns the principal of a client with these settings, such as "User:ana"; empty if only the broker knows it.
 
-    Confluent Cloud and Event Hubs know the user of a password under another name. So does a broker the owner of a token or of a
-    Kerberos ticket.
+    Confluent Cloud and Event Hubs map the user of a password to another name, and brokers do so for tokens and Kerberos tickets.
     """
     if not security.uses_sasl:
         text = security.ssl_keystore_certificate_chain
@@ -231,13 +230,13 @@ def principal_of(servers: Sequence[str], security: SecurityConfig) -> str:
 
 
 def _subject(text: Secret | None, file: str | None) -> str:
-    """Returns the name of a certificate's owner, before ssl.principal.mapping.rules of the broker; empty if it cannot be read."""
+    """Returns a certificate's subject, before the broker's ssl.principal.mapping.rules; empty if it cannot be read."""
     try:
         from cryptography import x509  # of the extra tls
 
         pem = text.reveal().encode() if text is not None else Path(resolve(file or "")).read_bytes()
         return f"User:{x509.load_pem_x509_certificate(pem).subject.rfc4514_string()}"
-    except (ImportError, KafkaSinkError, OSError, ValueError):  # a text can do without the name
+    except (ImportError, KafkaSinkError, OSError, ValueError):  # the text works without the name
         return ""
 
 
@@ -247,12 +246,12 @@ def _user(security: SecurityConfig) -> str:
         if jaas is None:
             return resolve(security.sasl_username or "")
         return "" if jaas.options.get("tokenauth", "").lower() == "true" else jaas.options.get("username", "")
-    except KafkaSinkError:  # a reference that cannot be read here; a text can do without the name
+    except KafkaSinkError:  # a reference that cannot be read here; the text works without the name
         return ""
 
 
 def _pattern(kind: Resource, name: str) -> tuple[str, str]:
-    """Returns the resource as options of kafka-acls, and as a text."""
+    """Returns the resource as kafka-acls options, and as text."""
     if kind is R.CLUSTER:
         return "--cluster", "the cluster"
     drawn = _DRAWN_ID.fullmatch(name) if kind is R.TRANSACTIONAL_ID else None

@@ -1,4 +1,4 @@
-"""Opens connections as the options of security say: plain or TLS, straight or through a proxy."""
+"""Opens connections according to the security options: plain or TLS, direct or through a proxy."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class ChannelOpener:
-    """Begins connections to brokers. Owned by one thread; the contexts of TLS behind it are the process's.
+    """Opens connections to brokers. Owned by one thread; its TLS contexts are shared by the process.
 
-    What plain connections do not need, the ssl module among it, is not imported for them.
+    Modules that plain connections do not need, such as ssl, are not imported for them.
     """
 
     def __init__(self, config: SecurityConfig) -> None:
-        """Reads keys and certificates. Raises OptionError for what is wrong with an option or with its file."""
+        """Reads keys and certificates. Raises OptionError if an option or its file is invalid."""
         self._proxy: Proxy | None = None
         self._tls: ReloadingTls | None = None
         if config.proxy_url is not None:
@@ -36,8 +36,8 @@ class ChannelOpener:
             self._tls = ReloadingTls(config)
             if not config.ssl_endpoint_identification_algorithm:
                 logger.warning(
-                    "option ssl.endpoint.identification.algorithm is empty: host names of brokers are not verified, so anybody "
-                    "with a trusted certificate can pose as a broker"
+                    "option ssl.endpoint.identification.algorithm is empty: host names of brokers are not verified, so anyone "
+                    "with a trusted certificate can impersonate a broker"
                 )
 
     def resolve(self, host: str, port: int) -> Sequence[Address]:

@@ -1,4 +1,4 @@
-"""Names of cipher suites: Java's options have the IETF's names, OpenSSL has its own for those of TLS 1.2."""
+"""Names of cipher suites: Java's options use IETF names, while OpenSSL has its own names for the suites of TLS 1.2."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 from typing import Final
 
 TLS_1_3_SUITES: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
-"""Those that OpenSSL offers. The two with CCM it has, and does not offer."""
+"""The suites that OpenSSL offers. It supports the two CCM suites but does not offer them."""
 
 _IETF: Final = re.compile(r"TLS_(?P<exchange>[A-Z_]+?)_WITH_(?P<cipher>\w+?)(?:_(?P<digest>SHA\d*))?")
 
 
 def openssl_name(name: str) -> str:
-    """Returns OpenSSL's name for a suite of TLS 1.2; one that is not in the IETF's notation as it is.
+    """Returns OpenSSL's name for a suite of TLS 1.2; a name that is not in IETF notation is returned unchanged.
 
-    OpenSSL 3.2 takes both. Only suites in which the server shows a certificate are translated.
+    OpenSSL 3.2 accepts both. Only suites in which the server has a certificate are translated.
     """
     found = _IETF.fullmatch(name)
     if found is None:

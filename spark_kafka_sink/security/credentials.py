@@ -1,4 +1,4 @@
-"""The user and the password of PLAIN and SCRAM, whichever options say them."""
+"""The user and the password of PLAIN and SCRAM, from either kind of options."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from spark_kafka_sink.security_config import SecurityConfig
 
 
 def user_and_password(config: SecurityConfig) -> tuple[str, Secret]:
-    """Returns the user and the password of `sasl.username` and `sasl.password`, or of the login line.
+    """Returns the user and the password from `sasl.username` and `sasl.password`, or from the JAAS line.
 
-    Call it for each login, because references are read now: a rotated password is then used for the next login.
+    Call it for each login: references are resolved now, so the next login uses a rotated password.
 
     Raises:
         OptionError: One of them is missing, or is a reference that cannot be read in this process.
@@ -20,10 +20,11 @@ def user_and_password(config: SecurityConfig) -> tuple[str, Secret]:
     if jaas is not None:
         if not {"username", "password"} <= jaas.options.keys():
             raise OptionError(
-                f'option sasl.jaas.config: {jaas.login_module} needs username="..." and password="..."', option="sasl.jaas.config"
+                f'option sasl.jaas.config: {jaas.login_module} requires username="..." and password="..."',
+                option="sasl.jaas.config",
             )
         return jaas.options["username"], Secret(jaas.options["password"], None)
     if config.sasl_username is None or config.sasl_password is None:
         missing = "sasl.username" if config.sasl_username is None else "sasl.password"
-        raise OptionError(f"option {missing}: it is missing, and {config.sasl_mechanism} needs it", option=missing)
+        raise OptionError(f"option {missing}: it is not set, but {config.sasl_mechanism} requires it", option=missing)
     return resolve(config.sasl_username), Secret(config.sasl_password.reveal(), None)

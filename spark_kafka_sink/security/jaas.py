@@ -1,4 +1,4 @@
-"""The login line of `sasl.jaas.config` at its use: parsed, with its references read."""
+"""The login line of `sasl.jaas.config`, parsed and with its references resolved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["JaasConfig", "jaas_of", "parse_jaas"]
 
 
 def jaas_of(config: SecurityConfig) -> JaasConfig | None:
-    """Returns the login line with its references read in this process, now; None if there is none.
+    """Returns the login line with its references resolved now, in this process; None if there is none.
 
-    The line is parsed before references between its quotes are read, so a password may hold quotes and backslashes. A reference
-    that stands for the whole line is read first.
+    The line is parsed before references inside its quotes are resolved, so a password may contain quotes and backslashes. A
+    reference that stands for the whole line is resolved first.
 
     Raises:
-        OptionError: The line cannot be parsed, is for another mechanism, or has a reference that cannot be read.
+        OptionError: The line cannot be parsed, is for another mechanism, or has a reference that cannot be resolved.
     """
     secret = config.sasl_jaas_config
     if secret is None:
@@ -26,7 +26,7 @@ def jaas_of(config: SecurityConfig) -> JaasConfig | None:
         parsed = parse_jaas(secret.reveal())
         if config.sasl_mechanism not in parsed.mechanisms:
             raise OptionError(
-                f"option sasl.jaas.config: {parsed.login_module} is for {' or '.join(parsed.mechanisms)}, and sasl.mechanism is"
+                f"option sasl.jaas.config: {parsed.login_module} is for {' or '.join(parsed.mechanisms)}, but sasl.mechanism is"
                 f" {config.sasl_mechanism}",
                 option="sasl.jaas.config",
             )

@@ -1,6 +1,6 @@
-"""Certificates and keys out of what people have: PEM as file or text, PKCS12, and Java's JKS. The first bytes say which it is.
+"""Reads certificates and keys from PEM files or text, PKCS12, and Java's JKS, detected by the first bytes.
 
-Pure but for reading a file. What is wrong is an OptionError that names the option, the file and what to do; never a password.
+Pure, except for reading files. Each OptionError names the option, the file and what to do; never a password.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spark_kafka_sink.errors import OptionError
 from spark_kafka_sink.installation import not_installed
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""A store with the authorities of all the world has 0.3 MB."""
+"""A store with all public authorities has 0.3 MB."""
 
 JKS_MAGIC: Final = 0xFEEDFEED
 JCEKS_MAGIC: Final = 0xCECECECE
 
 
 class Format(Enum):
-    """Each value is how an error text names it."""
+    """Formats of stores. Each value is its name in error texts."""
 
     PEM = "PEM"
     PKCS12 = "PKCS12"
@@ -44,13 +44,13 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a store's bytes come from: an option, and the file that it names; no file if the option's text is the store."""
+    """The origin of a store's bytes: an option, and the file that it names; no file if the option's text is the store."""
 
     option: str
     file: str = ""
 
     def wrong(self, text: str) -> OptionError:
-        """Returns the error that says what is wrong: `text` goes on after the file's name."""
+        """Returns the error of an invalid store. `text` follows the file's name."""
         what = f"file {self.file!r}" if self.file else "its text"
         return OptionError(f"option {self.option}: {what} {text}", option=self.option, file=self.file)
 
@@ -60,14 +60,14 @@ class Source:
             with open(self.file, "rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except FileNotFoundError:
-            # Mostly it is there on the driver, and the executor that reads it is another machine.
+            # Usually it exists on the driver, but the executor that reads it is on another machine.
             raise self.wrong(
                 f"does not exist on {socket.gethostname()}. Copy it to each machine that connects to Kafka"
             ) from None
         except IsADirectoryError:
-            raise self.wrong("is a folder. Name a file") from None
+            raise self.wrong("is a folder. Set the option to a file") from None
         except PermissionError:
-            raise self.wrong(f"must not be read by user {_user()!r} on {socket.gethostname()}. Change its permissions") from None
+            raise self.wrong(f"is not readable by user {_user()!r} on {socket.gethostname()}. Change its permissions") from None
         except (OSError, ValueError) as error:
             raise self.wrong(f"cannot be read: {error}") from None
         if len(data) > MAX_BYTES:
@@ -85,7 +85,7 @@ def _user() -> str:
 
 
 def format_of(data: bytes) -> Format:
-    """Returns what a store is, by its first bytes. The name says nothing: keytool writes PKCS12 as .jks since Java 9."""
+    """Returns a store's format by its first bytes. Its name is not reliable: keytool writes PKCS12 as .jks since Java 9."""
     if b"-----BEGIN" in data:
         return Format.PEM
     magic = int.from_bytes(data[:4], "big")
@@ -93,7 +93,7 @@ def format_of(data: bytes) -> Format:
         return Format.JKS if magic == JKS_MAGIC else Format.JCEKS
     if len(data) < 2 or data[0] != 0x30:
         return Format.OTHER
-    # A DER sequence; PKCS12 may be BER, of a length that is not told (0x80). What it is, its first element says.
+    # A DER sequence; PKCS12 may be BER with an indefinite length (0x80). The first element shows the format.
     start = 2 + (data[1] & 0x7F if data[1] & 0x80 else 0)
     first = data[start : start + 3]
     if first == b"\x02\x01\x03":
@@ -118,7 +118,7 @@ _CERTIFICATES: Final = ("CERTIFICATE", "X509 CERTIFICATE")
 
 @dataclass(frozen=True, slots=True)
 class PemBlock:
-    """A block of PEM. headers: those of keys that OpenSSL encrypted in its old way. `repr` hides the data: it may be a key."""
+    """A PEM block. headers: those of keys in OpenSSL's traditional encryption. `repr` hides the data, which may be a key."""
 
     label: str
     headers: str
@@ -132,7 +132,7 @@ class PemBlock:
         return self.label == "ENCRYPTED PRIVATE KEY" or "ENCRYPTED" in self.headers
 
     def text(self) -> bytes:
-        """Returns it as OpenSSL reads it."""
+        """Returns the block as OpenSSL reads it."""
         headers = f"{self.headers}\n\n" if self.headers else ""
         body = base64.encodebytes(self.data).replace(b"\n", b"")
         lines = b"\n".join(body[at : at + 64] for at in range(0, len(body), 64))
@@ -140,8 +140,8 @@ class PemBlock:
 
 
 def pem_blocks(source: Source, data: bytes) -> list[PemBlock]:
-    """Returns the blocks of a PEM text. As in Kafka any white space separates, so that a text may stand on one line."""
-    # "\n" in two characters is what is left of a line's end in many an environment variable.
+    """Returns the blocks of a PEM text. As in Kafka, any white space separates, so the text may be on one line."""
+    # Line ends in environment variables are often the two characters "\n".
     text = data.decode("latin-1").replace("\\n", "\n").replace("\\r", "")
     blocks = []
     for number, found in enumerate(_BLOCK.finditer(text), start=1):
@@ -153,14 +153,14 @@ def pem_blocks(source: Source, data: bytes) -> list[PemBlock]:
             body = body[header.end() :].lstrip()
         try:
             blocks.append(PemBlock(label, "\n".join(headers), base64.b64decode("".join(body.split()), validate=True)))
-        except ValueError:  # binascii.Error is one; another is raised for what is not ASCII
+        except ValueError:  # binascii.Error is a subclass; non-ASCII text raises another one
             raise source.wrong(f"has a damaged block (number {number}, {label}): it is not base64") from None
     if not blocks and "-----BEGIN" in text:
-        raise source.wrong("has a PEM block that does not end: a line such as -----END CERTIFICATE----- is missing")
+        raise source.wrong("has an unterminated PEM block: a line such as -----END CERTIFICATE----- is missing")
     return blocks
 
 
-# What stores have
+# Contents of stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +183,16 @@ def trusted_certificates(source: Source, data: bytes, password: str | None) -> l
     else:
         raise _unknown(source, found, "PEM, PKCS12 or JKS")
     if not certificates:
-        raise source.wrong("has no certificate in it. Name a file that has the certificate of the brokers' authority")
+        raise source.wrong("contains no certificate. Set the option to a file with the certificate of the brokers' authority")
     return certificates
 
 
 def key_pair(source: Source, data: bytes, password: str | None) -> KeyPair:
-    """Returns the key and the certificates of a key store that is one file or text."""
+    """Returns the key and the certificates of a key store in one file or text."""
     found = format_of(data)
     if found in (Format.JKS, Format.JCEKS):
         raise source.wrong(
-            f"is a key store of Java's own format {found.value}, whose keys only Java reads. "
+            f"is a key store in Java's format {found.value}, whose keys only Java can read. "
             f"Convert it: {conversion(source.file, found)}"
         )
     if found is Format.PEM:
@@ -200,20 +200,20 @@ def key_pair(source: Source, data: bytes, password: str | None) -> KeyPair:
     if found is Format.PKCS12:
         key, certificates = _pkcs12(source, data, password)
         if key is None:
-            raise source.wrong("has no private key in it. It is a trust store")
+            raise source.wrong("contains no private key. It is a trust store")
         if not certificates:
-            raise source.wrong("has no certificate in it")
+            raise source.wrong("contains no certificate")
         return KeyPair(key, certificates)
     raise _unknown(source, found, "PEM or PKCS12")
 
 
 def private_key(source: Source, data: bytes) -> PemBlock:
-    """Returns the one private key of a PEM text."""
+    """Returns the only private key of a PEM text."""
     _check_pem(source, data)
     keys = [block for block in pem_blocks(source, data) if block.label.endswith("PRIVATE KEY")]
     if len(keys) != 1:
-        has = f"has {len(keys)} private keys" if keys else "has no private key in it"
-        raise source.wrong(f"{has}. It must have one: a block that begins with -----BEGIN PRIVATE KEY-----")
+        has = f"contains {len(keys)} private keys" if keys else "contains no private key"
+        raise source.wrong(f"{has}. It must contain one: a block that begins with -----BEGIN PRIVATE KEY-----")
     return keys[0]
 
 
@@ -222,12 +222,12 @@ def chain(source: Source, data: bytes) -> list[PemBlock]:
     _check_pem(source, data)
     certificates = [block for block in pem_blocks(source, data) if block.label in _CERTIFICATES]
     if not certificates:
-        raise source.wrong("has no certificate in it. It must have one: a block that begins with -----BEGIN CERTIFICATE-----")
+        raise source.wrong("contains no certificate. It must contain one: a block that begins with -----BEGIN CERTIFICATE-----")
     return certificates
 
 
 def conversion(file: str, found: Format) -> str:
-    """Returns the line that converts a store of Java's to PKCS12."""
+    """Returns the command that converts a Java store to PKCS12."""
     target = os.path.splitext(file)[0] + ".p12"
     kind = f" -srcstoretype {found.value}" if found is Format.JCEKS else ""
     return (
@@ -245,13 +245,13 @@ def _check_pem(source: Source, data: bytes) -> None:
 def _unknown(source: Source, found: Format, wanted: str) -> OptionError:
     file = shlex.quote(source.file or "IN")
     convert = {
-        Format.PKCS12: ". Name it in ssl.keystore.location instead",
+        Format.PKCS12: ". Set ssl.keystore.location to it instead",
         Format.DER_CERTIFICATE: f". Convert it: openssl x509 -inform der -in {file} -out {file}.pem",
         Format.DER_KEY: f". Convert it: openssl pkey -inform der -in {file} -out {file}.pem",
         Format.PKCS7: f". Convert it: openssl pkcs7 -print_certs -inform der -in {file} -out {file}.pem",
-        Format.OTHER: ". Check that it is the right file, and whole",
+        Format.OTHER: ". Check that it is the right file, and complete",
     }.get(found, "")
-    return source.wrong(f"is {found.value}, where {wanted} is needed{convert}")
+    return source.wrong(f"is {found.value}, must be {wanted}{convert}")
 
 
 # PKCS12
@@ -281,7 +281,7 @@ def _password_option(source: Source) -> str:
     return "ssl.truststore.password" if source.option.startswith(("ssl.truststore", "ssl.ca")) else "ssl.keystore.password"
 
 
-# JKS: sun.security.provider.JavaKeyStore. JCEKS has the same entries, and secret keys besides.
+# JKS: sun.security.provider.JavaKeyStore. JCEKS has the same entries and also secret keys.
 
 _SALT: Final = b"Mighty Aphrodite"
 _PRIVATE_KEY, _TRUSTED, _SECRET_KEY = 1, 2, 3
@@ -290,7 +290,7 @@ _PRIVATE_KEY, _TRUSTED, _SECRET_KEY = 1, 2, 3
 def jks_certificates(source: Source, data: bytes, password: str | None) -> list[bytes]:
     """Returns the certificates that Java would trust: the trusted ones, and the first one of each key.
 
-    As in Java the store is checked for damage only if there is a password. The certificates are not encrypted.
+    As in Java, the store's integrity is checked only if there is a password. The certificates are not encrypted.
     """
     body, digest = data[:-20], data[-20:]
     if password is not None:
@@ -300,7 +300,7 @@ def jks_certificates(source: Source, data: bytes, password: str | None) -> list[
     try:
         return list(_jks_entries(source, body))
     except (struct.error, IndexError):
-        raise source.wrong("is a JKS store that ends too early. Copy it again") from None
+        raise source.wrong("is a truncated JKS store. Copy it again") from None
 
 
 def _jks_entries(source: Source, body: bytes) -> Iterator[bytes]:
@@ -327,11 +327,11 @@ def _jks_entries(source: Source, body: bytes) -> Iterator[bytes]:
     number("I")
     version, count = number("I"), number("I")
     if version not in (1, 2):
-        raise source.wrong(f"is a JKS store of version {version}, where 1 and 2 are known. Check that it is whole")
+        raise source.wrong(f"is a JKS store of version {version}, but only 1 and 2 are supported. Check that it is complete")
     for _ in range(count):
         kind = number("I")
         alias = piece(number("H"))
-        number("Q")  # when it was made
+        number("Q")  # creation time
         if kind == _TRUSTED:
             yield certificate(version)
         elif kind == _PRIVATE_KEY:
@@ -340,10 +340,10 @@ def _jks_entries(source: Source, body: bytes) -> Iterator[bytes]:
             yield from certificates[:1]
         elif kind == _SECRET_KEY:
             raise source.wrong(
-                f"has a secret key ({alias.decode(errors='replace')!r}) in it, which only Java reads. "
+                f"has a secret key ({alias.decode(errors='replace')!r}) in it, which only Java can read. "
                 f"Convert it: {conversion(source.file, Format.JCEKS)}"
             )
         else:
-            raise source.wrong(f"has an entry of the unknown kind {kind}. Check that it is whole")
+            raise source.wrong(f"has an entry of unknown kind {kind}. Check that it is complete")
     if at != len(body):
-        raise source.wrong(f"has {len(body) - at:,} bytes after its last entry. Check that it is whole")
+        raise source.wrong(f"has {len(body) - at:,} bytes after its last entry. Check that it is complete")

@@ -1,6 +1,6 @@
-"""The options of TLS as an SSLContext: what to trust, who we are, which versions and cipher suites.
+"""Builds an SSLContext from the TLS options: trust, the client's identity, versions and cipher suites.
 
-Everything is read and checked here, so that a wrong file is an OptionError at the start and not a failed connection later.
+Everything is read and checked here, so that an invalid file raises OptionError at the start, not a failed connection later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 _NEVER: Final = ":!aNULL:!eNULL"
-"""Suites without a certificate or without encryption, whatever else is asked for."""
+"""Excludes suites without a certificate or without encryption from any selection."""
 
 _PROBE: Final = "probe"
 """librdkafka's value of ssl.ca.location for the system's authorities."""
@@ -36,7 +36,7 @@ class ClientTls:
     """A context with the sessions that belong to it. Used by any thread."""
 
     def __init__(self, context: ssl.SSLContext, trusted: str, shows_certificate: bool) -> None:
-        """trusted: which authorities are trusted, for error texts. shows_certificate: whether there is a client certificate."""
+        """trusted: the trusted authorities, for error texts. shows_certificate: whether there is a client certificate."""
         self.context = context
         self.trusted = trusted
         self.shows_certificate = shows_certificate
@@ -44,7 +44,7 @@ class ClientTls:
 
 
 def client_tls(config: SecurityConfig) -> ClientTls:
-    """Reads files and makes the context. Raises OptionError for what is wrong with an option or with its file."""
+    """Reads files and makes the context. Raises OptionError if an option or its file is invalid."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificates and host names
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = bool(config.ssl_endpoint_identification_algorithm)
@@ -57,7 +57,7 @@ def client_tls(config: SecurityConfig) -> ClientTls:
     return ClientTls(context, trusted, identity is not None)
 
 
-# What to trust
+# Trust
 
 
 def _trust(context: ssl.SSLContext, config: SecurityConfig) -> str:
@@ -67,7 +67,7 @@ def _trust(context: ssl.SSLContext, config: SecurityConfig) -> str:
     if named and not location:
         # An empty variable must not mean that every authority of the system is trusted.
         option = "ssl.ca.location" if is_librdkafkas else "ssl.truststore.location"
-        _refuse(option, "its reference yields an empty text, where the authorities to trust are to be named")
+        _refuse(option, "its reference resolves to an empty value, must be the authorities to trust")
     if config.ssl_truststore_certificates is not None:
         source, data = (
             Source("ssl.truststore.certificates"),
@@ -84,7 +84,7 @@ def _trust(context: ssl.SSLContext, config: SecurityConfig) -> str:
         source = Source("ssl.ca.location" if is_librdkafkas else "ssl.truststore.location", location)
         data = source.read()
         trusted = f"the certificates in {location}"
-    # As in Java a certificate that is named is trusted, whether an authority above it is or not.
+    # As in Java, a listed certificate is trusted, even if its issuer is not.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     certificates = trusted_certificates(source, data, _revealed(config.ssl_truststore_password))
     try:
@@ -101,15 +101,15 @@ def _name_the_bad_one(source: Source, certificates: list[bytes]) -> NoReturn:
             scratch.load_verify_locations(cadata=certificate)
         except ssl.SSLError as error:
             raise source.wrong(f"has a damaged certificate (number {number} of {len(certificates)}): {_reason(error)}") from None
-    raise source.wrong("has certificates that OpenSSL cannot read together")
+    raise source.wrong("has certificates that OpenSSL cannot load together")
 
 
-# Who we are
+# The client's identity
 
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """The client's key and certificates, and where they are from."""
+    """The client's key and certificates, and their origin."""
 
     pair: KeyPair
     key_source: Source
@@ -136,7 +136,7 @@ def _identity(config: SecurityConfig) -> _Identity | None:
 
 def _show(context: ssl.SSLContext, identity: _Identity, password: str | None) -> None:
     if identity.pair.key.is_encrypted and password is None:
-        raise identity.key_source.wrong("has a private key that is encrypted. Set ssl.key.password")
+        raise identity.key_source.wrong("has an encrypted private key. Set ssl.key.password")
     try:
         with _key_file(identity.pair) as path:
             # Without a password OpenSSL would ask for one at the terminal.
@@ -145,7 +145,7 @@ def _show(context: ssl.SSLContext, identity: _Identity, password: str | None) ->
         raise _unusable(error, identity) from None
     except ValueError:
         raise identity.key_source.wrong(
-            "cannot be used: ssl.key.password is longer than the 1,024 bytes that OpenSSL takes"
+            "cannot be used: ssl.key.password is longer than the 1,024 bytes that OpenSSL allows"
         ) from None
 
 
@@ -153,19 +153,23 @@ def _unusable(error: ssl.SSLError, identity: _Identity) -> OptionError:
     certificates, key = identity.chain_source, identity.key_source
     reason = error.reason or ""
     if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
-        return certificates.wrong("has a certificate that does not fit the private key. The first one must be that of the key")
+        return certificates.wrong(
+            "has a certificate that does not match the private key. The first certificate must be that of the key"
+        )
     if reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
         return certificates.wrong(f"has a certificate that is too weak for this machine's OpenSSL ({_reason(error)}). Renew it")
     if identity.pair.key.is_encrypted:
-        return key.wrong("has a private key that cannot be decrypted. Check ssl.key.password; else the key is damaged")
+        return key.wrong(
+            "has a private key that cannot be decrypted. Check ssl.key.password, or replace the key if it is damaged"
+        )
     return key.wrong(f"has a private key or a certificate that is damaged{f': {_reason(error)}' if reason else ''}")
 
 
 @contextlib.contextmanager
 def _key_file(pair: KeyPair) -> Iterator[str]:
-    """Gives the path of a file with key and certificates, which the ssl module cannot read from memory.
+    """Yields the path of a file with key and certificates, because the ssl module cannot read them from memory.
 
-    On Linux it is in memory and has no name. Elsewhere it is in a private folder until it has been read.
+    On Linux the file is in memory and has no name. Elsewhere it is in a private folder until it has been read.
     """
     text = b"".join(block.text() for block in (pair.key, *pair.chain))
     if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
@@ -188,10 +192,10 @@ def _key_file(pair: KeyPair) -> Iterator[str]:
 def _choose_versions(context: ssl.SSLContext, config: SecurityConfig) -> None:
     enabled = {_VERSIONS[name] for name in _listed(config.ssl_enabled_protocols or ",".join(_VERSIONS))}
     if config.ssl_protocol:
-        # As in Java: a client with TLSv1.2 here does not speak TLSv1.3, even if that is enabled.
+        # As in Java, a client with TLSv1.2 here does not use TLSv1.3, even if that is enabled.
         enabled = {version for version in enabled if version <= _VERSIONS[config.ssl_protocol]}
     if not enabled:
-        _refuse("ssl.protocol", f"{config.ssl_protocol} leaves no version of ssl.enabled.protocols")
+        _refuse("ssl.protocol", f"{config.ssl_protocol} excludes all versions in ssl.enabled.protocols")
     context.minimum_version, context.maximum_version = min(enabled), max(enabled)
 
 
@@ -206,8 +210,8 @@ def _choose_suites(context: ssl.SSLContext, config: SecurityConfig) -> None:
         try:
             context.set_ciphers(openssl_name(name) + _NEVER)
         except ssl.SSLError:
-            _refuse(option, f"OpenSSL has no cipher suite {name!r}. Use the names of the IETF or of OpenSSL")
-    # A version without a suite is not spoken, as in Java.
+            _refuse(option, f"OpenSSL has no cipher suite {name!r}. Use IETF or OpenSSL names")
+    # As in Java, a version without a suite is not used.
     if not new:
         context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
     elif set(new) != TLS_1_3_SUITES:
@@ -221,27 +225,27 @@ def _choose_suites(context: ssl.SSLContext, config: SecurityConfig) -> None:
     else:
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_3)
     if context.minimum_version > context.maximum_version:
-        _refuse(option, "it has no suite of a version that ssl.enabled.protocols and ssl.protocol leave")
+        _refuse(option, "it has no suite for the versions allowed by ssl.enabled.protocols and ssl.protocol")
 
 
 def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-# The context of a process, read again when files change
+# The context of a process, reloaded when files change
 
 
 _CACHE: Final[dict[tuple[object, ...], ClientTls]] = {}
-"""Contexts by options and by the state of files. Each step is one operation of a dict: a lock could be forked while held."""
+"""Contexts by options and file states. It uses atomic dict operations only, because a fork could copy a held lock."""
 
 MAX_CONTEXTS: Final = 16
 
 
 class ReloadingTls:
-    """The context of one configuration, made again when a file or a referenced secret changes. Owned by its opener's thread."""
+    """The context of one configuration, rebuilt when a file or a referenced secret changes. Owned by its opener's thread."""
 
     def __init__(self, config: SecurityConfig) -> None:
-        """Raises OptionError for what is wrong with an option or with its file."""
+        """Raises OptionError if an option or its file is invalid."""
         self._config = config
         self._options = tuple(getattr(config, field.name) for field in fields(config) if field.name.startswith("ssl_"))
         self._stamp = _stamp(config)
@@ -249,17 +253,17 @@ class ReloadingTls:
         self._told = ""
 
     def current(self) -> ClientTls:
-        """Returns the context for a new connection. Files that are bad now, half-written perhaps, leave the last good one."""
+        """Returns the context for a new connection. Invalid files, such as half-written ones, keep the last valid context."""
         try:
             stamp = _stamp(self._config)
             if stamp != self._stamp:
                 self._tls = self._made(stamp)
                 self._stamp = stamp
-                logger.info("read the certificates of TLS again, because they have changed")
+                logger.info("reloaded the TLS certificates, because they have changed")
                 self._told = ""
         except OptionError as error:
             if error.message != self._told:
-                logger.warning("keeping the certificates of TLS that were read before: %s", error.message)
+                logger.warning("keeping the TLS certificates that were loaded before: %s", error.message)
                 self._told = error.message
         return self._tls
 
@@ -274,7 +278,7 @@ class ReloadingTls:
 
 
 def _stamp(config: SecurityConfig) -> tuple[object, ...]:
-    """Returns what changes when a file does: its time, size and number; and a hash of secrets, which may be references."""
+    """Returns values that change with a file (time, size and inode), and a hash of secrets, which may be references."""
     stamps: list[object] = []
     for option, value in config.given().items():
         if not option.startswith("ssl."):
@@ -287,7 +291,7 @@ def _stamp(config: SecurityConfig) -> tuple[object, ...]:
                 found = os.stat(path)
                 stamps.append((path, found.st_mtime_ns, found.st_size, found.st_ino))
             except (OSError, ValueError):
-                stamps.append((path, None))  # reading it tells what is wrong
+                stamps.append((path, None))  # reading it raises the error
     return tuple(stamps)
 
 

@@ -74,4 +74,4 @@ def test_the_oldest_is_forgotten_first() -> None:
     responses = BrokerResponses()
     for i in range(MAX_RESPONSES + 1):
         responses.failed(f"b{i}:1", "refused")
-    assert responses.about("orders", 0).endswith(f"; b{MAX_RESPONSES}:1: refused; and {MAX_RESPONSES - MAX_NAMED} before")
+    assert responses.about("orders", 0).endswith(f"; b{MAX_RESPONSES}:1: refused; and {MAX_RESPONSES - MAX_NAMED} earlier")

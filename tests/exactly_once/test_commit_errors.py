@@ -67,7 +67,7 @@ TOO_LATE = DeadlineError("not within 300,000 ms")
 def test_a_job_whose_commit_did_not_end_is_to_be_run_again_only_where_recover_says_so(visibility: RowVisibility) -> None:
     said = str(commit_timeout(JOB, (), 300, TOO_LATE, visibility, "--bootstrap-servers b:1"))
     assert "run `spark-kafka-sink transactions recover --query job-1 --bootstrap-servers b:1` within 48 hours" in said
-    assert said.endswith("run the job again only where that says so")
+    assert said.endswith("run the job again only if the report says so")
 
 
 @pytest.mark.parametrize("visibility", [RowVisibility.ABORTED, RowVisibility.OPEN])

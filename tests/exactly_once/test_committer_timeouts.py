@@ -112,7 +112,7 @@ def test_what_cannot_be_aborted_in_time_either_is_said_to_be_open(broker: Embedd
         said = too_late(query, own, hurried(query, sweep_s=0.5))
         assert time.monotonic() - begun < 5
     assert "None of this run's rows is visible" in said
-    assert "are open until kafka.transaction.timeout.ms has passed" in said
+    assert "stay open until kafka.transaction.timeout.ms has passed" in said
     assert f"`spark-kafka-sink transactions abort --query {query.id} {OPTIONS}`" in said
     assert len(query.open_ids()) == 1
 
@@ -228,7 +228,7 @@ def test_a_batch_is_not_prepared_any_more_when_its_transactions_are_about_to_tim
     own = query.write("a", "b", timeout_ms=8_000)
     fault_at.begins("prepared.before", broker, ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, query.log_topic)
     begun = time.monotonic()
-    with pytest.raises(BatchAbortedError, match=r"had too little time left .*kafka\.transaction\.timeout\.ms"):
+    with pytest.raises(BatchAbortedError, match=r"had too little time left: .*kafka\.transaction\.timeout\.ms"):
         hurried(query, timeout_s=30).commit(MicroBatch(query.id, 0), own)
     assert time.monotonic() - begun < 8
     assert query.open_ids() == []

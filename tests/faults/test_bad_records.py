@@ -113,8 +113,8 @@ TEXT = pa.array(["a", "b"])
         ),
         (RecordColumns(2, key=["a", "b"]), "key is list, must be an Arrow array"),
         (RecordColumns(3, value=TEXT), "value has 2 rows, but there are 3 records"),
-        (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 rows where there are 2 records"),
-        (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows where there are 2 records"),
+        (RecordColumns(2, timestamp=np.array([1])), "timestamp has 1 rows, but there are 2 records"),
+        (RecordColumns(2, partition=np.zeros(3, np.int32)), "partition has 3 rows, but there are 2 records"),
         (RecordColumns(2, partition=[0, 0]), "partition must be a one-dimensional numpy array of integers"),  # type: ignore[arg-type]
         (RecordColumns(1, timestamp=np.array([0.5])), "timestamp must be a one-dimensional numpy array of integers"),
         (RecordColumns(1, fixed_headers=((b"k", b"v"),)), "fixed_headers has a key that is not text"),  # type: ignore[arg-type]

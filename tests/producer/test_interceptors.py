@@ -110,8 +110,8 @@ def test_they_are_made_of_dotted_names_classes_and_objects(cluster: RecordingBro
         (f"{HERE}.Nobody", rf"option interceptor\.classes: module {HERE} has no class Nobody"),
         ("no.such.module.Interceptor", r"no module named 'no'"),
         ("Recording", r"neither a known name nor a dotted name"),
-        (f"{HERE}.Stranger", rf"{HERE}\.Stranger must inherit ProducerInterceptor"),
-        ([Stranger()], r"Stranger must inherit ProducerInterceptor"),
+        (f"{HERE}.Stranger", rf"{HERE}\.Stranger must inherit from ProducerInterceptor"),
+        ([Stranger()], r"Stranger must inherit from ProducerInterceptor"),
         ([Unmade], r"Unmade\(\) failed: RuntimeError: no licence"),
         ([Wanting], r"Wanting\(\) failed: TypeError: .*argument"),
         ([Unconfigured], r"Unconfigured\.configure failed: RuntimeError: no such setting"),
@@ -158,7 +158,7 @@ def test_one_that_raises_is_logged_and_passed_over(
         assert [len(calls) for calls in (one.sent, one.sent_columns, one.ends, one.column_ends)] == [1, 1, 1, 1]
         assert one.closes == 1
     for method in ("on_send", "on_send_columns", "on_acknowledgement", "on_acknowledgement_columns", "close"):
-        assert f"interceptor {HERE}.Raising: {method} failed; it is passed over" in caplog.text
+        assert f"interceptor {HERE}.Raising: {method} raised an exception, which is ignored" in caplog.text
 
 
 def _exit(*_: object) -> None:

@@ -55,10 +55,10 @@ def test_a_login_line_may_be_one_reference(references: str, monkeypatch: pytest.
     monkeypatch.setenv("LINE", "x.PlainLoginModule required username=alice password='a\"b';")
     assert said(made) == ("alice", 'a"b')
     monkeypatch.setenv("LINE", "x.ScramLoginModule required username=alice password='a\"b';")
-    with pytest.raises(OptionError, match=r"ScramLoginModule is for SCRAM-SHA-256 or .*, and sasl\.mechanism is PLAIN"):
+    with pytest.raises(OptionError, match=r"ScramLoginModule is for SCRAM-SHA-256 or .*, but sasl\.mechanism is PLAIN"):
         user_and_password(made)
     monkeypatch.setenv("LINE", "x.PlainLoginModule required username=alice;")
-    with pytest.raises(OptionError, match="PlainLoginModule needs username"):
+    with pytest.raises(OptionError, match="PlainLoginModule requires username"):
         user_and_password(made)
 
 

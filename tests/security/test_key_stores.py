@@ -80,12 +80,12 @@ def test_the_text_of_a_key_is_not_shown(certificates: Certificates) -> None:
 
 def test_what_is_wrong_with_pem_is_said(certificates: Certificates) -> None:
     client, pem = certificates.client, certificates.authority.chain_pem
-    assert "has no certificate in it" in refusal(TRUST, client.key_pem.encode())
+    assert "contains no certificate" in refusal(TRUST, client.key_pem.encode())
     assert "has a damaged block (number 1, CERTIFICATE): it is not base64" in refusal(TRUST, pem.replace("M", "?", 1).encode())
-    assert "has a PEM block that does not end" in refusal(TRUST, pem[:-30].encode())
-    assert "has no private key in it" in refusal(KEYS, client.chain_pem.encode())
-    assert "has 2 private keys. It must have one" in refusal(KEYS, (client.key_pem * 2 + client.chain_pem).encode())
-    assert "has no certificate in it" in refusal(KEYS, client.key_pem.encode())
+    assert "has an unterminated PEM block" in refusal(TRUST, pem[:-30].encode())
+    assert "contains no private key" in refusal(KEYS, client.chain_pem.encode())
+    assert "contains 2 private keys. It must contain one" in refusal(KEYS, (client.key_pem * 2 + client.chain_pem).encode())
+    assert "contains no certificate" in refusal(KEYS, client.key_pem.encode())
 
 
 # What a file is
@@ -95,7 +95,7 @@ def test_der_and_garbage_are_refused_with_the_command_that_converts(certificates
     der = certificates.authority.der
     assert format_of(der) is Format.DER_CERTIFICATE
     message = refusal(TRUST, der)
-    assert "is a single certificate as DER, where PEM, PKCS12 or JKS is needed" in message
+    assert "is a single certificate as DER, must be PEM, PKCS12 or JKS" in message
     assert message.endswith("openssl x509 -inform der -in /etc/trust.store -out /etc/trust.store.pem")
     assert "openssl pkey -inform der -in '/etc/my keys.jks'" in refusal(KEYS, b"\x30\x82\x01\x00\x02\x01\x00\x30")
     for garbage in (b"\0", b"PK\x03\x04", b"\x30", b"\x30\x84", b"\x30\x82\x01\x00\x30", b"\x30\x82\x01\x00\x99"):
@@ -112,7 +112,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with open(tmp_path / "large", "wb") as large:
         large.truncate(17 * 1024 * 1024)
     assert "does not exist on " in reading(str(tmp_path / "none"))
-    assert reading(str(tmp_path)).endswith("is a folder. Name a file")
+    assert reading(str(tmp_path)).endswith("is a folder. Set the option to a file")
     assert reading(str(tmp_path / "empty")).endswith("is empty")
     assert "It is not a store of certificates" in reading(str(tmp_path / "large"))
     assert "cannot be read: embedded null byte" in reading("a\0b")
@@ -180,9 +180,9 @@ def test_what_is_wrong_with_jks_is_said() -> None:
     store = jks(trusted(b"certificate"))
     assert "the password (ssl.truststore.password) is wrong, or the file is damaged" in refusal(TRUST, store, "wrong")
     assert "the password (ssl.truststore.password) is wrong, or the file is damaged" in refusal(TRUST, store, "\ud800")
-    assert "has no certificate in it" in refusal(TRUST, jks())
-    assert "version 3, where 1 and 2 are known" in refusal(TRUST, jks(version=3))
-    assert "an entry of the unknown kind 9" in refusal(TRUST, jks(struct.pack(">IHQ", 9, 0, 0)))
+    assert "contains no certificate" in refusal(TRUST, jks())
+    assert "version 3, but only 1 and 2 are supported" in refusal(TRUST, jks(version=3))
+    assert "an entry of unknown kind 9" in refusal(TRUST, jks(struct.pack(">IHQ", 9, 0, 0)))
     assert "has 1 bytes after its last entry" in refusal(TRUST, jks(trusted(b"x"))[:-20] + b"!" + bytes(20))
     secret = jks(struct.pack(">IH", 3, 4) + b"pass" + struct.pack(">Q", 1), magic=0xCECECECE)
     assert "has a secret key ('pass') in it" in refusal(TRUST, secret)
@@ -201,8 +201,8 @@ def test_a_jks_store_cut_at_any_byte_is_refused() -> None:
 
 def test_lengths_out_of_range_in_jks_take_no_memory() -> None:
     head = struct.pack(">III", 0xFEEDFEED, 2, 2**32 - 1)
-    assert "ends too early" in refusal(TRUST, head + struct.pack(">IHQHI", 2, 0, 0, 0, 2**32 - 1) + bytes(20))
-    assert "ends too early" in refusal(TRUST, head + struct.pack(">IHQII", 1, 0, 0, 0, 2**32 - 1) + bytes(20))
+    assert "is a truncated JKS store" in refusal(TRUST, head + struct.pack(">IHQHI", 2, 0, 0, 0, 2**32 - 1) + bytes(20))
+    assert "is a truncated JKS store" in refusal(TRUST, head + struct.pack(">IHQII", 1, 0, 0, 0, 2**32 - 1) + bytes(20))
 
 
 @pytest.mark.parametrize("magic", [0xFEEDFEED, 0xCECECECE], ids=["JKS", "JCEKS"])

@@ -119,7 +119,7 @@ def test_a_reference_that_yields_no_file_never_means_the_systems_authorities(
     option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_AUTHORITIES", "")
-    assert "its reference yields an empty text" in refusal({option: "${env:TEST_AUTHORITIES}"}, option)
+    assert "its reference resolves to an empty value" in refusal({option: "${env:TEST_AUTHORITIES}"}, option)
 
 
 def test_authorities_are_read_from_a_pkcs12_file(broker: Broker) -> None:
@@ -231,8 +231,8 @@ def test_what_is_wrong_with_the_clients_key_is_said(certificates: Certificates, 
     chain, key = "ssl.keystore.certificate.chain", "ssl.keystore.key"
     good = {chain: client.chain_pem, key: client.key_pem}
     encrypted = {**good, key: client.encrypted_key_pem(PASSWORD)}
-    assert "has a certificate that does not fit the private key" in refusal({**good, chain: other.chain_pem}, chain)
-    assert "has a private key that is encrypted. Set ssl.key.password" in refusal(encrypted, key)
+    assert "has a certificate that does not match the private key" in refusal({**good, chain: other.chain_pem}, chain)
+    assert "has an encrypted private key. Set ssl.key.password" in refusal(encrypted, key)
     assert "cannot be decrypted. Check ssl.key.password" in refusal({**encrypted, "ssl.key.password": "wrong"}, key)
     assert "longer than the 1,024 bytes" in refusal({**encrypted, "ssl.key.password": "x" * 2_000}, key)
     damaged = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
@@ -240,7 +240,7 @@ def test_what_is_wrong_with_the_clients_key_is_said(certificates: Certificates, 
     store = tmp_path / "store.p12"
     store.write_bytes(client.pkcs12("changeit"))
     files = {"ssl.key.location": str(store), "ssl.certificate.location": str(store)}
-    assert "is PKCS12, where PEM is needed. Name it in ssl.keystore.location" in refusal(files, "ssl.key.location")
+    assert "is PKCS12, must be PEM. Set ssl.keystore.location to it" in refusal(files, "ssl.key.location")
 
 
 # Versions and cipher suites
@@ -321,7 +321,7 @@ def test_files_are_read_again_when_they_change(
     path.write_text(certificates.authority.chain_pem + "\n")
     assert reloading.current() is not first
     broker.meets_context(reloading.current().context)
-    assert [record.getMessage() for record in caplog.records] == ["read the certificates of TLS again, because they have changed"]
+    assert [record.getMessage() for record in caplog.records] == ["reloaded the TLS certificates, because they have changed"]
 
 
 def test_a_file_that_is_replaced_by_one_of_the_same_age_and_size_is_read_again(
@@ -351,7 +351,7 @@ def test_a_file_that_has_gone_bad_leaves_the_last_good_one_and_one_line_in_the_l
         assert reloading.current() is first
         assert reloading.current() is first
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
-        assert "keeping the certificates of TLS that were read before: option ssl.truststore.location" in caplog.text
+        assert "keeping the TLS certificates that were loaded before: option ssl.truststore.location" in caplog.text
     path.write_text(good + good)
     assert reloading.current() is not first
     broker.meets_context(reloading.current().context)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Thunk(Protocol):
-    """Consecutive records of a batch, whose outcome somebody wants to know."""
+    """Consecutive records of a batch whose outcome must be reported."""
 
     count: int
 

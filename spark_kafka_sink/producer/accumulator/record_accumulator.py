@@ -147,7 +147,7 @@ class RecordAccumulator:
                     self._flush_open(batch)
 
     def flush_all(self, tallies: Set[Tally]) -> dict[Tally, list[ProduceResult]]:
-        """Flushes several scopes. Returns the results of their unfinished batches that somebody wants to know."""
+        """Flushes several scopes. Returns the results of their unfinished batches that must be reported."""
         results: dict[Tally, list[ProduceResult]] = {}
         with self.lock:
             for batch in list(self._ready.lingering):

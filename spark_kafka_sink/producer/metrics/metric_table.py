@@ -35,7 +35,7 @@ def _count_meter(name: str, unit: str, doc: str, stat: str) -> tuple[Metric, Met
 
 
 def _time_share(name: str, doc: str, stat: str) -> tuple[Metric, Metric, Metric]:
-    """How much of its time the sender's thread does something."""
+    """Metrics of the time that the sender thread spends on an activity."""
     return (
         Metric(f"{name}-time-ns-avg", "ns", f"{doc}, each time", stat, "average"),
         Metric(f"{name}-ratio", "0 to 1", f"{doc}, as a part of its time", stat, "ratio"),
@@ -48,7 +48,7 @@ _RETRIED = "of the batches that go back into their queue because of a passing er
 _ERRORS = "that failed for good: refused, expired, or left when the producer was closed"
 
 PRODUCER: tuple[Metric, ...] = (
-    *_average_and_maximum("batch-size", "bytes", "a batch as it is sent, compressed and with its header", "batch-size"),
+    *_average_and_maximum("batch-size", "bytes", "a batch as sent, compressed and with its header", "batch-size"),
     Metric("compression-rate-avg", "0 to 1", "a batch's records compressed over uncompressed", "compression-rate", "average"),
     *_average_and_maximum("record-queue-time", "ms", "from a batch's beginning to its being sent", "queue-time"),
     *_average_and_maximum("request-latency", "ms", "from a Produce request to its answer; none with acks=0", "request-time"),
@@ -57,9 +57,13 @@ PRODUCER: tuple[Metric, ...] = (
     Metric("records-per-request-avg", "records", "records of a Produce request", "records-per-request", "average"),
     *_meter("record-retry", "records", f"records {_RETRIED}", "record-retries"),
     *_meter("record-error", "records", f"records {_ERRORS}, and those that an append refused", "errors"),
-    *_average_and_maximum("record-size", "bytes", "a batch's largest record, uncompressed, as a batch of its own", "record-size"),
+    *_average_and_maximum(
+        "record-size", "bytes", "the largest record of a batch, uncompressed, as a separate batch", "record-size"
+    ),
     *_meter("batch-split", "batches", "batches taken apart because they were too large for the broker", "batch-split"),
-    *_meter("buffer-exhausted", "records", "records refused for want of memory within max.block.ms", "buffer-exhausted"),
+    *_meter(
+        "buffer-exhausted", "records", "records rejected because no memory became free within max.block.ms", "buffer-exhausted"
+    ),
     Metric("bufferpool-wait-ratio", "0 or more", "time that appends wait for memory, all together", "bufferpool-wait", "ratio"),
     Metric("bufferpool-wait-time-ns-total", "ns", "time that appends waited for memory", "bufferpool-wait", "all_total"),
     Metric("flush-time-ns-total", "ns", "time spent in flushes", "flush-time", "all_total"),
@@ -67,7 +71,7 @@ PRODUCER: tuple[Metric, ...] = (
     *_count_meter("network-io", "operations", "reads and writes on all connections", "network-io"),
     *_meter("outgoing-byte", "bytes", "bytes sent, requests of every kind", "bytes-sent"),
     *_count_meter("request", "requests", "requests sent, of every kind", "request"),
-    *_average_and_maximum("request-size", "bytes", "a request as it is sent, of every kind", "request"),
+    *_average_and_maximum("request-size", "bytes", "a request as sent, of any kind", "request"),
     *_meter("incoming-byte", "bytes", "bytes received", "bytes-received"),
     *_count_meter("response", "answers", "answers received", "response"),
     *_count_meter("connection-creation", "connections", "connections made", "connections-created"),
@@ -93,7 +97,7 @@ GAUGES: tuple[Metric, ...] = (
     Metric("requests-in-flight", "requests", "requests of every kind that wait for their answer now"),
     Metric("metadata-age", "s", "age of what is known of all topics; NaN before the first answer"),
     Metric("buffer-total-bytes", "bytes", "buffer.memory"),
-    Metric("buffer-available-bytes", "bytes", "how much of it nobody holds now"),
+    Metric("buffer-available-bytes", "bytes", "the part of it that is free now"),
     Metric("waiting-threads", "threads", "appends that wait for memory now"),
     Metric("connection-count", "connections", "connections there are now"),
 )
@@ -109,7 +113,7 @@ TOPIC: tuple[Metric, ...] = (
 NODE: tuple[Metric, ...] = (
     *_average_and_maximum("request-latency", "ms", "from a Produce request to its answer; none with acks=0", "latency"),
     *_count_meter("request", "requests", "requests sent, of every kind", "request"),
-    *_average_and_maximum("request-size", "bytes", "a request as it is sent, of every kind", "request"),
+    *_average_and_maximum("request-size", "bytes", "a request as sent, of any kind", "request"),
     *_count_meter("response", "answers", "answers received", "response"),
     *_meter("outgoing-byte", "bytes", "bytes sent", "bytes-sent"),
     *_meter("incoming-byte", "bytes", "bytes received", "bytes-received"),

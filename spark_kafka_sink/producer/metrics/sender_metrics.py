@@ -1,4 +1,4 @@
-"""Metrics of the sender's thread and of appends: how they are told and how they are read (Java's Sender.SenderMetrics)."""
+"""Metrics of the sender thread and of appends (Java's Sender.SenderMetrics)."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SenderMetrics:
             self._node(node_id)["latency"].record(latency_ms, now_ms)
 
     def retried(self, topic: str, records: int) -> None:
-        """A batch goes back into its queue, to be sent again as it is."""
+        """Records that a batch returns to its queue, to be sent again unchanged."""
         now_ms = self._clock()
         with self._lock:
             self._producer["record-retries"].record(records, now_ms)

@@ -92,7 +92,7 @@ class WindowedStat:
         self.all_number += count
 
     def measure(self, now_ms: int) -> Measured:
-        """Windows without a value in the time that is asked for are begun anew by it."""
+        """Resets windows that have no value in the requested time."""
         if self._current is None:
             self._next_window(now_ms)
         oldest_ms = (self._windows_kept - 1) * self._window_ms

@@ -63,7 +63,7 @@ class CustomPartitioner:
         return self._checked(topic, answer, columns.num_records, count)
 
     def close(self) -> None:
-        """Close it, if it can be, and only once; what it raises is logged, because nothing can be done about it any more."""
+        """Closes it once, if it has `close`. An error is only logged."""
         close, self._close = self._close, None
         if close is not None:
             try:

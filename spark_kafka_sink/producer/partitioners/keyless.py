@@ -74,7 +74,7 @@ class UniformStickyPartitioner:
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
         with self._lock:
             partition = self._partitions.get(topic)
-            if partition is None or partition >= partition_count(topic, cluster):  # the topic was made anew, with fewer
+            if partition is None or partition >= partition_count(topic, cluster):  # the topic was recreated with fewer partitions
                 partition = self._partitions[topic] = self._next(topic, cluster, None)
         return np.full(columns.num_records, partition, np.int32)
 

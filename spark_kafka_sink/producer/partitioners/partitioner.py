@@ -1,4 +1,4 @@
-"""The partitioners' interface, and what comes before them: a record that names its partition (Java's KafkaProducer.partition)."""
+"""The interface of partitioners, and the partition column, which takes precedence (Java's KafkaProducer.partition)."""
 
 from __future__ import annotations
 
@@ -18,47 +18,53 @@ OnNewBatch = Callable[[str, Cluster, int], object]
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for columns; a program's own needs to inherit nothing. Java's Partitioner.
+    """Chooses partitions for columns. A custom partitioner need not inherit from this class. Java's Partitioner.
 
-    Any thread may call it, several at once. What it raises is raised by the append.
+    Any thread may call it, and several at once. The append raises its errors.
 
-    It may have these methods too:
-    - on_new_batch(topic, cluster, prev_partition): called when a row that it sent to prev_partition has to begin a new batch
-      there, before anything is written; from that row on it is asked once more (Java's Partitioner.onNewBatch). Unless it
-      returns False, which says that it would choose as before.
-    - partition_record(topic, key, value, cluster): instead of `partition`; gets bytes or None and returns one partition. It is
-      Python for every row: some 0.5 us a row in calls alone, as much as everything else together.
+    Optional methods:
+    - on_new_batch(topic, cluster, prev_partition): called before a row assigned to prev_partition begins a new batch there. From
+      that row on, partitions are chosen again (Java's Partitioner.onNewBatch), unless it returns False to keep the choice.
+    - partition_record(topic, key, value, cluster): replaces `partition`; takes bytes or None and returns one partition. It runs
+      Python code per row, which costs about 0.5 us per row in calls alone, as much as everything else together.
     - configure(settings): called once, before anything else, with the producer's options by Kafka's names.
     - close(): called once, when the producer is closed.
     """
 
     def partition(self, topic: str, columns: RecordColumns, sizes: Sizes, cluster: Cluster) -> Partitions:
-        """A partition of `topic` for each row, int32 of shape (num_records,); the caller does not write to it.
+        """Returns a partition for each row.
 
-        columns: what is to be sent, serialized. sizes: bytes that each record takes in a batch, int64 of shape (num_records,).
-        cluster: one that knows the topic's partitions.
+        Args:
+            topic: Name of the topic.
+            columns: The serialized columns to send.
+            sizes: Size of each record in a batch, in bytes: int64 of shape (num_records,).
+            cluster: A snapshot that has the topic's partitions.
 
-        Raises RecordError for a row that cannot have one.
+        Returns:
+            int32 of shape (num_records,). The caller does not modify it.
+
+        Raises:
+            RecordError: A row cannot be assigned to a partition.
         """
         ...
 
 
 class ClosablePartitioner(Partitioner, Protocol):
-    """One that a producer holds."""
+    """A partitioner that the producer closes."""
 
     def close(self) -> None:
-        """The producer is closed. May be called again."""
+        """Called when the producer is closed, possibly several times."""
         ...
 
 
 def optional_method(partitioner: object, name: str) -> Callable[..., Any] | None:
-    """One of those that a partitioner need not have."""
+    """Returns an optional method of a partitioner, or None."""
     method = getattr(partitioner, name, None)
     return method if callable(method) else None
 
 
 def partition_count(topic: str, cluster: Cluster) -> int:
-    """Returns how many partitions the topic has; UsageError while that is not known."""
+    """Returns the partition count of a topic. Raises UsageError if it is unknown."""
     count = cluster.partition_count(topic)
     if count is None:
         raise UsageError(f"topic {topic}: wait for its metadata before partitioning", topic=topic)
@@ -66,9 +72,9 @@ def partition_count(topic: str, cluster: Cluster) -> int:
 
 
 class PartitionColumnFirst:
-    """The partition column where it says one; else what another partitioner says, which is not asked of the other rows.
+    """Uses the partition column if a row has one; other rows go to another partitioner.
 
-    whole_rows: the other one looks at values and headers too; if not, rows of which only some name a partition are not copied.
+    whole_rows: whether the other partitioner also reads values and headers; otherwise these are not copied for mixed rows.
     """
 
     def __init__(self, partitioner: Partitioner, *, whole_rows: bool = False) -> None:
@@ -104,7 +110,7 @@ def _check_range(topic: str, partitions: Partitions, count: int) -> None:
         partition = int(partitions[row])
         raise RecordError(
             f"topic {topic}: row {row} of {len(partitions)}: column partition is {partition}, but there are {count} partitions,"
-            f" 0 to {count - 1}; null lets the partitioner decide",
+            f" 0 to {count - 1}; null lets the partitioner choose",
             topic=topic,
             row=row,
             partition=partition,

@@ -177,7 +177,7 @@ def _floats(column: pa.Array) -> pa.Array:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
-    """Without a zone: as it is. With one: UTC, and no need of a time zone database."""
+    """Returns a timestamp without a zone unchanged; with one in UTC, which needs no time zone database."""
     zone = "" if column.type.tz is None else "Z"
     texts = column.view(pa.int64()).view(pa.timestamp(column.type.unit)).cast(pa.string())
     return joined(text_scalar('"'), pc.replace_substring(texts, " ", "T", max_replacements=1), text_scalar(f'{zone}"'))
@@ -208,7 +208,7 @@ def _writer(kind: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:
 
 # Strings and binary
 
-# What a JSON string must not hold as it is, the backslash first: the escapes of the others have one.
+# Characters that must be escaped in a JSON string. The backslash comes first, because the other escapes contain one.
 _ESCAPED = [ord("\\"), ord('"'), *range(0x20)]
 
 

@@ -144,7 +144,7 @@ class TopicBuffer:
             self.closed_by = self.closed_by or error
 
     def end(self, error: KafkaSinkError) -> BufferedRows:
-        """Ends the making of batches. Returns the rows that nobody has taken."""
+        """Ends the creation of batches. Returns the remaining rows."""
         with self.lock:
             self.closed_by = self.closed_by or error
             self.ended_by = error

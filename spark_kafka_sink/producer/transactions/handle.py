@@ -9,7 +9,7 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class TransactionHandle:
-    """An open transaction. Whoever holds the handle can commit or abort it. Handles pickle.
+    """An open transaction. Any process with the handle can commit or abort it. Handles can be pickled.
 
     Attributes:
         transactional_id, producer_id, epoch: identify the transaction at its coordinator. Exactly one transaction has this epoch.

@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 
 class Reaction(IntEnum):
-    """What happens to the request. Of several in one response, the largest (most severe) counts."""
+    """The treatment of a request. Of several in one response, the largest (most severe) counts."""
 
     DONE = 0
     RETRY = 1  # after retry.backoff.ms

@@ -83,7 +83,7 @@ INSTEAD: Final[Mapping[State, str]] = {
     S.ABORTABLE_ERROR: "call abort()",
     S.FATAL_ERROR: "close the producer",
 }
-"""What to do instead of a call that is not allowed."""
+"""Advice for each call that is not allowed."""
 
 
 def check_move(state: State, following: State) -> None:

@@ -1,4 +1,4 @@
-"""AWS credentials, through botocore: its default chain, a profile, or a role. One look-up serves all of a process's producers."""
+"""AWS credentials from botocore: its default chain, a profile, or a role. One lookup serves all producers of a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_kafka_sink.security.sasl.token_cache import SharedTokens, Token, Toke
 from spark_kafka_sink.security_config import SecurityConfig
 
 GOOD_FOR_S: Final = 600
-"""botocore gives no credentials that end sooner than this, or raises (RefreshableCredentials' mandatory refresh)."""
+"""botocore returns credentials that are valid for at least this long, or raises (RefreshableCredentials' mandatory refresh)."""
 
 _FIND: Final = (
     "found no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, write a profile to ~/.aws/credentials, or give"
@@ -38,9 +38,9 @@ def _option(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AwsOptions:
-    """Which credentials: those of a profile, of a role, or of botocore's default chain; by aws-msk-iam-auth's names.
+    """The choice of credentials: a profile, a role, or botocore's default chain, with the option names of aws-msk-iam-auth.
 
-    Without a fallback: a role that cannot be assumed is an error, where Java's goes on with whatever else it finds.
+    There is no fallback: a role that cannot be assumed is an error, while Java continues with other credentials.
     """
 
     profile: str = _option("awsProfileName")
@@ -58,25 +58,27 @@ _FIELDS: Final = {each.metadata["option"]: each.name for each in fields(AwsOptio
 
 
 def aws_options(config: SecurityConfig) -> AwsOptions:
-    """Returns what the login line says of credentials. Raises OptionError for what it cannot say, and if botocore is missing."""
+    """Returns the login line's options. Raises OptionError for an unsupported option, and if botocore is missing."""
     if not is_installed("botocore"):
-        raise OptionError(f"AWS credentials need botocore, and {not_installed('botocore')}", option="sasl.mechanism")
+        raise OptionError(f"AWS credentials require botocore: {not_installed('botocore')}", option="sasl.mechanism")
     jaas = jaas_of(config)
     given: dict[str, str] = {}
     for name, value in (jaas.options if jaas is not None else {}).items():
         if name in _FIELDS:
             given[_FIELDS[name]] = value
         elif name == "awsMskRegionProvider":
-            raise _wrong("awsMskRegionProvider is a class of Java's; set the environment variable AWS_REGION instead")
+            raise _wrong(
+                "awsMskRegionProvider is a Java class, which is not supported; set the environment variable AWS_REGION instead"
+            )
         elif name.startswith("aws") and name not in _WITHOUT_EFFECT:
-            raise _wrong(f"{name} is not one of {', '.join(_FIELDS)}")
+            raise _wrong(f"{name} is not supported, must be one of {', '.join(_FIELDS)}")
     options = AwsOptions(**given)
     if options.profile and options.role:
-        raise _wrong("awsProfileName and awsRoleArn cannot be combined; write the role into the profile, as role_arn")
+        raise _wrong("awsProfileName and awsRoleArn cannot be combined; set the role in the profile, as role_arn")
     if not options.role and len(given) > bool(options.profile):
-        raise _wrong("options of a role are set, and awsRoleArn is missing")
+        raise _wrong("options of a role are set, but awsRoleArn is not")
     if bool(options.key_id) != bool(options.secret_key):
-        raise _wrong("awsRoleAccessKeyId and awsRoleSecretAccessKey go together")
+        raise _wrong("awsRoleAccessKeyId and awsRoleSecretAccessKey must be set together")
     return options
 
 
@@ -85,9 +87,9 @@ def _wrong(text: str) -> OptionError:
 
 
 class _Hush(logging.Filter):
-    """Drops what botocore logs below INFO in a thread that asks for credentials: whole answers of STS, keys and tokens in them.
+    """Drops botocore's log lines below INFO in a thread that requests credentials: they contain keys and tokens from STS.
 
-    It is added to botocore's loggers at the first look-up. The other calls of a program's log as before.
+    It is added to botocore's loggers at the first lookup. Other calls of the program log as before.
     """
 
     def __init__(self) -> None:
@@ -111,9 +113,9 @@ _HUSH: Final = _Hush()
 
 
 class CredentialsSource:
-    """Credentials by botocore, which keeps and refreshes them. Looking them up may wait for the network.
+    """Credentials from botocore, which caches and refreshes them. A lookup may wait for the network.
 
-    Used by one thread at a time, which is not the client's. A forked child begins with connections of its own.
+    Used by one thread at a time, not the client's. A forked child opens its own connections.
     """
 
     def __init__(self, options: AwsOptions) -> None:
@@ -123,9 +125,9 @@ class CredentialsSource:
         self._credentials: Any = None
 
     def get(self, host: str) -> tuple[AwsCredentials, str]:
-        """Returns credentials that are good for ten minutes, and the region of a broker.
+        """Returns credentials that are valid for ten minutes, and the region of a broker.
 
-        The region is the one in the host's name, else that of the environment or the profile.
+        The region is the one in the host name, or else that of the environment or the profile.
 
         Raises AuthenticationError if there are no credentials, or the region is unknown.
         """
@@ -194,7 +196,7 @@ class CredentialsSource:
 
 
 def shared_credentials(options: AwsOptions) -> Callable[[], TokenCache]:
-    """Returns what gives this process's cache of credentials: its tokens hold credentials, see `credentials_in`."""
+    """Returns a function that returns this process's cache of credentials. Its tokens hold credentials, see `credentials_in`."""
 
     def make() -> TokenCache:
         source = CredentialsSource(options)

@@ -54,23 +54,23 @@ class AwsMskIamClient:
             self._check(challenge or b"")
             self._state = _State.COMPLETE
             return None
-        raise AuthenticationError("the broker sent a message that AWS_MSK_IAM does not have")
+        raise AuthenticationError("the broker sent a message that AWS_MSK_IAM does not allow")
 
     def _check(self, answer: bytes) -> None:
-        """Raises AuthenticationError unless the answer is that of a broker that took the signature."""
+        """Raises AuthenticationError unless the response shows that the broker accepted the signature."""
         if not answer:
-            raise AuthenticationError("the broker sent an empty answer to the signature")
+            raise AuthenticationError("the broker sent an empty response to the signature")
         try:
             said: Any = json.loads(answer[:MAX_RESPONSE_BYTES])
         except (ValueError, RecursionError):
-            raise AuthenticationError(f"the broker's answer is not JSON: {quoted(answer[:MAX_RESPONSE_BYTES])!r}") from None
+            raise AuthenticationError(f"the broker's response is not JSON: {quoted(answer[:MAX_RESPONSE_BYTES])!r}") from None
         version = said.get("version") if isinstance(said, dict) else None
         if version != VERSION:
             raise AuthenticationError(
-                f"the broker's answer is of version {quoted(str(version))!r}, and only {VERSION} is supported"
+                f"the broker's response has version {quoted(str(version))!r}, but only {VERSION} is supported"
             )
         if not isinstance(said.get("request-id"), str):
-            raise AuthenticationError("the broker's answer has no request-id")
+            raise AuthenticationError("the broker's response has no request-id")
 
     def is_complete(self) -> bool:
         return self._state is _State.COMPLETE
@@ -97,5 +97,5 @@ class AwsMskIamMechanism:
         return None if token is None else AwsMskIamClient(credentials_in(token)[0], host, credentials_in(token)[1])
 
     def close(self) -> None:
-        """Ends the refresh of the credentials, unless another producer uses them."""
+        """Stops refreshing the credentials, unless another producer uses them."""
         self._tokens().leave(self)

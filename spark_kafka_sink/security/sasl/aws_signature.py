@@ -1,6 +1,6 @@
-"""AWS Signature Version 4 in a query string, for the action kafka-cluster:Connect: what MSK takes as a login.
+"""AWS Signature Version 4 in a query string, for the action kafka-cluster:Connect, which MSK accepts as a login.
 
-botocore signs as well, and tests compare with it. It is not used here because it logs what it signs, session token included.
+botocore can sign as well, and tests compare with it. It is not used because it logs what it signs, including session tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import quote
 
 LIFETIME_S: Final = 900
-"""How long a signature is good for, as in Amazon's clients (AWS4SignedPayloadGenerator.EXPIRY_DURATION_MINUTES)."""
+"""How long a signature is valid, as in Amazon's clients (AWS4SignedPayloadGenerator.EXPIRY_DURATION_MINUTES)."""
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _SERVICE: Final = "kafka-cluster"
@@ -31,7 +31,7 @@ _REGION: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """A key to sign with. token: of temporary credentials, else empty. repr shows the key's id only."""
+    """A signing key. token: session token of temporary credentials, or empty. repr shows only the key's id."""
 
     key_id: str
     secret_key: str
@@ -42,17 +42,17 @@ class AwsCredentials:
 
 
 def region_of(host: str) -> str | None:
-    """Returns the region that a broker's host name has in it, such as b-1.x.kafka.eu-west-1.amazonaws.com; None for another."""
+    """Returns the region in a broker's host name such as b-1.x.kafka.eu-west-1.amazonaws.com; None for other names."""
     match = _REGION.search(host)
     return match[1].lower() if match else None
 
 
 def signed_query(credentials: AwsCredentials, host: str, region: str, now_s: float) -> Mapping[str, str]:
-    """Returns the parameters of a signed GET of https://host/, in the order of botocore's URLs, the signature last.
+    """Returns the parameters of a signed GET of https://host/, in the order of botocore's URLs; the signature is last.
 
     Args:
-        host: the host that the signature is for.
-        now_s: seconds since the epoch.
+        host: The host that the signature is for.
+        now_s: Current time in seconds since the epoch.
     """
     time = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
     scope = (time[:8], region, _SERVICE, "aws4_request")
@@ -75,5 +75,5 @@ def signed_query(credentials: AwsCredentials, host: str, region: str, now_s: flo
 
 
 def encoded(query: Mapping[str, str]) -> str:
-    """Returns parameters as a query string, with every character encoded but RFC 3986's unreserved ones."""
+    """Returns parameters as a query string. All characters except RFC 3986's unreserved ones are encoded."""
     return "&".join(f"{quote(name, safe='-_.~')}={quote(value, safe='-_.~')}" for name, value in query.items())

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER from the clouds' own libraries: azure, google and aws as sasl.oauthbearer.token.provider."""
+"""OAUTHBEARER tokens from the libraries of cloud providers: azure, google and aws as sasl.oauthbearer.token.provider."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ AWS_USER_AGENT: Final = "spark-kafka-sink"
 
 
 def token_provider(name: str, config: SecurityConfig) -> Callable[[str], Token]:
-    """Returns what makes a token for a broker's host. It may wait for the network; one thread at a time calls it.
+    """Returns a function that makes a token for a broker's host. It may wait for the network; one thread at a time calls it.
 
     Args:
         name: azure, google or aws.
 
     Raises:
-        OptionError: The name is another, or the library is not installed.
+        OptionError: The name is unknown, or the library is not installed.
     """
     match name:
         case "azure":
@@ -46,7 +46,7 @@ def token_provider(name: str, config: SecurityConfig) -> Callable[[str], Token]:
         case "aws":
             _check_installed("botocore")
             return AwsTokens(CredentialsSource(aws_options(config)))
-    raise OptionError(f"option {OPTION}: {name!r} is not one of azure, google, aws", option=OPTION)
+    raise OptionError(f"option {OPTION}: {name!r} is not supported, must be one of azure, google, aws", option=OPTION)
 
 
 def _check_installed(module: str) -> None:
@@ -55,7 +55,7 @@ def _check_installed(module: str) -> None:
 
 
 class _PerProcess:
-    """Credentials of a library's, which may hold connections: a forked child makes its own."""
+    """A library's credentials object, which may hold connections: a forked child makes its own."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -69,10 +69,10 @@ class _PerProcess:
 
 
 class AzureTokens:
-    """Tokens of Microsoft Entra for Event Hubs, by azure-identity: environment, workload identity, managed identity, CLI."""
+    """Microsoft Entra tokens for Event Hubs from azure-identity: environment, workload identity, managed identity or CLI."""
 
     def __init__(self, scope: str | None = None, make: Callable[[], Any] | None = None) -> None:
-        """scope: by default that of the host's namespace. make: makes the credential, by default DefaultAzureCredential."""
+        """scope: defaults to that of the host's namespace. make: makes the credential; defaults to DefaultAzureCredential."""
         self._scope = scope
         self._credential = _PerProcess(make or _default_azure_credential)
 
@@ -83,14 +83,14 @@ class AzureTokens:
         try:
             token = self._credential.get().get_token(scope)
         except ClientAuthenticationError as error:  # also CredentialUnavailableError
-            raise AuthenticationError(f"azure-identity got no token for {scope}: {error.message}") from error
+            raise AuthenticationError(f"azure-identity could not get a token for {scope}: {error.message}") from error
         return Token(Secret(token.token, None), float(token.expires_on), _subject(token.token))
 
 
 def _default_azure_credential() -> Any:
     from azure.identity import DefaultAzureCredential
 
-    # A Spark task has nobody to open a browser for.
+    # A Spark task cannot open a browser.
     return DefaultAzureCredential(exclude_interactive_browser_credential=True)
 
 
@@ -98,7 +98,7 @@ class GoogleTokens:
     """Tokens for Google's Managed Service for Apache Kafka: an access token in the form of a JWT (GcpLoginCallbackHandler)."""
 
     def __init__(self, make: Callable[[], Any] | None = None, clock: Callable[[], float] = time.time) -> None:
-        """make: makes the credentials, by default the application default ones. clock: seconds since the epoch."""
+        """make: makes the credentials; defaults to application default credentials. clock: seconds since the epoch."""
         self._credentials = _PerProcess(make or _default_google_credentials)
         self._clock = clock
 
@@ -110,7 +110,7 @@ class GoogleTokens:
             credentials = self._credentials.get()
             credentials.refresh(Request())
         except GoogleAuthError as error:
-            raise AuthenticationError(f"google-auth got no token: {error}") from error
+            raise AuthenticationError(f"google-auth could not get a token: {error}") from error
         subject = _google_account(credentials)
         expires_at = credentials.expiry.replace(tzinfo=UTC).timestamp()
         header = {"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}
@@ -126,11 +126,11 @@ def _default_google_credentials() -> Any:
 
 
 def _google_account(credentials: Any) -> str:
-    """Returns the account that the token is for. Raises AuthenticationError where credentials are a person's, as in Java."""
+    """Returns the account of the token. Raises AuthenticationError for a person's credentials, as in Java."""
     account = getattr(credentials, "service_account_email", None)
     if not account:
         raise AuthenticationError(
-            f"the Google credentials ({type(credentials).__name__}) are not those of a service account: use a service account, or"
+            f"the Google credentials ({type(credentials).__name__}) do not belong to a service account: use a service account, or"
             " gcloud auth application-default login --impersonate-service-account=EMAIL"
         )
     return str(account)
@@ -149,7 +149,7 @@ class AwsTokens:
         server = f"kafka.{region}.amazonaws.com"
         query = dict(signed_query(credentials, server, region, now_s)) | {"User-Agent": AWS_USER_AGENT}
         url = f"https://{server}/?{encoded(query)}"
-        # The time of the signature has no parts of a second.
+        # The time of the signature is in whole seconds.
         return Token(Secret(_base64url(url), None), int(now_s) + LIFETIME_S, credentials.key_id)
 
 
@@ -158,6 +158,6 @@ def _base64url(text: str) -> str:
 
 
 def _subject(token: str) -> str:
-    """Returns the application or user that a token of Entra is for; empty if it does not say."""
+    """Returns the application or user of an Entra token; empty if it has neither."""
     claims = jwt.claims(token) or {}
     return next((claims[name] for name in ("appid", "upn", "oid") if isinstance(claims.get(name), str)), "")

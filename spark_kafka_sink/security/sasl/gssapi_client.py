@@ -20,13 +20,13 @@ from spark_kafka_sink.security_config import SecurityConfig
 GSSAPI: Final = "GSSAPI"
 
 READY_FOR_S: Final = 60.0
-"""How long a first message may wait for its connection: a KDC's clocks allow five minutes, and a broker's are others."""
+"""How long a first message may wait for its connection: a KDC allows five minutes of clock skew, and brokers differ as well."""
 
 TOLD_FOR_S: Final = 5.0
-"""How long a failure waits for a login that asked for it. A later one begins anew: the failure may be over."""
+"""How long a failure is kept for the login that caused it. A later login starts over, because the cause may be gone."""
 
 _NO_LAYER: Final = 1
-"""The bit of "no security layer" in RFC 4752. Kafka has no other: TLS encrypts, if anything does."""
+"""The bit of "no security layer" in RFC 4752. Kafka supports no other layer; only TLS encrypts."""
 
 # Error codes of krb5.h.
 _KRB5: Final = 2**32 - 1765328384
@@ -41,13 +41,13 @@ _FOR_A_WHILE: Final = frozenset({_KRB5 + 21, _KRB5 + 29, _KRB5 + 33, _KRB5 + 34,
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """Who logs in to what.
+    """The client's principal and the service of a Kerberos login.
 
     Attributes:
-        service: the first part of the brokers' principals, such as kafka in kafka/host@REALM.
-        principal: who logs in; None for whoever the keytab or the ticket cache is for.
-        keytab: file with the principal's keys; None to use a ticket cache.
-        ticket_cache: file with tickets; None for the default one, KRB5CCNAME.
+        service: First part of the brokers' principals, such as kafka in kafka/host@REALM.
+        principal: The client's principal; None for the default principal of the keytab or ticket cache.
+        keytab: File with the principal's keys; None to use a ticket cache.
+        ticket_cache: File with tickets; None for the default one, KRB5CCNAME.
     """
 
     service: str
@@ -57,19 +57,21 @@ class KerberosSettings:
 
 
 def kerberos_settings(config: SecurityConfig) -> KerberosSettings:
-    """Returns what the options say, those of the login line first. Raises OptionError for what is missing or does not agree."""
+    """Returns the settings; the login line comes first. Raises OptionError for missing or contradictory options."""
     jaas = jaas_of(config)
     said = {} if jaas is None else jaas.options
     option = "sasl.kerberos.service.name"
     services = {name for name in (said.get("serviceName"), _text(config.sasl_kerberos_service_name)) if name}
     if len(services) > 1:
-        raise OptionError(f"option {option}: serviceName in sasl.jaas.config is another; give one of them", option=option)
+        raise OptionError(
+            f"option {option}: serviceName in sasl.jaas.config has a different value; set only one of them", option=option
+        )
     if not services:
         text = "it is not set: set it to the first part of the brokers' principals, usually kafka"
         raise OptionError(f"option {option}: {text}", option=option)
     principal, keytab = said.get("principal"), said.get("keyTab")
     if jaas is not None and said.get("useKeyTab", "").lower() == "true" and not keytab:
-        raise OptionError('option sasl.jaas.config: useKeyTab=true needs keyTab="/path"', option="sasl.jaas.config")
+        raise OptionError('option sasl.jaas.config: useKeyTab=true requires keyTab="/path"', option="sasl.jaas.config")
     if said.get("useKeyTab", "true").lower() != "true":
         keytab = None
     return KerberosSettings(
@@ -93,7 +95,7 @@ class _State(Enum):
 
 
 class GssapiClient:
-    """One login. Made in a thread that may wait for the KDC; after that, nothing waits."""
+    """One login. It is created in a thread that may wait for the KDC; afterwards nothing waits."""
 
     def __init__(self, settings: KerberosSettings, host: str) -> None:
         """Gets the tickets. Raises AuthenticationError, or DisconnectedError where another attempt may succeed."""
@@ -128,7 +130,7 @@ class GssapiClient:
         except gssapi.exceptions.GSSError as error:
             self._state = _State.FAILED
             raise _told(error, self._host) from error
-        raise AuthenticationError("the broker sent a message that GSSAPI does not have")
+        raise AuthenticationError("the broker sent a message that GSSAPI does not allow")
 
     def _establish(self, challenge: bytes) -> bytes:
         message: bytes = self._context.step(challenge) or b""
@@ -138,10 +140,10 @@ class GssapiClient:
     def _choose_layer(self, challenge: bytes) -> bytes:
         offer: bytes = self._context.unwrap(challenge).message
         if len(offer) != 4:
-            raise AuthenticationError(f"the broker's offer of security layers has {len(offer)} bytes, and must have 4")
+            raise AuthenticationError(f"the broker's offer of security layers has {len(offer)} bytes, must have 4")
         if not offer[0] & _NO_LAYER:
-            raise AuthenticationError("the broker wants a security layer of GSSAPI, which Kafka does not have")
-        # Without a layer the size is 0. No authorization id: the broker takes the principal for it.
+            raise AuthenticationError("the broker requires a GSSAPI security layer, which Kafka does not support")
+        # Without a layer the size is 0. There is no authorization id: the broker uses the principal.
         reply: bytes = self._context.wrap(bytes([_NO_LAYER, 0, 0, 0]), False).message
         self._state = _State.COMPLETE
         return reply
@@ -161,9 +163,9 @@ def _credentials(settings: KerberosSettings) -> Any:
     if settings.keytab:
         path = settings.keytab.removeprefix("FILE:")
         if not os.access(path, os.R_OK):
-            raise AuthenticationError(f"the keytab {path} does not exist, or this process may not read it")
-        # A ticket cache in memory, which the library fills, and fills again before its tickets expire. One for each identity: a
-        # cache holds the tickets of one principal.
+            raise AuthenticationError(f"the keytab {path} does not exist or is not readable by this process")
+        # A ticket cache in memory, which the library fills and refills before its tickets expire. There is one for each
+        # identity, because a cache holds the tickets of one principal.
         identity = hashlib.sha256(f"{path}\0{settings.principal}".encode()).hexdigest()[:16]
         store = {"client_keytab": f"FILE:{path}", "ccache": f"MEMORY:spark-kafka-sink-{identity}"}
     elif settings.ticket_cache:
@@ -172,14 +174,16 @@ def _credentials(settings: KerberosSettings) -> Any:
         return gssapi.Credentials(name=name, usage="initiate", store=store or None)
     except NotImplementedError as error:
         # macOS's own library lacks gss_acquire_cred_from.
-        text = "this Kerberos library takes no keytab or ticket cache by name: set KRB5_CLIENT_KTNAME or KRB5CCNAME instead"
+        text = (
+            "this Kerberos library does not accept a keytab or ticket cache by name: set KRB5_CLIENT_KTNAME or KRB5CCNAME instead"
+        )
         raise AuthenticationError(text) from error
 
 
 def _told(error: Any, host: str, settings: KerberosSettings | None = None) -> PeerError:
-    """Returns an error of the library's as one of ours. settings: of a login that has no tickets yet; they say what to do."""
+    """Returns a library error as one of ours. settings: those of a login without tickets yet, for the advice."""
     code = int(error.min_code) & 0xFFFFFFFF
-    # Where Kerberos itself has no code, its text is "Success" or "Unknown error"; then GSSAPI's says more: "Invalid token ...".
+    # If Kerberos has no code, its text is "Success" or "Unknown error"; GSSAPI's text then says more: "Invalid token ...".
     is_own = code >= 2**31  # those of com_err are negative
     texts = error.get_all_statuses(error.min_code if is_own else error.maj_code, not is_own)
     text = f"Kerberos: {'; '.join(str(each).strip() for each in texts)}"
@@ -191,21 +195,21 @@ def _told(error: Any, host: str, settings: KerberosSettings | None = None) -> Pe
 def _advice(code: int, settings: KerberosSettings, host: str) -> str:
     if code == _SERVER_UNKNOWN:
         principal = f"{settings.service}/{host}"
-        return f". Connect by the name that is in the broker's principal, or add the principal {principal}"
+        return f". Connect with the host name in the broker's principal, or add the principal {principal}"
     if code == _CLIENT_UNKNOWN:
-        return ". Check principal and realm"
+        return ". Check the principal and the realm"
     if code == _CLOCKS:
-        return ". Set the clocks of this machine, the KDC and the broker"
+        return ". Synchronize the clocks of this machine, the KDC and the broker"
     if settings.keytab:
         whose = settings.principal or "the client"
         return (
             f". Check that {settings.keytab} holds the current key of {whose}: klist -kt" if code in _KEYTAB | _NO_TICKETS else ""
         )
-    return ". Run kinit, or give a keytab: sasl.kerberos.keytab and sasl.kerberos.principal" if code in _NO_TICKETS else ""
+    return ". Run kinit, or set a keytab: sasl.kerberos.keytab and sasl.kerberos.principal" if code in _NO_TICKETS else ""
 
 
 class _Attempt:
-    """A client that is being made in a thread. `outcome` is set last."""
+    """A client that a thread is creating. `outcome` is set last."""
 
     def __init__(self, settings: KerberosSettings, host: str, wakeup: Callable[[], None]) -> None:
         self._settings = settings
@@ -228,7 +232,7 @@ class _Attempt:
         self._wakeup()
 
     def is_of_use(self) -> bool:
-        """Returns whether it goes on, or has ended a moment ago. A fork leaves an attempt whose thread is gone."""
+        """Returns whether it is running or has just ended. After a fork its thread is gone."""
         if self.outcome is None:
             return self._thread.is_alive()
         lasts_s = TOLD_FOR_S if isinstance(self.outcome, PeerError) else READY_FOR_S
@@ -263,16 +267,16 @@ class GssapiMechanism:
         return attempt.outcome
 
     def close(self) -> None:
-        """Forgets what was prepared."""
+        """Forgets prepared logins."""
         self._attempts.clear()
 
 
 def _check_installed() -> None:
     try:
         import gssapi
-    except (ImportError, OSError) as error:  # OSError: the package is there, and the library is not
+    except (ImportError, OSError) as error:  # OSError: the package is installed, but the library is not
         raise OptionError(
-            "sasl.mechanism=GSSAPI needs python-gssapi and a Kerberos library. There are no wheels for Linux: "
+            "sasl.mechanism=GSSAPI requires python-gssapi and a Kerberos library. There are no wheels for Linux: "
             "apt-get install gcc python3-dev libkrb5-dev (dnf install gcc python3-devel krb5-devel), then "
             f"{install_extra('gssapi')}; or conda install -c conda-forge python-gssapi. "
             f"The import failed: {error}",

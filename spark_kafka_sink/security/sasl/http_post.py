@@ -1,4 +1,4 @@
-"""One HTTP request with deadlines that a slow server cannot stretch, and an answer of limited size."""
+"""One HTTP request with strict deadlines, and a response of limited size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from functools import partial
 from typing import IO, Any, Final
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Size of an answer. Tokens have a few KB."""
+"""Maximum size of a response. Tokens have a few KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An answer. `location`: where a redirection points to."""
+    """An HTTP response. `location`: target of a redirect."""
 
     status: int
     body: bytes
@@ -29,16 +29,16 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class HttpTimeouts:
-    """connect_s: to connect, TLS included. read_s: from the request to the last byte of the answer."""
+    """Time limits. connect_s: to connect, including TLS. read_s: from the request to the last byte of the response."""
 
     connect_s: float
     read_s: float
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes, timeouts: HttpTimeouts, tls: ssl.SSLContext | None) -> HttpAnswer:
-    """Sends a POST through the environment's proxy, if there is one. Follows no redirection: headers hold secrets.
+    """Sends a POST through the environment's proxy, if there is one. Does not follow redirects, because headers hold secrets.
 
-    Raises OSError, http.client.HTTPException or ValueError if there is no answer.
+    Raises OSError, http.client.HTTPException or ValueError if there is no response.
     """
     opener = urllib.request.build_opener(_HttpHandler(timeouts), _HttpsHandler(timeouts, tls), _NoRedirection())
     request = urllib.request.Request(url, data=body, headers=dict(headers), method="POST")
@@ -57,15 +57,15 @@ def post(url: str, headers: Mapping[str, str], body: bytes, timeouts: HttpTimeou
 def _limited(answer: IO[bytes]) -> bytes:
     body = answer.read(MAX_ANSWER_BYTES + 1)
     if len(body) > MAX_ANSWER_BYTES:
-        raise ValueError(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
-    missing = getattr(answer, "length", None)  # HTTPResponse.read(n) passes over an early end
+        raise ValueError(f"the response has more than {MAX_ANSWER_BYTES:,} bytes")
+    missing = getattr(answer, "length", None)  # HTTPResponse.read(n) ignores an early end
     if missing:
-        raise ValueError(f"the answer ended {missing:,} bytes early")
+        raise ValueError(f"the response ended {missing:,} bytes early")
     return body
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reads a socket until a deadline: a socket's own time-out begins again with each byte."""
+    """Reads a socket until a deadline: a socket's own timeout restarts with each byte."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, deadline: float) -> None:
         self._raw = raw
@@ -78,7 +78,7 @@ class _DeadlineReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("timed out reading the answer")
+            raise TimeoutError("timed out reading the response")
         self._sock.settimeout(left)
         return self._raw.readinto(buffer)
 

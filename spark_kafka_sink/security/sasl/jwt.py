@@ -1,4 +1,4 @@
-"""What a JSON Web Token (RFC 7519) says of itself. Nothing is verified: the broker does that."""
+"""Reads the claims of a JSON Web Token (RFC 7519). Nothing is verified: the broker does that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def claims(token: str) -> Mapping[str, Any] | None:
 
 
 def expiry(of: Mapping[str, Any]) -> float | None:
-    """Returns when claims expire, in seconds since the epoch; None if they do not say."""
+    """Returns when claims expire, in seconds since the epoch; None if there is no expiry."""
     return seconds(of.get("exp"))
 
 

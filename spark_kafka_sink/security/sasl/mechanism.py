@@ -1,4 +1,4 @@
-"""The client's side of a SASL login, whatever the mechanism."""
+"""The client's side of a SASL login, independent of the mechanism."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class SaslClient(Protocol):
     """One login on one connection. Used by one thread, and not after an error."""
 
     def evaluate(self, challenge: bytes | None) -> bytes | None:
-        """Takes what the server sent, None before the first message. Returns what to send, None if there is nothing more to send.
+        """Takes the server's message (None before the first) and returns the next message to send (None if there is none).
 
-        Raises AuthenticationError if the server proves to be a wrong one, or sends what the mechanism does not allow.
+        Raises AuthenticationError if the server cannot prove its identity, or sends a message that the mechanism does not allow.
         """
 
     def is_complete(self) -> bool:
-        """Returns whether the server has proved what it has to prove. A login that ends before that has failed."""
+        """Returns whether the server has completed its proofs. A login that ends earlier has failed."""
 
     def principal(self) -> str:
-        """Returns who logs in, for error texts; empty if unknown."""
+        """Returns the name of the user, for error texts; empty if unknown."""
 
 
 class SaslMechanism(Protocol):
@@ -29,7 +29,7 @@ class SaslMechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """The name in SaslHandshake."""
+        """Returns the name in SaslHandshake."""
 
     def client(self, host: str) -> SaslClient | None:
         """Begins a login at a broker's `host`. Never waits: returns None while a token is being fetched.
@@ -38,7 +38,7 @@ class SaslMechanism(Protocol):
         """
 
     def close(self) -> None:
-        """Ends what it does in the background, such as renewing a token, unless another client uses it. May be called again."""
+        """Ends background work such as renewing a token, unless another client uses it. May be called again."""
 
 
 class OpenMechanism(Protocol):

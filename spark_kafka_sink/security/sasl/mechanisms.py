@@ -19,8 +19,8 @@ def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMe
     """Returns the mechanism of `sasl.mechanism` with its settings. Nothing is sent, fetched or started yet.
 
     Args:
-        config: the settings, with a protocol that uses SASL.
-        wakeup: ends the wait of the client's thread; it is called from another thread, when a token is there or has failed.
+        config: The settings, with a protocol that uses SASL.
+        wakeup: Ends the wait of the client's thread. Called from another thread when a token is available or has failed.
 
     Raises:
         OptionError: A setting is missing or wrong, a reference cannot be read, or a package is not installed.
@@ -32,7 +32,7 @@ def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMe
         jaas = jaas_of(config)
         is_token = jaas is not None and jaas.options.get("tokenauth", "").strip().lower() == "true"
         return ScramMechanism(name, _credentials(config), is_token=is_token)
-    # Imported where they are named: an HTTP client takes 40 ms to import, and the others need packages that few have.
+    # Imported where they are used: an HTTP client takes 40 ms to import, and others need packages that are often missing.
     if name == "OAUTHBEARER":
         from spark_kafka_sink.security.sasl.token_sources import oauthbearer_mechanism
 
@@ -46,11 +46,11 @@ def open_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> SaslMe
 
         return AwsMskIamMechanism(config, wakeup)
     known = ", ".join((PLAIN, *SCRAM_HASHES, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"))
-    raise OptionError(f"option sasl.mechanism: {name!r} is not one of {known}", option="sasl.mechanism")
+    raise OptionError(f"option sasl.mechanism: {name!r} is not supported, must be one of {known}", option="sasl.mechanism")
 
 
 def _credentials(config: SecurityConfig) -> CredentialsSource:
-    user_and_password(config)  # what is missing is said now, and not at the first connection
+    user_and_password(config)  # raises for missing options now, not at the first connection
 
     def now() -> tuple[str, Secret]:
         try:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628) as Kafka has it: a bearer token and SASL extensions in one message."""
+"""OAUTHBEARER (RFC 7628) as in Kafka: a bearer token and SASL extensions in one message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKEN: Final = re.compile(r"[-_~+/.a-zA-Z0-9]+=*")
 
 
 def wrong_extension(extensions: Mapping[str, str]) -> str | None:
-    """Returns what is wrong with SASL extensions, by Kafka's rules; None if nothing is."""
+    """Returns the problem with SASL extensions, by Kafka's rules; None if they are valid."""
     for name, value in extensions.items():
         if name == _AUTH:
             return "the SASL extension name 'auth' is reserved for the token"
@@ -35,11 +35,11 @@ def wrong_extension(extensions: Mapping[str, str]) -> str | None:
 
 
 def client_initial_response(token: Token, extensions: Mapping[str, str]) -> bytes:
-    """Returns the first message. Raises AuthenticationError for a token or an extension that it cannot hold."""
+    """Returns the first message. Raises AuthenticationError if it cannot represent the token or an extension."""
     value = token.value.reveal()
     if not _TOKEN.fullmatch(value):
         raise AuthenticationError(
-            "the token is not a valid bearer token: it is empty or has other characters than letters, digits and -._~+/="
+            "the token is not a valid bearer token: it is empty or has characters other than letters, digits and -._~+/="
         )
     every = {**extensions, **token.extensions}
     if (wrong := wrong_extension(every)) is not None:
@@ -60,7 +60,7 @@ class OAuthBearerClient:
     """One login with a token: Kafka's OAuthBearerSaslClient."""
 
     def __init__(self, token: Token, extensions: Mapping[str, str], on_refused: Callable[[], None]) -> None:
-        """on_refused: is called when the broker does not accept the token."""
+        """on_refused: called when the broker does not accept the token."""
         self._token = token
         self._extensions = extensions
         self._on_refused = on_refused
@@ -76,13 +76,13 @@ class OAuthBearerClient:
             self._state = _State.COMPLETE
             return None
         if state is _State.ANSWER:
-            # RFC 7628: the broker ends the login only after this end has acknowledged the reason. The reason is in the broker's
-            # last answer as well, or in the error below.
+            # RFC 7628: the broker ends the login only after the client has acknowledged the reason. The reason is also in the
+            # broker's last response, or in the error below.
             self._on_refused()
             self._refusal, self._state = self._reason(challenge or b""), _State.REFUSED
             return _SEPARATOR.encode()
         if state is _State.REFUSED:
-            raise AuthenticationError(f"the broker refused the token{self._whose()}: {self._refusal}")
+            raise AuthenticationError(f"the broker rejected the token{self._whose()}: {self._refusal}")
         raise AuthenticationError("the broker sent another message after the OAUTHBEARER login had ended")
 
     def is_complete(self) -> bool:
@@ -109,13 +109,13 @@ class OAuthBearerClient:
 
 
 class Tokens(Protocol):
-    """Where a mechanism has its tokens from."""
+    """The source of a mechanism's tokens."""
 
     def get(self, host: str, user: object, wakeup: Callable[[], None]) -> Token | None:
-        """Returns the token for a broker's host, or None while it is fetched: see TokenCache.get."""
+        """Returns the token for a broker's host, or None while it is being fetched: see TokenCache.get."""
 
     def refused(self, host: str, token: Token) -> None:
-        """Notes that a broker does not accept the token."""
+        """Records that a broker does not accept the token."""
 
     def leave(self, user: object) -> None:
         """Ends a user's interest."""
@@ -130,7 +130,7 @@ class OAuthBearerMechanism:
     name: Final = OAUTHBEARER
 
     def __init__(self, tokens: Callable[[], Tokens], extensions: Mapping[str, str], wakeup: Callable[[], None]) -> None:
-        """tokens: returns where tokens come from, in this process."""
+        """tokens: returns the token source of this process."""
         self._tokens = tokens
         self._extensions = extensions
         self._wakeup = wakeup
@@ -143,5 +143,5 @@ class OAuthBearerMechanism:
         return OAuthBearerClient(token, self._extensions, lambda: tokens.refused(host, token))
 
     def close(self) -> None:
-        """Ends the renewal of the token, unless another producer uses it."""
+        """Stops renewing the token, unless another producer uses it."""
         self._tokens().leave(self)

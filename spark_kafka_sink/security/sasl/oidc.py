@@ -1,4 +1,4 @@
-"""Tokens from an OIDC provider, by client credentials (RFC 6749), or from a file that something else keeps up to date.
+"""Tokens from an OIDC provider, by client credentials (RFC 6749), or from a file that another program updates.
 
 The rules are those of Kafka's HttpAccessTokenRetriever, FileTokenRetriever and LoginAccessTokenValidator.
 """
@@ -30,26 +30,26 @@ logger = logging.getLogger(__name__)
 
 ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 
-# Kafka's HttpAccessTokenRetriever.UNRETRYABLE_HTTP_CODES, and redirections, which are not followed here.
+# Kafka's HttpAccessTokenRetriever.UNRETRYABLE_HTTP_CODES, and redirects, which are not followed here.
 _UNRETRIABLE: Final = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505})
 _REDIRECTIONS: Final = range(300, 400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEndpoint:
-    """Where client credentials are exchanged for a token, and how.
+    """The endpoint that exchanges client credentials for a token.
 
     Attributes:
-        url: an http or https URL.
-        client_id: as the provider has it.
-        client_secret: is read for each request.
-        scope: what to ask for; empty: the provider's default.
-        encodes_header: sasl.oauthbearer.header.urlencode, which RFC 6749 asks for and Kafka does not do by default.
-        ca_location: PEM file of authorities to trust; None: the system's.
-        timeouts: of one request.
-        backoff_ms: the first pause; it doubles.
-        backoff_max_ms: how long to try. Its name in Kafka says something else (Retry.execute).
-        subject_claim: the claim that names the principal.
+        url: An http or https URL.
+        client_id: The client id.
+        client_secret: The client secret, resolved for each request.
+        scope: The scope to request; empty for the provider's default.
+        encodes_header: sasl.oauthbearer.header.urlencode, which RFC 6749 requires and Kafka disables by default.
+        ca_location: PEM file of authorities to trust; None for the system's.
+        timeouts: Time limits of one request.
+        backoff_ms: The first pause, which doubles, in ms.
+        backoff_max_ms: How long to retry, in ms. Its name in Kafka suggests something else (Retry.execute).
+        subject_claim: The claim that names the principal.
     """
 
     url: str
@@ -65,23 +65,23 @@ class TokenEndpoint:
 
 
 class _RetriableError(Exception):
-    """A request failed, and the next may not."""
+    """A request failed, but a retry may succeed."""
 
 
 class OidcTokens:
-    """Fetches tokens from an endpoint. Holds no state: any thread may call it, and waits."""
+    """Fetches tokens from an endpoint. Stateless: any thread may call it, and waits."""
 
     def __init__(
         self, endpoint: TokenEndpoint, *, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Raises OptionError for a URL that is not one."""
+        """Raises OptionError if the URL is not valid."""
         self._endpoint = endpoint
         self._shown = _checked_url(endpoint.url)
         self._sleep = sleep
         self._clock = clock
 
     def __call__(self, host: str) -> Token:
-        """Returns a new token, with retries as Kafka's. Raises AuthenticationError with the endpoint's words."""
+        """Returns a new token, retrying as Kafka does. Raises AuthenticationError with the endpoint's message."""
         end, pause_s, tries = self._clock() + self._endpoint.backoff_max_ms / 1000, self._endpoint.backoff_ms / 1000, 1
         while True:
             try:
@@ -90,7 +90,7 @@ class OidcTokens:
                 left = end - self._clock()
                 if left <= 0 or pause_s <= 0:
                     raise AuthenticationError(f"{error} ({tries} tries)" if tries > 1 else str(error)) from None
-                logger.debug("Asks the token endpoint again in %.1f s: %s", pause_s, error)
+                logger.debug("retrying the token endpoint in %.1f s: %s", pause_s, error)
                 self._sleep(min(pause_s, left))
                 pause_s, tries = pause_s * 2, tries + 1
 
@@ -114,11 +114,11 @@ class OidcTokens:
             raise _RetriableError(f"timed out waiting for the token endpoint {self._shown}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             text = quoted(str(error) or type(error).__name__, secrets)
-            raise _RetriableError(f"the token endpoint {self._shown} gave no valid HTTP answer: {text}") from None
+            raise _RetriableError(f"the token endpoint {self._shown} sent no valid HTTP response: {text}") from None
         return self._token(answer, asked_at, secrets)
 
     def _tls(self) -> ssl.SSLContext | None:
-        """Reads the authorities anew: their file may have been replaced."""
+        """Reads the authorities again, because their file may have been replaced."""
         if not self._endpoint.url.lower().startswith("https:"):
             return None
         location = self._endpoint.ca_location
@@ -137,24 +137,24 @@ class OidcTokens:
                 f"the request holds the client secret. Set {ENDPOINT} to the right URL"
             )
         if answer.status not in (200, 201):
-            text = f"the token endpoint {self._shown} answered HTTP {answer.status}: {_error_text(answer.body, secrets)}"
+            text = f"the token endpoint {self._shown} returned HTTP {answer.status}: {_error_text(answer.body, secrets)}"
             raise AuthenticationError(text) if answer.status in _UNRETRIABLE else _RetriableError(text)
         try:
             fields: Any = json.loads(answer.body)
         except (ValueError, RecursionError):
-            # Not quoted: half of a token may be in it.
-            raise _RetriableError(f"the answer of the token endpoint {self._shown} is not JSON") from None
+            # Not quoted, because it may contain part of a token.
+            raise _RetriableError(f"the response of the token endpoint {self._shown} is not JSON") from None
         value = fields.get("access_token") if isinstance(fields, dict) else None
         if not isinstance(value, str) or not value.strip():
             # Only the names are quoted: the values may be tokens.
             has = ", ".join(sorted(map(str, fields))) if isinstance(fields, dict) else "no fields"
-            text = f"the answer of the token endpoint {self._shown} has no access_token"
+            text = f"the response of the token endpoint {self._shown} has no access_token"
             raise AuthenticationError(f"{text}; it has {quoted(has, secrets) or 'no fields'}")
         return token_of(value.strip(), self._endpoint.subject_claim, asked_at, fields.get("expires_in"))
 
 
 class TokenFile:
-    """Reads a token from a file, each time it is renewed: Kafka's FileTokenRetriever reads it once."""
+    """Reads a token from a file at each renewal. Kafka's FileTokenRetriever reads it once."""
 
     def __init__(self, path: str, subject_claim: str = "sub") -> None:
         self._path = Path(path)
@@ -175,7 +175,7 @@ class TokenFile:
 
 
 def token_of(value: str, subject_claim: str, asked_at: float = 0.0, expires_in: object = None) -> Token:
-    """Returns a token with what it says of itself: its `exp` counts, else the endpoint's `expires_in`, else it never expires."""
+    """Returns a token with its claims. It expires at `exp`, or else after the endpoint's `expires_in`, or else never."""
     claims = jwt.claims(value) or {}
     subject = claims.get(subject_claim)
     lifetime_s = jwt.seconds(expires_in)
@@ -186,7 +186,7 @@ def token_of(value: str, subject_claim: str, asked_at: float = 0.0, expires_in: 
 
 
 def _checked_url(url: str) -> str:
-    """Returns a URL as errors show it. Raises OptionError for one that is not of http or https."""
+    """Returns a URL as errors show it. Raises OptionError if it is not an http or https URL."""
     try:
         parts = urllib.parse.urlsplit(url)
         host, has_user = parts.hostname, parts.username is not None
@@ -203,7 +203,7 @@ def _checked_url(url: str) -> str:
 def _authorization(client_id: str, secret: str, *, encodes: bool) -> str:
     if encodes:
         client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
-    # Base64 with + and /, not the one for URLs (KAFKA-14496).
+    # Standard Base64 with + and /, not the URL-safe variant (KAFKA-14496).
     return "Basic " + base64.b64encode(f"{client_id}:{secret}".encode(errors="surrogatepass")).decode()
 
 
@@ -224,4 +224,4 @@ def _error_text(body: bytes, secrets: list[str]) -> str:
         if isinstance(fields, dict) and fields.get(name):
             text = str(fields[name]) if not fields.get(description) else f"{fields[name]} - {fields[description]}"
             return quoted(text, secrets)
-    return quoted(body, secrets) or "an empty answer"
+    return quoted(body, secrets) or "an empty response"

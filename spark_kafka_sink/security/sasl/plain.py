@@ -11,11 +11,11 @@ from spark_kafka_sink.secret import Secret
 PLAIN: Final = "PLAIN"
 
 CredentialsSource: TypeAlias = Callable[[], tuple[str, Secret]]
-"""Returns a user and the password, as they are now: a file that holds the password may have changed."""
+"""Returns the current user and password: a file that holds the password may have changed."""
 
 
 class PlainClient:
-    """One login with PLAIN. The broker proves nothing in it: only TLS tells a broker from an impostor."""
+    """One login with PLAIN. The broker proves nothing: only TLS protects against an impostor."""
 
     def __init__(self, user: str, password: Secret) -> None:
         self._user = user
@@ -29,7 +29,7 @@ class PlainClient:
             return self._message()
         if self._is_complete:
             raise AuthenticationError("the broker sent another message after the PLAIN login was complete")
-        # RFC 4616 has no answer. As in Java and librdkafka, bytes in it are passed over.
+        # RFC 4616 has no response. As in Java and librdkafka, its bytes are ignored.
         self._is_complete = True
         return None
 
@@ -46,12 +46,12 @@ class PlainClient:
                 raise AuthenticationError(f"the {what} for the PLAIN login contains a NUL character, which PLAIN cannot send")
             if not text:
                 raise AuthenticationError(f"the {what} for the PLAIN login is empty")
-        # A lone surrogate, which no UTF-8 has, makes a wrong password and not a crash.
+        # A lone surrogate, which UTF-8 cannot encode, gives a wrong password instead of a crash.
         return f"\0{self._user}\0{password}".encode(errors="surrogatepass")
 
 
 class PlainMechanism:
-    """Logs in with PLAIN. Reads user and password anew for each connection."""
+    """Logs in with PLAIN. Resolves user and password for each connection."""
 
     name: Final = PLAIN
 
@@ -63,4 +63,4 @@ class PlainMechanism:
         return PlainClient(user, password)
 
     def close(self) -> None:
-        """Has nothing to end."""
+        """Does nothing."""

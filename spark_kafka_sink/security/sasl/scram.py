@@ -1,4 +1,4 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): a login that shows the password to nobody, and checks the broker."""
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): a login that never sends the password and verifies the broker."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from spark_kafka_sink.security.sasl.scram_messages import (
 )
 
 MAX_ITERATIONS: Final = 1_000_000
-"""Number of iterations that a broker may ask for. The sender's thread computes them: a million takes 0.23 s with SHA-256 and
+"""Maximum number of iterations of a broker. The sender thread computes them: a million takes 0.23 s with SHA-256 and
 0.53 s with SHA-512, so 10^9 would hang it for 4 to 9 minutes. Kafka itself allows at most 16,384 (ScramMechanism), and OWASP
 advises 600,000 for stored passwords."""
 MAX_MESSAGE_BYTES: Final = 16_384
-"""Size of a broker's message. Real ones have about 100 bytes; a frame may have 100 MB."""
+"""Maximum size of a broker's message. Real ones have about 100 bytes; a frame may have 100 MB."""
 
-_HEADER: Final = "n,,"  # no channel binding, no other name to act for
+_HEADER: Final = "n,,"  # no channel binding, no authorization id
 _SERVER_FIRST: Final = re.compile(rf"r=(?P<nonce>{PRINTABLE}),s=(?P<salt>{BASE64}),i=(?P<iterations>[0-9]{{1,20}}){EXTENSIONS}")
 _SERVER_FINAL: Final = re.compile(rf"v=(?P<signature>{BASE64}){EXTENSIONS}")
 _ERROR: Final = re.compile(rf"e=(?P<error>{VALUE}){EXTENSIONS}")
 
 
 class SaltedPasswords:
-    """Remembers what a password was salted to, so that only the first login costs the iterations.
+    """Caches salted passwords, so that only the first login computes the iterations.
 
-    The brokers of a cluster share a user's salt. It keeps no password: each is known by an HMAC under a random key.
+    The brokers of a cluster share a user's salt. No password is kept: each is identified by an HMAC with a random key.
     """
 
-    _KEPT: Final = 8  # a broker that sends another salt each time must not fill memory
+    _KEPT: Final = 8  # a broker that sends a new salt each time must not fill memory
 
     def __init__(self, hash_name: str) -> None:
         self._hash = hash_name
@@ -57,7 +57,7 @@ class SaltedPasswords:
         self._known: dict[tuple[bytes, bytes, int], bytes] = {}
 
     def salted(self, password: str, salt: bytes, iterations: int) -> bytes:
-        """Returns Hi(password, salt, iterations) of RFC 5802. As Java, it does not apply SASLprep: a broker stores the bytes."""
+        """Returns Hi(password, salt, iterations) of RFC 5802, without SASLprep like Java, because brokers store the bytes."""
         secret = password.encode(errors="surrogatepass")
         asked = hmac.digest(self._key, secret, "sha256"), salt, iterations
         found = self._known.pop(asked, None) or hashlib.pbkdf2_hmac(self._hash, secret, salt, iterations)
@@ -84,7 +84,7 @@ class _ServerFirst:
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """A user and the password. is_token: they are the id and the HMAC of a delegation token."""
+    """A user and the password. is_token: whether they are the id and the HMAC of a delegation token."""
 
     name: str
     password: Secret = field(repr=False)
@@ -126,7 +126,7 @@ class ScramClient:
         return self._user.name
 
     def _text(self, challenge: bytes | None) -> str:
-        """Returns a message as text, which is ASCII but for an error's. Raises AuthenticationError for the broker's refusal."""
+        """Returns a message as text. Raises AuthenticationError if the broker rejected the login."""
         message = challenge or b""
         if len(message) > MAX_MESSAGE_BYTES:
             text = f"the broker sent a {self._mechanism} message of {len(message):,} bytes"
@@ -134,12 +134,12 @@ class ScramClient:
         text = message.decode(errors="replace")
         if (refusal := _ERROR.fullmatch(text)) is not None:
             raise AuthenticationError(
-                f"the broker refused the {self._mechanism} login of user {self._user.name!r}: {quoted(refusal['error'])}"
+                f"the broker rejected the {self._mechanism} login of user {self._user.name!r}: {quoted(refusal['error'])}"
             )
         return text
 
     def _final(self, message: str) -> bytes:
-        """Returns the proof that this end knows the password, and notes what the server's proof must be."""
+        """Returns the client's proof of the password, and records the expected proof of the server."""
         server = self._server_first(message)
         salted = self._passwords.salted(self._user.password.reveal(), server.salt, server.iterations)
         key = client_key(salted, self._hash)
@@ -154,17 +154,17 @@ class ScramClient:
         if match is None:
             raise self._invalid("first message has an invalid format")
         nonce, iterations = match["nonce"], int(match["iterations"])
-        # Without characters of its own the broker could replay an exchange it has recorded.
+        # Without its own characters the broker could replay a recorded exchange.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise self._invalid("nonce does not continue the client's nonce")
         if not match["salt"]:
             raise self._invalid("salt is empty")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             text = (
-                f"the broker asks for {iterations:,} {self._mechanism} iterations; {MIN_ITERATIONS:,} to {MAX_ITERATIONS:,} are"
+                f"the broker requests {iterations:,} {self._mechanism} iterations; {MIN_ITERATIONS:,} to {MAX_ITERATIONS:,} are"
             )
             raise AuthenticationError(
-                f"{text} allowed: create the credentials of user {self._user.name!r} again with such a number"
+                f"{text} allowed: recreate the credentials of user {self._user.name!r} with a number in this range"
             )
         return _ServerFirst(nonce, base64.b64decode(match["salt"], validate=True), iterations)
 
@@ -179,12 +179,12 @@ class ScramClient:
             )
 
     def _invalid(self, what: str) -> AuthenticationError:
-        # The message is not quoted: bytes of a broken exchange may be anything.
+        # The message is not quoted, because a broken exchange may contain any bytes.
         return AuthenticationError(f"the broker's {self._mechanism} {what}")
 
 
 class ScramMechanism:
-    """Logs in with SCRAM. Reads user and password anew for each connection, and remembers salted passwords."""
+    """Logs in with SCRAM. Resolves user and password for each connection, and caches salted passwords."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class ScramMechanism:
         is_token: bool = False,
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     ) -> None:
-        """is_token: the credentials are a delegation token's id and HMAC."""
+        """is_token: whether the credentials are a delegation token's id and HMAC."""
         self.name: Final = name
         self._credentials = credentials
         self._is_token = is_token
@@ -206,4 +206,4 @@ class ScramMechanism:
         return ScramClient(self.name, ScramUser(user, password, self._is_token), self._passwords, self._nonce())
 
     def close(self) -> None:
-        """Has nothing to end."""
+        """Does nothing."""

@@ -1,4 +1,4 @@
-"""The messages and formulas of SCRAM that both ends need (RFC 5802, RFC 7677), as Kafka's ScramMessages and ScramFormatter."""
+"""SCRAM messages and formulas that both ends need (RFC 5802, RFC 7677), like Kafka's ScramMessages and ScramFormatter."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EXTENSIONS: Final = rf"(?:,[A-Za-z]+={VALUE})*"
 
 
 def escaped(user: str) -> str:
-    """Returns a user as a message has it: `=` and `,` have a meaning there."""
+    """Returns a user name with `=` and `,` escaped for a message."""
     return user.replace("=", "=3D").replace(",", "=2C")
 
 
 def unescaped(name: str) -> str:
-    """Returns the user that `escaped` was given."""
+    """Returns the user name that was passed to `escaped`."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 

@@ -1,4 +1,4 @@
-"""Tokens: one for a process and its settings, shared by its producers and renewed in the background before it expires."""
+"""A process-wide token per settings, shared by producers and renewed in the background before it expires."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 RENEW_AGAIN_S: Final = 10.0
 """Pause after a failed renewal (ExpiringCredentialRefreshingLogin.DELAY_SECONDS_BEFORE_NEXT_RETRY_WHEN_RELOGIN_FAILS)."""
 FAILURE_LASTS_S: Final = 1.0
-"""How long a failure answers everybody that asks, so that many producers do not storm an endpoint."""
+"""How long a failure is returned to all callers, so that many producers do not overload an endpoint."""
 UNTOLD_LASTS_S: Final = 60.0
-"""How long a failure waits for those that asked before it, who may be busy."""
+"""How long a failure is kept for earlier callers, which may be busy."""
 SHORTEST_PAUSE_S: Final = 1.0
-"""A token whose life is nearly over is not renewed more often than this."""
+"""Minimum time between renewals of a token that is about to expire."""
 LONGEST_PAUSE_S: Final = 60.0
-"""The thread looks at the clock at least this often: a clock may be set, and a machine may have slept."""
+"""Maximum time between two looks at the clock: a clock may be changed, and a machine may have slept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,10 @@ class Token:
     """A bearer token.
 
     Attributes:
-        value: the token as it is sent.
-        expires_at: when it expires, in seconds since the epoch; math.inf if it does not say.
-        principal: whose token it is, for error messages and logs; empty if unknown.
-        extensions: SASL extensions that belong to it.
+        value: The token as sent.
+        expires_at: Expiry in seconds since the epoch; math.inf if unknown.
+        principal: Owner of the token, for error messages and logs; empty if unknown.
+        extensions: SASL extensions that belong to the token.
     """
 
     value: Secret
@@ -51,12 +51,12 @@ class Token:
     extensions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # What came from outside holds no references: they would be read in this process, and sent to the broker.
+        # References in a token are not resolved: their values would be sent to the broker.
         object.__setattr__(self, "value", Secret(self.value.unresolved(), None))
 
 
 TokenSource: TypeAlias = Callable[[str], Token]
-"""Returns a new token for a broker's host, or raises. It may take its time, so it is called in a thread of its own."""
+"""Returns a new token for a broker's host, or raises. It may be slow, so it is called in a separate thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,15 @@ class Refresh:
         """Returns when to renew a token that was fetched now: Java's ExpiringCredentialRefreshingLogin.refreshMs.
 
         Args:
-            now: seconds since the epoch, as all times here.
-            expires_at: when the token expires.
-            chance: a random number from 0 to 1, which keeps producers of many machines apart.
+            now: Current time in seconds since the epoch, like all times here.
+            expires_at: When the token expires.
+            chance: A random number from 0 to 1, which spreads the renewals of many machines.
         """
         if math.isinf(expires_at):
             return math.inf
         proposed = now + (expires_at - now) * (self.window_factor + self.window_jitter * chance)
         if now + self.min_period_s + self.buffer_s <= expires_at:
-            # Neither into the last minutes of its life, nor again at once.
+            # Neither in the last minutes of its life, nor again at once.
             proposed = max(min(proposed, expires_at - self.buffer_s), now + self.min_period_s)
         return max(proposed, now + SHORTEST_PAUSE_S)
 
@@ -89,7 +89,7 @@ JAVAS_REFRESH: Final = Refresh()
 
 
 class _Entry:
-    """The token for one host, or for all. `waiting`: those that asked while there was none, and how to wake them."""
+    """The token for one host, or for all. `waiting`: callers that found no token, and how to wake them."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -106,7 +106,7 @@ class _Entry:
         return self.token is not None and now < self.token.expires_at
 
     def due_at(self, now: float) -> float:
-        """Returns when to fetch a token. A dead one is not renewed before somebody asks for it."""
+        """Returns when to fetch a token. An expired one is not renewed before it is requested."""
         if self.is_wanted:
             return now
         return self.renew_at if self.is_alive(now) else math.inf
@@ -131,7 +131,7 @@ class TokenCache:
         clock: Callable[[], float] = time.time,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """is_per_host: a token is good for one host only. deadline_s: how long one call of `source` may take."""
+        """is_per_host: whether a token is valid for one host only. deadline_s: time limit of one call of `source`, in s."""
         self._source = source
         self._refresh = refresh
         self._is_per_host = is_per_host
@@ -146,7 +146,7 @@ class TokenCache:
         self._thread: threading.Thread | None = None
 
     def get(self, host: str, user: object, wakeup: Callable[[], None]) -> Token | None:
-        """Returns the token for a host, or None while it is being fetched; `wakeup` is called when to ask again. Never waits.
+        """Returns the token for a host, or None while it is being fetched; then `wakeup` is called when it is ready. Never waits.
 
         Raises AuthenticationError, with the reason, if no token is available.
         """
@@ -172,14 +172,14 @@ class TokenCache:
         return None
 
     def refused(self, host: str, token: Token) -> None:
-        """Forgets a token that a broker refused: the next login fetches another."""
+        """Forgets a token that a broker rejected: the next login fetches another."""
         with self._lock:
             entry = self._entries.get(host if self._is_per_host else "")
             if entry is not None and entry.token is token:
                 entry.token = None
 
     def leave(self, user: object) -> None:
-        """Ends a user's interest. Renewal ends with the last one's."""
+        """Removes a user. Renewal ends with the last user."""
         with self._lock:
             self._users.discard(user)
             for entry in self._entries.values():
@@ -187,7 +187,7 @@ class TokenCache:
         self._inbox.put(None)
 
     def step(self) -> float:
-        """Fetches what is due, in this thread. Returns the number of seconds after which to look again."""
+        """Fetches due tokens in this thread. Returns the number of seconds until the next check."""
         with self._stepping:
             with self._lock:
                 now = self._clock()
@@ -217,7 +217,7 @@ class TokenCache:
                 raise AuthenticationError(f"the token expired at {_date(token.expires_at)}: check the clocks of both machines")
         except KafkaSinkError as error:
             woken = self._failed(entry, error.message)
-        except BaseException as error:  # a user's token provider raises what it likes, SystemExit too
+        except BaseException as error:  # a user's token provider may raise anything, even SystemExit
             woken = self._failed(entry, f"no token: {type(error).__name__}: {quoted(str(error))}")
         else:
             woken = self._fetched(entry, token)
@@ -245,7 +245,7 @@ class TokenCache:
             entry.is_wanted = False
             woken = list(entry.waiting.values())
             if token is not None and now < token.expires_at:
-                # Not an error yet: the token is good, and there is time for more tries.
+                # Not an error yet: the token is valid, and there is time to retry.
                 is_news, entry.told_renewal_fails = not entry.told_renewal_fails, True
                 entry.renew_at = now + max(SHORTEST_PAUSE_S, min(RENEW_AGAIN_S, (token.expires_at - now) / 2))
             else:
@@ -255,15 +255,15 @@ class TokenCache:
             entry.waiting = {}
         if token is not None:
             level = logging.WARNING if is_news else logging.DEBUG
-            text = "The token%s could not be renewed. It stays valid until %s, and the renewal is tried again: %s"
+            text = "The token%s could not be renewed. It stays valid until %s, and the renewal is retried: %s"
             logger.log(level, text, _of(token), _date(token.expires_at), reason)
         return woken
 
 
 def within(deadline_s: float, call: Callable[[], Token]) -> Token:
-    """Returns what `call` returns, in a thread of its own. Raises what it raises, or AuthenticationError after `deadline_s`.
+    """Runs `call` in a separate thread and returns its result. Raises its error, or AuthenticationError after `deadline_s`.
 
-    A call that never returns keeps its thread, a daemon, and nobody else.
+    A call that never returns blocks only its own daemon thread.
     """
     outcome: queue.SimpleQueue[Token | BaseException] = queue.SimpleQueue()
 
@@ -277,14 +277,14 @@ def within(deadline_s: float, call: Callable[[], Token]) -> Token:
     try:
         result = outcome.get(timeout=deadline_s)
     except queue.Empty:
-        raise AuthenticationError(f"timed out waiting for a token: its source has not answered for {deadline_s:g} s") from None
+        raise AuthenticationError(f"timed out waiting for a token: its source did not respond within {deadline_s:g} s") from None
     if isinstance(result, BaseException):
         raise result
     return result
 
 
 class _Shared:
-    """The caches of this process. A forked child begins without any: a thread of its parent is not there, a lock may be held."""
+    """The caches of this process. A forked child starts without any: the parent's threads are missing, and locks may be held."""
 
     def __init__(self) -> None:
         self.reset()
@@ -307,7 +307,7 @@ os.register_at_fork(after_in_child=_shared.reset)
 
 
 class SharedTokens:
-    """The process's cache for some settings, seen by one user. It stays the cache of this process after a fork."""
+    """The process's cache for some settings, as used by one user. After a fork it is the cache of the new process."""
 
     def __init__(self, settings: Hashable, make: Callable[[], TokenCache]) -> None:
         self._settings = settings

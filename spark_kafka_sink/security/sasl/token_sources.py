@@ -1,4 +1,4 @@
-"""Where tokens of OAUTHBEARER come from, as the options say: a text, a file, an OIDC provider, a Python callable."""
+"""Sources of OAUTHBEARER tokens by options: a text, a file, an OIDC provider, or a Python callable."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 PROVIDER: Final = "sasl.oauthbearer.token.provider"
 
 _CLOUDS: Final[Mapping[str, bool]] = {"azure": True, "google": False, "aws": False}
-"""The providers that cloud_tokens.py has, and whether each makes another token for another host."""
+"""The providers in cloud_tokens.py, and whether each makes a separate token for each host."""
 _UNSECURED: Final = "unsecuredLogin"
 _EXTENSION: Final = "extension_"
 _UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
 
 
 class ImmediateTokens:
-    """Tokens that take no time to make, and so are made for each login, in the client's thread."""
+    """Tokens that are fast to make, so they are made for each login in the client's thread."""
 
     def __init__(self, source: TokenSource) -> None:
         self._source = source
@@ -42,10 +42,10 @@ class ImmediateTokens:
     def get(self, host: str, user: object, wakeup: Callable[[], None]) -> Token:
         try:
             token = self._source(host)
-        except OptionError as error:  # a reference that cannot be read any more
+        except OptionError as error:  # a reference that can no longer be resolved
             raise AuthenticationError(error.message) from None
         if token.expires_at <= time.time():
-            raise AuthenticationError("the token of sasl.oauthbearer.token has expired, and nothing renews it")
+            raise AuthenticationError("the token of sasl.oauthbearer.token has expired and is not renewed")
         return token
 
     def refused(self, host: str, token: Token) -> None:
@@ -56,12 +56,12 @@ class ImmediateTokens:
 
 
 def oauthbearer_mechanism(config: SecurityConfig, wakeup: Callable[[], None]) -> OAuthBearerMechanism:
-    """Returns OAUTHBEARER with the settings. See `open_mechanism`."""
+    """Returns the OAUTHBEARER mechanism with the settings. See `open_mechanism`."""
     return OAuthBearerMechanism(open_tokens(config), extensions_of(config), wakeup)
 
 
 def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:
-    """Returns what gives this process's tokens. Raises OptionError if the options name no source, or a wrong one."""
+    """Returns a function that returns this process's tokens. Raises OptionError if there is no valid source."""
     jaas = _jaas_options(config)
     if config.sasl_oauthbearer_token is not None:
         static = config.sasl_oauthbearer_token
@@ -69,16 +69,16 @@ def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:
     if config.sasl_oauthbearer_token_provider is not None:
         source, is_per_host = _provider(config)
     elif config.sasl_oauthbearer_token_endpoint_url is not None:
-        _endpoint(config)  # an option of it may be wrong
+        _endpoint(config)  # raises for its wrong options now
         _warn_without_tls(config.sasl_oauthbearer_token_endpoint_url)
         source, is_per_host = _from_endpoint(config), False
     elif any(name.startswith(_UNSECURED) for name in jaas):
-        _unsecured_token(jaas)  # an option of it may be wrong
-        logger.warning("The token is unsecured: only brokers for tests accept it. Set %s for a real one", ENDPOINT)
+        _unsecured_token(jaas)  # raises for its wrong options now
+        logger.warning("the token is unsecured: only test brokers accept it. Set %s to get a real one", ENDPOINT)
         return _immediate(lambda _: _unsecured_token(jaas))
     else:
         ways = f"sasl.oauthbearer.token, {PROVIDER} or {ENDPOINT}"
-        raise OptionError(f"option sasl.mechanism: OAUTHBEARER needs a token: set {ways}", option="sasl.mechanism")
+        raise OptionError(f"option sasl.mechanism: OAUTHBEARER requires a token: set {ways}", option="sasl.mechanism")
 
     def make() -> TokenCache:
         return TokenCache(source, refresh_of(config), is_per_host=is_per_host, deadline_s=_deadline_s(config))
@@ -88,13 +88,13 @@ def open_tokens(config: SecurityConfig) -> Callable[[], Tokens]:
 
 
 def extensions_of(config: SecurityConfig) -> dict[str, str]:
-    """Returns the SASL extensions of the options. Raises OptionError for one that Kafka would not take."""
+    """Returns the SASL extensions of the options. Raises OptionError for one that Kafka does not accept."""
     option = "sasl.oauthbearer.extensions"
     found = {}
     for part in filter(None, (each.strip() for each in resolve(config.sasl_oauthbearer_extensions or "").split(","))):
         name, sign, value = part.partition("=")
         if not sign:
-            raise OptionError(f"option {option}: it must be name=value, with commas between", option=option)
+            raise OptionError(f"option {option}: must be a comma-separated list of name=value", option=option)
         found[name.strip()] = value.strip()
     for prefix in (_EXTENSION, _UNSECURED_EXTENSION):
         given = {name.removeprefix(prefix): value for name, value in _jaas_options(config).items() if name.startswith(prefix)}
@@ -129,16 +129,16 @@ def _subject_claim(config: SecurityConfig) -> str:
 
 
 def _settings(config: SecurityConfig) -> Hashable:
-    """Returns what tells tokens apart. A callable is itself, whatever it calls equal."""
+    """Returns the settings that distinguish tokens. Callables are compared by identity."""
     settings = {name: value for name, value in config.settings().items() if name.startswith("sasl.")}
     provider = settings.get(PROVIDER)
     if provider is not None and not isinstance(provider, str):
-        settings[PROVIDER] = id(provider)  # the cache keeps the callable, so no other gets its id
+        settings[PROVIDER] = id(provider)  # the cache keeps the callable, so no other one gets its id
     return config.providers, *settings.items()
 
 
 def _deadline_s(config: SecurityConfig) -> float:
-    """Returns how long a source may take: the longest that OidcTokens takes by these options, and 5 s for the name's look-up."""
+    """Returns the time limit of a source: the longest time of OidcTokens with these options, and 5 s for the name lookup."""
     waits_ms = config.sasl_login_connect_timeout_ms + config.sasl_login_read_timeout_ms + config.sasl_login_retry_backoff_max_ms
     return waits_ms / 1000 + 5
 
@@ -147,7 +147,7 @@ def _deadline_s(config: SecurityConfig) -> float:
 
 
 def _warn_without_tls(url: str) -> None:
-    """Warns of what only the reference's value shows; `security_warnings` warns of a URL that is given as it is."""
+    """Warns if a resolved URL is not https; `security_warnings` warns of a URL that is not a reference."""
     if has_references(url) and resolve(url).strip().lower().startswith("http://"):
         logger.warning("%s begins with http://: the client secret is sent unencrypted; use https://", ENDPOINT)
 
@@ -166,9 +166,9 @@ def _endpoint(config: SecurityConfig) -> TokenSource:
     url = resolve(config.sasl_oauthbearer_token_endpoint_url or "").strip()
     if url.lower().startswith("file:"):
         return TokenFile(_path_of(url), _subject_claim(config))
-    # options of their own, or a login line that is a reference as a whole
+    # separate options, or a login line that is a reference as a whole
     given_id, given_scope = config.sasl_oauthbearer_client_credentials_client_id, config.sasl_oauthbearer_scope
-    # What the login line has is read already, and is not looked at for more references.
+    # Values of the login line are already resolved and are not searched for references.
     client_id = jaas.get("clientId") if given_id is None else resolve(given_id)
     secret = config.sasl_oauthbearer_client_credentials_client_secret
     if secret is None and jaas.get("clientSecret"):
@@ -176,7 +176,7 @@ def _endpoint(config: SecurityConfig) -> TokenSource:
     for name, value in (("client.id", client_id), ("client.secret", secret)):
         if value is None:
             option = f"sasl.oauthbearer.client.credentials.{name}"
-            raise OptionError(f"option {option}: it is missing, and the token endpoint needs it", option=option)
+            raise OptionError(f"option {option}: it is not set, but the token endpoint requires it", option=option)
     assert client_id is not None
     assert secret is not None
     ca_location = config.sasl_oauthbearer_ca_location
@@ -184,7 +184,7 @@ def _endpoint(config: SecurityConfig) -> TokenSource:
         ca_location = resolve(ca_location)
         if not ca_location:
             option = "sasl.oauthbearer.ca.location"
-            raise OptionError(f"option {option}: its reference yields an empty text", option=option)
+            raise OptionError(f"option {option}: its reference resolves to an empty value", option=option)
     endpoint = TokenEndpoint(
         url=url,
         client_id=client_id,
@@ -212,7 +212,7 @@ def _path_of(url: str) -> str:
 
 
 def _provider(config: SecurityConfig) -> tuple[TokenSource, bool]:
-    """Returns the source, and whether each host has a token of its own."""
+    """Returns the source, and whether each host has its own token."""
     given = config.sasl_oauthbearer_token_provider
     if isinstance(given, str) and given.lower() in _CLOUDS:
         clouds = importlib.import_module("spark_kafka_sink.security.sasl.cloud_tokens")
@@ -227,15 +227,15 @@ def _provider(config: SecurityConfig) -> tuple[TokenSource, bool]:
 
 
 def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
-    """Returns what a provider made, as a Token: it may return a Token, a JWT, or a pair of a token and when it expires.
+    """Converts a provider's result to a Token. The result may be a Token, a JWT, or a pair of a token and its expiry.
 
     Args:
-        result: what the provider returned.
-        name: the provider's, for errors.
-        subject_claim: the claim of a JWT that names the principal.
+        result: The provider's result.
+        name: Name of the provider, for errors.
+        subject_claim: The claim of a JWT that names the principal.
 
     Raises:
-        AuthenticationError: It is something else, or a text that does not say when it expires.
+        AuthenticationError: The result has another type, or is a text without an expiry.
     """
     if isinstance(result, Token):
         return result
@@ -244,7 +244,9 @@ def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
         value = value.reveal()
     if not isinstance(value, str):
         text = f"the token provider {name} returned {type(result).__name__}"
-        raise AuthenticationError(f"{text}; it must return a Token, a JWT, or a token and when it expires in s since 1970")
+        raise AuthenticationError(
+            f"{text}; it must return a Token, a JWT, or a pair of a token and its expiry in seconds since 1970"
+        )
     token = token_of(value.strip(), subject_claim)
     given = jwt.seconds(expires_at)
     if given is None and expires_at is not None:
@@ -252,18 +254,18 @@ def token_from(result: object, name: str, subject_claim: str = "sub") -> Token:
     if given is not None:
         return Token(token.value, given, token.principal)
     if math.isinf(token.expires_at):
-        text = f"the token provider {name} returned a token that does not say when it expires"
-        raise AuthenticationError(f"{text}; it must return the token and that time, in s since 1970")
+        text = f"the token provider {name} returned a token without an expiry"
+        raise AuthenticationError(f"{text}; it must return a pair of the token and its expiry in seconds since 1970")
     return token
 
 
 def _imported(dotted: str) -> Any:
-    """Returns the object of a name such as `package.module.function`, or `package.module:function`."""
+    """Imports the object of a name such as `package.module.function` or `package.module:function`."""
     module_name, _, name = dotted.replace(":", ".").rpartition(".")
     if not module_name:
         known = ", ".join(_CLOUDS)
         raise OptionError(
-            f"option {PROVIDER}: {dotted} is not one of {known}, and not a dotted name such as module.function", option=PROVIDER
+            f"option {PROVIDER}: {dotted} is neither one of {known} nor a dotted name such as module.function", option=PROVIDER
         )
     try:
         return getattr(importlib.import_module(module_name), name)
@@ -280,7 +282,7 @@ _CLAIM: Final = re.compile(r"unsecuredLogin(String|Number|List)Claim_(.+)", re.D
 
 
 def _unsecured_token(jaas: Mapping[str, str]) -> Token:
-    """Returns an unsigned JWT that begins now. Raises OptionError for an option that is wrong."""
+    """Returns an unsigned JWT that is valid from now on. Raises OptionError for an invalid option."""
     now = time.time()
     try:
         lifetime_s = int(jaas.get("unsecuredLoginLifetimeSeconds", "3600"))
@@ -294,10 +296,10 @@ def _unsecured_token(jaas: Mapping[str, str]) -> Token:
                 raise _wrong_jaas(f"{option}: the claim {name} cannot be set")
             claims[name] = value if kind == "String" else float(value) if kind == "Number" else value[1:].split(value[:1])
     except ValueError:
-        raise _wrong_jaas("a number of unsecuredLogin is not one, or a list is empty") from None
+        raise _wrong_jaas("an unsecuredLogin number is not valid, or a list is empty") from None
     principal = claims.get(jaas.get("unsecuredLoginPrincipalClaimName", "").strip() or "sub")
     if not isinstance(principal, str) or not principal:
-        raise _wrong_jaas("an unsecured token needs unsecuredLoginStringClaim_sub")
+        raise _wrong_jaas("an unsecured token requires unsecuredLoginStringClaim_sub")
     return Token(Secret(jwt.unsigned(claims)), now + lifetime_s, principal)
 
 

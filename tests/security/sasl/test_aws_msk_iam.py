@@ -84,11 +84,11 @@ def test_the_client_is_never_kept_waiting_for_credentials(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (b"", "an empty answer"),
+        (b"", "an empty response"),
         (b"\x03\x04", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
-        (b"[]", "is of version 'None'"),
-        (b'{"version":"INVALID","request-id":"x"}', "is of version 'INVALID', and only 2020_10_22 is supported"),
+        (b"[]", "has version 'None'"),
+        (b'{"version":"INVALID","request-id":"x"}', "has version 'INVALID', but only 2020_10_22 is supported"),
         (b'{"version":"2020_10_22"}', "has no request-id"),
         (b'{"version":"2020_10_22","request-id":null}', "has no request-id"),
     ],
@@ -100,13 +100,13 @@ def test_any_other_answer_is_an_error(answer: bytes, text: str) -> None:
         login.evaluate(answer)
     assert not login.is_complete()
     assert len(str(error.value)) < 500
-    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not have"):
+    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not allow"):
         login.evaluate(ACCEPTED)
 
 
 def test_a_broker_that_speaks_first_is_a_wrong_one() -> None:
     login = AwsMskIamClient(AwsCredentials("AKIA1", "S3CRET"), HOST, "eu-west-1")
-    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not have"):
+    with pytest.raises(AuthenticationError, match="a message that AWS_MSK_IAM does not allow"):
         login.evaluate(b"\x02\x03")
 
 
@@ -189,10 +189,10 @@ def test_the_region_of_the_environment_is_for_hosts_without_one(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ('awsProfileNam="x"', "awsProfileNam is not one of awsProfileName, awsRoleArn"),
+        ('awsProfileNam="x"', "awsProfileNam is not supported, must be one of awsProfileName, awsRoleArn"),
         ('awsProfileName="x" awsRoleArn="y"', "cannot be combined"),
-        ('awsRoleSessionName="x"', "awsRoleArn is missing"),
-        ('awsRoleArn="x" awsRoleAccessKeyId="y"', "go together"),
+        ('awsRoleSessionName="x"', "but awsRoleArn is not"),
+        ('awsRoleArn="x" awsRoleAccessKeyId="y"', "must be set together"),
         ('awsMskRegionProvider="com.example.Regions"', "set the environment variable AWS_REGION instead"),
     ],
 )

@@ -83,7 +83,9 @@ def test_azure_asks_for_the_scope_of_the_option() -> None:
 
 def test_azure_says_why_there_is_no_token() -> None:
     credential = FakeCredential(error=CredentialUnavailableError("no managed identity here"))
-    with pytest.raises(AuthenticationError, match=r"no token for https://spaces\.servicebus.*: no managed identity here"):
+    with pytest.raises(
+        AuthenticationError, match=r"could not get a token for https://spaces\.servicebus.*: no managed identity here"
+    ):
         AzureTokens(None, lambda: credential)(NAMESPACE)
 
 
@@ -148,13 +150,13 @@ def test_google_wants_a_service_account(monkeypatch: pytest.MonkeyPatch) -> None
         self.token, self.expiry = "ya29", datetime.datetime(2099, 1, 1)
 
     monkeypatch.setattr(google.oauth2.credentials.Credentials, "refresh", refresh)
-    with pytest.raises(AuthenticationError, match="not those of a service account"):
+    with pytest.raises(AuthenticationError, match="do not belong to a service account"):
         GoogleTokens(lambda: google.oauth2.credentials.Credentials("t"))("host")  # type: ignore[no-untyped-call]
 
 
 def test_google_uses_the_application_default_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
-    with pytest.raises(AuthenticationError, match=r"google-auth got no token: File .*missing\.json was not found"):
+    with pytest.raises(AuthenticationError, match=r"google-auth could not get a token: File .*missing\.json was not found"):
         token_provider("google", config())("host")
 
 
@@ -228,5 +230,5 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_provider_that_nobody_has_is_an_error() -> None:
-    with pytest.raises(OptionError, match="'oracle' is not one of azure, google, aws"):
+    with pytest.raises(OptionError, match="'oracle' is not supported, must be one of azure, google, aws"):
         token_provider("oracle", config())

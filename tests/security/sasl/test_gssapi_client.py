@@ -65,8 +65,8 @@ def test_options_and_login_line_say_who_logs_in(made: SecurityConfig, settings: 
     ("made", "text"),
     [
         (config(), "option sasl.kerberos.service.name: it is not set"),
-        (config('serviceName="a"', sasl_kerberos_service_name="b"), "is another; give one of them"),
-        (config('serviceName="a" useKeyTab=true'), 'useKeyTab=true needs keyTab="/path"'),
+        (config('serviceName="a"', sasl_kerberos_service_name="b"), "has a different value; set only one of them"),
+        (config('serviceName="a" useKeyTab=true'), 'useKeyTab=true requires keyTab="/path"'),
     ],
 )
 def test_options_that_do_not_do_are_errors(made: SecurityConfig, text: str) -> None:
@@ -200,7 +200,8 @@ def test_the_server_must_prove_itself(realm: Kdc, keytab: Path) -> None:
 
 @needs_gssapi
 @pytest.mark.parametrize(
-    ("layers", "text"), [(b"\x06\x00\x10\x00", "wants a security layer"), (b"\x01", "has 1 bytes"), (b"", "has 0 bytes")]
+    ("layers", "text"),
+    [(b"\x06\x00\x10\x00", "requires a GSSAPI security layer"), (b"\x01", "has 1 bytes"), (b"", "has 0 bytes")],
 )
 def test_other_layers_than_none_are_refused(realm: Kdc, keytab: Path, layers: bytes, text: str) -> None:
     client, server = client_of(with_keytab(keytab)), Server(realm, layers)
@@ -208,7 +209,7 @@ def test_other_layers_than_none_are_refused(realm: Kdc, keytab: Path, layers: by
     with pytest.raises(AuthenticationError, match=text):
         client.evaluate(server.offer())
     assert not client.is_complete()
-    with pytest.raises(AuthenticationError, match="a message that GSSAPI does not have"):
+    with pytest.raises(AuthenticationError, match="a message that GSSAPI does not allow"):
         client.evaluate(server.offer())
 
 
@@ -254,7 +255,7 @@ def error_of(settings: SecurityConfig, host: str = "localhost") -> str:
 def test_an_unknown_broker_is_told_by_its_principal(realm: Kdc, keytab: Path) -> None:
     text = error_of(with_keytab(keytab), "127.0.0.1")
     assert f"Server kafka/127.0.0.1@{REALM} not found in Kerberos database" in text
-    assert text.endswith("Connect by the name that is in the broker's principal, or add the principal kafka/127.0.0.1")
+    assert text.endswith("Connect with the host name in the broker's principal, or add the principal kafka/127.0.0.1")
 
 
 @needs_gssapi
@@ -269,7 +270,7 @@ def test_a_principal_that_is_gone_is_told(realm: Kdc) -> None:
     keytab = realm.keytab("gone")
     realm.kadmin("delete_principal", "-force", "gone")
     text = error_of(config(f'useKeyTab=true keyTab="{keytab}" principal="gone@{REALM}" serviceName="kafka"'))
-    assert text == f"Kerberos: Client 'gone@{REALM}' not found in Kerberos database. Check principal and realm"
+    assert text == f"Kerberos: Client 'gone@{REALM}' not found in Kerberos database. Check the principal and the realm"
 
 
 @needs_gssapi
@@ -284,14 +285,14 @@ def test_a_keytab_with_an_old_key_is_told(realm: Kdc) -> None:
 @needs_gssapi
 def test_a_keytab_that_is_missing_is_told(realm: Kdc) -> None:
     text = error_of(config('useKeyTab=true keyTab="/nowhere/a.keytab" serviceName="kafka"'))
-    assert text == "the keytab /nowhere/a.keytab does not exist, or this process may not read it"
+    assert text == "the keytab /nowhere/a.keytab does not exist or is not readable by this process"
 
 
 @needs_gssapi
 def test_no_ticket_at_all_says_to_run_kinit(realm: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{realm.folder}/nothing")
     assert error_of(config(sasl_kerberos_service_name="kafka")).endswith(
-        "Run kinit, or give a keytab: sasl.kerberos.keytab and sasl.kerberos.principal"
+        "Run kinit, or set a keytab: sasl.kerberos.keytab and sasl.kerberos.principal"
     )
 
 

@@ -122,7 +122,7 @@ def test_a_token_that_is_refused(challenge: bytes, words: str) -> None:
     assert tokens.refusals == [tokens.token]
     with pytest.raises(AuthenticationError) as refused:
         login.evaluate(b"")
-    assert refused.value.message == f"the broker refused the token of 'alice': {words}"
+    assert refused.value.message == f"the broker rejected the token of 'alice': {words}"
 
 
 def test_while_there_is_no_token_there_is_no_login() -> None:

@@ -135,7 +135,7 @@ def test_another_claim_may_name_the_principal() -> None:
         (Answer(403, b'{"errorCode":"E0000022","errorSummary":"no rights"}'), "HTTP 403: E0000022 - no rights"),
         (Answer(400, json.dumps({"given": SECRET}).encode()), 'HTTP 400: {"given": "[hidden]"}'),
         (Answer(404, b"<html>\n  not here\n</html>"), "HTTP 404: <html> not here </html>"),
-        (Answer(405, b""), "HTTP 405: an empty answer"),
+        (Answer(405, b""), "HTTP 405: an empty response"),
         (Answer(501, b'{"error":'), 'HTTP 501: {"error":'),
         (Answer(200, b'{"id_token": "x.y.z", "error": "?"}'), "has no access_token; it has error, id_token"),
         (Answer(200, b'{"access_token": 17}'), "has no access_token; it has access_token"),
@@ -150,7 +150,7 @@ def test_what_another_try_would_not_change_is_an_error_at_once(answer: Answer, w
         said = refused(server.url, pauses=pauses)
 
     assert said.endswith(words)
-    assert f"the token endpoint {server.url}" in said or f"the answer of the token endpoint {server.url}" in said
+    assert f"the token endpoint {server.url}" in said or f"the response of the token endpoint {server.url}" in said
     assert (pauses.slept, len(server.requests)) == ([], 1)
 
 
@@ -179,7 +179,7 @@ def test_tries_end_after_the_longest_back_off() -> None:
     with http_server(Answer(503, b'{"error":"temporarily_unavailable"}')) as server:
         said = refused(server.url, pauses=pauses, backoff_ms=100, backoff_max_ms=1000)
 
-    assert said.endswith("answered HTTP 503: temporarily_unavailable (5 tries)")
+    assert said.endswith("returned HTTP 503: temporarily_unavailable (5 tries)")
     assert pauses.slept == [0.1, 0.2, 0.4, 0.3]
 
 
@@ -188,7 +188,7 @@ def test_garbage_is_tried_again_and_not_quoted(body: bytes) -> None:
     with http_server(Answer(200, body)) as server:
         said = refused(server.url, backoff_ms=0)
 
-    assert said == f"the answer of the token endpoint {server.url} is not JSON"
+    assert said == f"the response of the token endpoint {server.url} is not JSON"
 
 
 # Servers that are slow, large, or not of HTTP
@@ -262,14 +262,14 @@ def answering(data: bytes) -> Callable[[socket.socket], None]:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "gave no valid HTTP answer"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "gave no valid HTTP answer: SSH-2.0-OpenSSH_9.6"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "gave no valid HTTP answer"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, "gave no valid HTTP answer: got more than 100 headers"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf", "the answer ended 46 bytes early"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "gave no valid HTTP answer"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1_100_000, "the answer has more than 1,048,576 bytes"),
-        (b"HTTP/1.1 500 no\r\n\r\n" + b" " * 1_100_000, "the answer has more than 1,048,576 bytes"),
+        (b"", "sent no valid HTTP response"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "sent no valid HTTP response: SSH-2.0-OpenSSH_9.6"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "sent no valid HTTP response"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000, "sent no valid HTTP response: got more than 100 headers"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhalf", "the response ended 46 bytes early"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "sent no valid HTTP response"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 1_100_000, "the response has more than 1,048,576 bytes"),
+        (b"HTTP/1.1 500 no\r\n\r\n" + b" " * 1_100_000, "the response has more than 1,048,576 bytes"),
     ],
 )
 def test_answers_that_are_none(data: bytes, words: str) -> None:
@@ -345,7 +345,7 @@ def test_tls_to_a_plain_port_is_no_answer() -> None:
     with http_server(granted()) as server:
         said = refused(server.url.replace("http:", "https:"), backoff_ms=0)
 
-    assert "gave no valid HTTP answer" in said
+    assert "sent no valid HTTP response" in said
 
 
 def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,7 +452,7 @@ def test_nothing_secret_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with http_server(Answer(500, SECRET.encode()), granted()) as server:
         token = tokens(server.url)("broker")
 
-    assert "Asks the token endpoint again" in caplog.text
+    assert "retrying the token endpoint" in caplog.text
     assert SECRET not in caplog.text
     assert token.value.reveal() not in caplog.text + repr(token)
     assert SECRET not in repr(endpoint("http://localhost"))

@@ -200,7 +200,7 @@ def refused_first(message: bytes) -> str:
 def test_iterations_out_of_bounds_are_refused_before_they_are_computed(iterations: int) -> None:
     text = refused_first(f"r={NONCE}-server,s={SALT},i={iterations}".encode())
 
-    assert f"asks for {iterations:,} SCRAM-SHA-256 iterations; 4,096 to 1,000,000 are allowed" in text
+    assert f"requests {iterations:,} SCRAM-SHA-256 iterations; 4,096 to 1,000,000 are allowed" in text
     assert "'user'" in text
 
 
@@ -230,7 +230,7 @@ def test_iterations_out_of_bounds_are_refused_before_they_are_computed(iteration
         ("v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", "first message has an invalid format"),
         ("\x00\xff" * 40, "first message has an invalid format"),
         ("r=" + "x" * 20_000, "message of 20,002 bytes; at most 16,384 are allowed"),
-        ("e=unknown-user", "the broker refused the SCRAM-SHA-256 login of user 'user': unknown-user"),
+        ("e=unknown-user", "the broker rejected the SCRAM-SHA-256 login of user 'user': unknown-user"),
     ],
 )
 def test_a_first_message_that_is_wrong(message: str, words: str) -> None:
@@ -256,8 +256,8 @@ def test_an_extension_of_the_server_is_signed_and_passed_over() -> None:
         (b"v", "final message has an invalid format"),
         (FIRST.encode(), "final message has an invalid format"),
         (b"v=" + b"A" * 20_000, "at most 16,384 are allowed"),
-        (b"e=invalid-proof", "the broker refused the SCRAM-SHA-256 login of user 'user': invalid-proof"),
-        (b"e=other\x1b[31m\nerror,ext=1", "the broker refused the SCRAM-SHA-256 login of user 'user': other [31m error"),
+        (b"e=invalid-proof", "the broker rejected the SCRAM-SHA-256 login of user 'user': invalid-proof"),
+        (b"e=other\x1b[31m\nerror,ext=1", "the broker rejected the SCRAM-SHA-256 login of user 'user': other [31m error"),
     ],
 )
 def test_a_final_message_that_is_wrong(message: bytes, words: str) -> None:

@@ -224,7 +224,7 @@ def test_a_source_that_never_answers_is_an_error_after_its_deadline() -> None:
     cache = TokenCache(source, deadline_s=0.05)
     assert user.get(cache) is None
     user.woken.get(timeout=30)
-    with pytest.raises(AuthenticationError, match=r"timed out waiting for a token: its source has not answered for 0\.05 s"):
+    with pytest.raises(AuthenticationError, match=r"timed out waiting for a token: its source did not respond within 0\.05 s"):
         user.get(cache)
     ended.set()
     cache.leave(user)
