@@ -36,9 +36,8 @@ def check_libraries(*modules: str) -> None:
     """
     for name in modules or (*RECORD_LIBRARIES, "pyarrow"):  # pyarrow imports numpy
         library = name.partition(".")[0]
-        module = _imported(name, f"pip install --force-reinstall {library}")
-        if library in OLDEST:
-            _check_version(library, module, OLDEST[library], f"pip install '{library}>={OLDEST[library]}'")
+        oldest = OLDEST.get(library, "0")
+        _check(name, oldest, f"pip install '{library}>={oldest}'", f"pip install --force-reinstall {library}")
 
 
 @cache
@@ -46,20 +45,40 @@ def check_spark() -> None:
     """Raises InstallationError if PySpark or a core dependency is missing, broken or too old."""
     if not is_installed("pyspark"):
         raise InstallationError(not_installed("pyspark"), library="pyspark")
-    module = _imported("pyspark", f"pip install --force-reinstall '{PROJECT}[spark]'")
-    fix = f"use a platform with Spark {OLDEST_PYSPARK} or newer, or pip install --upgrade '{PROJECT}[spark]'"
-    _check_version("pyspark", module, OLDEST_PYSPARK, fix)
+    upgrade = f"use a platform with Spark {OLDEST_PYSPARK} or newer, or pip install --upgrade '{PROJECT}[spark]'"
+    _check("pyspark", OLDEST_PYSPARK, upgrade, f"pip install --force-reinstall '{PROJECT}[spark]'")
     check_libraries()
 
 
-def _imported(name: str, fix: str) -> Any:
+def _check(name: str, oldest: str, upgrade: str, repair: str) -> None:
+    """Imports a module and checks its version. `upgrade` and `repair` are what to do if it is too old, or broken."""
+    library = name.partition(".")[0]
     try:
-        return import_module(name)
+        found = str(getattr(import_module(name), "__version__", ""))
     except Exception as error:  # a broken extension module raises OSError, SystemError, AttributeError, ..., too
-        library = name.partition(".")[0]
+        # An old pyarrow cannot be imported with a new numpy.
+        if _is_older(_distributed_version(library), oldest):
+            raise _too_old(library, _distributed_version(library), oldest, upgrade) from None
         raise InstallationError(
-            f"{library} cannot be imported by {sys.executable} ({_root(error)}): {fix}", library=library
+            f"{library} cannot be imported by {sys.executable} ({_root(error)}): {repair}", library=library
         ) from None
+    if _is_older(found, oldest):
+        raise _too_old(library, found, oldest, upgrade)
+
+
+def _distributed_version(library: str) -> str:
+    """Returns the version that pip has installed, or an empty string."""
+    from importlib import metadata  # 20 ms
+
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _too_old(library: str, found: str, oldest: str, upgrade: str) -> InstallationError:
+    text = f"{library} {found} is too old, {PROJECT} requires {oldest} or newer: {upgrade}"
+    return InstallationError(text, library=library, version=found)
 
 
 def _root(error: BaseException) -> str:
@@ -70,12 +89,8 @@ def _root(error: BaseException) -> str:
     return ": ".join([type(error).__name__, *lines[:1]])
 
 
-def _check_version(library: str, module: Any, oldest: str, fix: str) -> None:
-    found = str(getattr(module, "__version__", ""))
-    if _numbers(found) < _numbers(oldest):
-        raise InstallationError(
-            f"{library} {found} is too old, {PROJECT} requires {oldest} or newer: {fix}", library=library, version=found
-        )
+def _is_older(version: str, than: str) -> bool:
+    return _numbers(version) < _numbers(than)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

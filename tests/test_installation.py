@@ -6,8 +6,10 @@ import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import pytest
+from pyspark.cloudpickle import cloudpickle
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -16,7 +18,6 @@ from spark_kafka_sink import installation
 from spark_kafka_sink.errors import InstallationError
 from spark_kafka_sink.exactly_once.micro_batch import MicroBatch
 from spark_kafka_sink.installation import SameVersion
-from spark_kafka_sink.spark import data_source
 from spark_kafka_sink.spark.data_source import KafkaSinkDataSource, reporting_to
 from spark_kafka_sink.spark.metrics import Feed
 from spark_kafka_sink.spark.options import sink_options
@@ -84,10 +85,12 @@ def test_the_check_comes_before_the_state_and_before_the_class(monkeypatch: pyte
 
 def test_a_registered_source_is_refused_by_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = SERIALIZER.dumps(reporting_to(Feed()))
+    # Otherwise unpickling returns the class itself, because this process has it.
+    monkeypatch.setattr(cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", WeakValueDictionary())
+    received = SERIALIZER.loads(sent)
+    assert received(dict(OPTIONS)).writer(SCHEMA, False) is not None
     monkeypatch.setattr(installation, "__version__", "9.9")
-    monkeypatch.setattr(KafkaSinkDataSource, "driver_version", "9.9")  # as the class of that version has it
-    source = SERIALIZER.loads(sent)(dict(OPTIONS))
-    for make in (source.writer, source.streamWriter):
+    for make in (received(dict(OPTIONS)).writer, received(dict(OPTIONS)).streamWriter):
         with pytest.raises(InstallationError, match=rf"the driver has spark-kafka-sink {sks.__version__}, and .* has 9\.9"):
             make(SCHEMA, False)
-    assert data_source.KafkaSinkDataSource(dict(OPTIONS)).writer(SCHEMA, False) is not None
+    assert KafkaSinkDataSource(dict(OPTIONS)).writer(SCHEMA, False) is not None

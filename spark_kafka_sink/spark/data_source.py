@@ -48,7 +48,7 @@ class KafkaSinkDataSource(DataSource):
 
     feed: ClassVar[Feed] = Feed()
     session_options: ClassVar[Mapping[str, object]] = NO_OPTIONS
-    driver_version: ClassVar[str] = __version__
+    driver_version: ClassVar[str | None] = None  # None: it was not pickled by a driver
 
     @classmethod
     def name(cls) -> str:
@@ -73,7 +73,8 @@ class KafkaSinkDataSource(DataSource):
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
 
     def _checked(self, schema: StructType) -> tuple[SinkSchema, SinkOptions]:
-        check_same_version(self.driver_version)
+        if self.driver_version is not None:
+            check_same_version(self.driver_version)
         from spark_kafka_sink.spark.options import looked_at, sink_options
         from spark_kafka_sink.spark.schema import check_arrow, sink_schema
 
@@ -126,7 +127,7 @@ def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type
     class ReportingKafkaSinkDataSource(KafkaSinkDataSource):
         pass
 
-    # The class itself is pickled, and its base is not: that comes from the process that unpickles it.
+    # The class is pickled by value, without attributes that are its base's. The base comes from the process that unpickles it.
     ReportingKafkaSinkDataSource.driver_version = __version__
     ReportingKafkaSinkDataSource.feed = feed
     ReportingKafkaSinkDataSource.session_options = HiddenValues({name.lower(): value for name, value in options.items()})

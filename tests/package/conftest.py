@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.package.programs import ROOT
 
 Environment = Callable[..., Path]
-"""Makes a virtual environment with the wheel and the extras that are given, and returns its Python."""
+"""Makes a virtual environment with the wheel, its extras that are given, and what is in `also`, and returns its Python."""
 
 
 @pytest.fixture(scope="session")
@@ -29,14 +30,16 @@ def wheel(dist: Path) -> Path:
     return found
 
 
-@pytest.fixture
-def environment(tmp_path: Path, wheel: Path) -> Environment:
-    def made(*extras: str) -> Path:
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Environment:
+    @cache
+    def made(*extras: str, also: tuple[str, ...] = ()) -> Path:
+        folder = tmp_path_factory.mktemp("environment")
         # pip of this environment installs into the other, which needs none of its own.
-        _run("-m", "venv", "--without-pip", str(tmp_path / "env"))
-        python = tmp_path / "env" / "bin" / "python"
+        _run("-m", "venv", "--without-pip", str(folder))
+        python = folder / "bin" / "python"
         what = f"spark-kafka-sink[{','.join(extras)}] @ {wheel.as_uri()}"
-        _run("-m", "pip", "--python", str(python), "install", "--quiet", "-c", str(ROOT / "constraints.txt"), what)
+        _run("-m", "pip", "--python", str(python), "install", "--quiet", "-c", str(ROOT / "constraints.txt"), what, *also)
         return python
 
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -71,18 +70,65 @@ spark.stop()
 """
 
 
+ON_CONNECT = """
+import sys
+from pyspark.sql import SparkSession
+import spark_kafka_sink as sks
+
+servers, folder = sys.argv[1:]
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+options = {"kafka.bootstrap.servers": servers, "topic": "events"}
+rows = spark.range(100).selectExpr("cast(id as string) as value")
+rows.write.mode("append").parquet(f"{folder}/rows")
+metrics = sks.register(spark)
+rows.write.format("kafka_sink").options(**options).mode("append").save()
+stream = spark.readStream.schema("value string").parquet(f"{folder}/rows")
+writer = stream.writeStream.format("kafka_sink").options(**options).option("checkpointLocation", f"{folder}/checkpoint")
+writer.trigger(availableNow=True).start().awaitTermination(120)
+print(sks.publish(rows, options=options, metrics=metrics).total.records)
+try:
+    metrics.committed
+except Exception as error:
+    print(error)
+spark.stop()
+"""
+
+# Both tests share one environment. The client of Spark Connect needs the packages of that extra.
+CONNECT = ("pyspark[connect]",)
+WHY = "installs Spark into an environment of its own: 2 minutes"
+
+
+def lines_and_values(program: str, python: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[int]]:
+    """Returns what a program prints, and what it writes to the topic of an embedded broker, in order of size."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, str(python))
+    with EmbeddedBroker() as broker:
+        broker.create_topic("events", partitions=1)
+        done = run(program, broker.bootstrap_servers, str(folder), python=python, path="", timeout=300)
+        assert done.returncode == 0, done.stderr
+        values = [int(record.value or b"") for record in read_topic(broker.bootstrap_servers, "events")]
+    return done.stdout.splitlines(), sorted(values)
+
+
 @pytest.mark.spark
-@pytest.mark.whole("installs Spark into an environment of its own: 2 minutes")
+@pytest.mark.whole(WHY)
 @pytest.mark.timeout(600)
 def test_with_pyspark_a_stream_a_batch_job_and_publish_write(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = environment("spark")
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        monkeypatch.setitem(os.environ, name, str(python))
-    with EmbeddedBroker() as broker:
-        broker.create_topic("events", partitions=1)
-        done = run(WITH_SPARK, broker.bootstrap_servers, str(tmp_path), python=python, path="", timeout=300)
-        assert done.stdout.splitlines() == ["100"], done.stderr
-        values = [int(record.value or b"") for record in read_topic(broker.bootstrap_servers, "events")]
-    assert sorted(values) == sorted([*range(100)] * 3)
+    lines, values = lines_and_values(WITH_SPARK, environment("spark", also=CONNECT), tmp_path, monkeypatch)
+    assert lines == ["100"]
+    assert values == sorted([*range(100)] * 3)
+
+
+@pytest.mark.spark
+@pytest.mark.whole(WHY)
+@pytest.mark.timeout(600)
+def test_on_spark_connect_the_same_write_and_counts_say_in_one_line_that_they_are_not_there(
+    environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, values = lines_and_values(ON_CONNECT, environment("spark", also=CONNECT), tmp_path, monkeypatch)
+    assert lines[0] == "100"
+    assert lines[1].startswith("[USAGE] Spark Connect has no accumulators, so deliveries are not counted")
+    assert len(lines) == 2
+    assert values == sorted([*range(100)] * 3)

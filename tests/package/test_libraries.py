@@ -34,6 +34,11 @@ CASES = {
         PRODUCER,
         r"pyarrow 15\.0\.2 is too old, spark-kafka-sink requires 19 or newer: pip install 'pyarrow>=19'",
     ),
+    "old pyarrow that a newer numpy breaks": (
+        {"pyarrow.py": BROKEN, "pyarrow-15.0.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: pyarrow\nVersion: 15.0.2\n"},
+        PRODUCER,
+        r"pyarrow 15\.0\.2 is too old, spark-kafka-sink requires 19 or newer: pip install 'pyarrow>=19'",
+    ),
     "old numpy": (
         {"numpy.py": "__version__ = '1.26.4'"},
         "from spark_kafka_sink.records import batch_header",
