@@ -34,7 +34,7 @@ WITHOUT_SPARK = [page for page in PAGES if RUN[page] and page not in WITH_SPARK]
 
 @pytest.fixture
 def made() -> Iterator[ExitStack]:
-    """What blocks are given, which is closed afterwards."""
+    """Closes afterwards what the blocks of a page got."""
     with ExitStack() as stack:
         yield stack
 
