@@ -10,7 +10,9 @@ import click
 
 
 @click.command(epilog="Exits with 0 if there is no cross, 1 if there is one, 2 for wrong options.")
-@click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="The sink's kafka.bootstrap.servers.")
+@click.option(
+    "--bootstrap-servers", metavar="HOST:PORT,...", help="The sink's kafka.bootstrap.servers.  [default: localhost:9092]"
+)
 @click.option("--topic", metavar="NAME", help="The sink's option topic.")
 @click.option(
     "--set",
@@ -41,14 +43,14 @@ def check(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Try a sink's settings: brokers, TLS, login, rights, topic and transactions.
+    """Test a sink's settings: brokers, TLS, login, rights, topic and transactions.
 
     Prints a tick, a cross or "not checked" for each, and what to do about each cross. Writes nothing to the topic.
     """
-    from spark_kafka_sink.cli.transactions.connection import settings_of
+    from spark_kafka_sink.cli.transactions.connection import LOCAL_BROKER, settings_of
     from spark_kafka_sink.spark.check import check as run
 
-    options: dict[str, str] = {}
+    options = {"kafka.bootstrap.servers": LOCAL_BROKER}
     if command_config is not None:
         options |= {f"kafka.{name}": value for name, value in settings_of(command_config).items()}
     options |= dict(map(_setting, settings))

@@ -14,9 +14,9 @@ _EXIT_CODES: Final = "Exits with 0 on success, 1 if the brokers refuse or do not
 
 @dataclass(frozen=True, slots=True)
 class TopicsConnection:
-    """The options that all commands have. timeout_s: seconds that brokers have to answer."""
+    """The options of all commands. bootstrap_servers: None for the default. timeout_s: seconds that brokers have to answer."""
 
-    bootstrap_servers: str
+    bootstrap_servers: str | None
     command_config: Path | None
     timeout_s: float
     as_json: bool
@@ -38,7 +38,7 @@ _COMMON: Final = (
         metavar="FILE",
         help="Properties file with the client's settings, as Kafka's own tools take it.",
     ),
-    click.option("--bootstrap-servers", required=True, metavar="HOST:PORT,...", help="Brokers to connect to first."),
+    click.option("--bootstrap-servers", metavar="HOST:PORT,...", help="Brokers to connect to first.  [default: localhost:9092]"),
 )
 
 

@@ -1,4 +1,4 @@
-"""`check(options, df)`: tries a sink's settings before anything is written, within a few seconds."""
+"""`check(options, df)`: tests a sink's settings before anything is written, within a few seconds."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _ORDER: Final = (OPTIONS, *_STEPS, _COLUMNS, _PYTHON)
 
 
 def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout: float = 10) -> CheckReport:
-    """Tries the settings of a sink: brokers, TLS, login, rights, topic, transactions, and the DataFrame's columns.
+    """Tests the settings of a sink: brokers, TLS, login, rights, topic, transactions, and the DataFrame's columns.
 
-    It writes nothing to the topic. It connects from this process only; executors may have another network.
+    Nothing is written to the topic. Connections are made from this process only; executors may be on another network.
 
     Args:
         options: as for `format("kafka_sink")`.
@@ -52,8 +52,8 @@ def check(options: Mapping[str, object], df: DataFrame | None = None, *, timeout
         timeout: seconds for everything. What is not done by then is reported as not checked.
 
     Returns:
-        A report that prints as ticks and crosses, each cross with what to do. `ok` is True without crosses. Wrong options and
-        unreachable brokers are crosses, not exceptions.
+        A report that prints as ticks and crosses, with what to do about each cross. `report.ok` is True if there is no cross.
+        Wrong options and unreachable brokers are crosses, not exceptions.
 
     Raises:
         UsageError: `timeout` is not a positive number.
@@ -92,12 +92,12 @@ class _Run:
         if thread.is_alive() and hanging:
             text = f"no answer within {self._timeout_s:g} s"
             lines.setdefault(hanging, []).append(
-                failed(hanging, text, "look at name servers, firewalls, and the load of the brokers")
+                failed(hanging, text, "check name servers, firewalls, and the load of the brokers")
             )
         if not any(line.name == OPTIONS and line.status != "ok" for line in lines.get(OPTIONS, [])):
             for step in _ORDER:
                 if step not in lines:
-                    lines[step] = [not_checked(step, f"the time of {self._timeout_s:g} s was over")]
+                    lines[step] = [not_checked(step, f"no time left of {self._timeout_s:g} s")]
         ordered = (line for step in _ORDER for line in lines.get(step, []))
         return CheckReport(tuple(ordered), time.monotonic() - self._start)
 
@@ -144,7 +144,7 @@ class _Run:
         checked.append(options)
         where = f"to topic {options.topic!r}" if options.topic else "to the topics of the column topic"
         servers = ",".join(options.producer.bootstrap_servers)
-        yield ok(OPTIONS, f"{options.guarantee} {where} at {servers}")
+        yield ok(OPTIONS, f"{options.guarantee} delivery {where} on {servers}")
 
     def _step(self, name: str, step: Callable[[], Iterable[CheckLine]]) -> None:
         """Runs a step, and adds its lines as they come. An error of ours is a line, too."""

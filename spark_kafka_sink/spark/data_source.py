@@ -51,13 +51,17 @@ class KafkaSinkDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         if overwrite:
             raise UsageError("mode overwrite: a topic cannot be overwritten; use mode('append')")
-        writer = KafkaSinkWriter(*self._checked(schema), self.feed)
+        columns, options = self._checked(schema)
+        create_missing_topic(options)
+        writer = KafkaSinkWriter(columns, options, self.feed)
         writer.check()
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` means complete mode: each batch appends the whole result again, as with Spark's own Kafka sink."""
-        return KafkaSinkStreamWriter(*self._checked(schema), self.feed)
+        columns, options = self._checked(schema)
+        create_missing_topic(options, is_stream=True)
+        return KafkaSinkStreamWriter(columns, options, self.feed)
 
     def schema(self) -> NoReturn:
         raise UsageError(f"{NAME} only writes; read a topic with format('kafka')")
@@ -67,9 +71,7 @@ class KafkaSinkDataSource(DataSource):
         options = sink_options({**self.session_options, **self.options})  # both with lower-cased names
         check_arrow(schema)
         with looked_at(options.producer) as serializers:
-            found = sink_schema(schema, options.topic, serializers)
-        create_missing_topic(options)
-        return found, options
+            return sink_schema(schema, options.topic, serializers), options
 
 
 def reporting_to(feed: Feed, options: Mapping[str, object] = NO_OPTIONS) -> type[KafkaSinkDataSource]:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.errors import BrokerError, OptionError
+from spark_kafka_sink.errors import BrokerError, DeadlineError, OptionError
 from spark_kafka_sink.option import Kind, integer
-from spark_kafka_sink.protocol.error_codes import ErrorCode
+from spark_kafka_sink.protocol.error_codes import ErrorCode, error_facts
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.cluster_client import ClusterClient
@@ -24,6 +24,9 @@ CREATE_CONFIG: Final = "topic.create.config."
 
 _KINDS: Final[Mapping[str, Kind]] = {CREATE_PARTITIONS: integer(1), CREATE_REPLICATION: integer(1, 32767)}
 _BROKER_DEFAULT: Final = -1
+_LOOK_UP_S: Final = 10
+_SHARE: Final = 6
+"""A wrong address is reported after 10 s, not after all of max.block.ms, or after a sixth of it if that is longer."""
 
 _OPTION_OF: Final = {
     ErrorCode.INVALID_PARTITIONS: CREATE_PARTITIONS,
@@ -82,11 +85,20 @@ def _count(name: str, value: object) -> int:
 _there: set[tuple[tuple[str, ...], str, TopicCreation]] = set()
 
 
-def create_missing_topic(options: SinkOptions) -> None:
+def create_missing_topic(options: SinkOptions, *, is_stream: bool = False) -> None:
     """Creates the topic if `topic.create.*` is set and the topic does not exist. An existing topic is never altered.
 
-    Asks the brokers once per process. Raises OptionError for settings that the brokers refuse, AuthorizationError with the ACL
-    to add, and DeadlineError after max.block.ms.
+    Asks the brokers once per process.
+
+    Args:
+        options: the sink's settings.
+        is_stream: whether Spark plans a micro-batch. It does so for each one, in new processes, and a running stream must
+            survive an outage of Kafka. So this only warns if no broker answers in time.
+
+    Raises:
+        OptionError: the brokers refuse a setting.
+        AuthorizationError: the client may not create the topic; the error has the ACL to add.
+        DeadlineError: no broker answered within 10 s, or the topic was not created within max.block.ms.
     """
     creation, topic = options.creation, options.topic
     if creation is None or topic is None:
@@ -96,27 +108,33 @@ def create_missing_topic(options: SinkOptions) -> None:
         return
     from spark_kafka_sink.client.cluster_client import ClusterClient
 
-    with ClusterClient(options.producer) as client:
-        _create(client, topic, creation, time.monotonic() + options.producer.max_block_ms / 1000)
+    try:
+        with ClusterClient(options.producer) as client:
+            _create(client, topic, creation, options.producer.max_block_ms / 1000)
+    except DeadlineError as error:
+        if not is_stream:
+            raise
+        logger.warning("topic.create.*: cannot look up topic %s: %s", topic, error.message)
+        return
     _there.add(key)
 
 
-def _create(client: ClusterClient, topic: str, creation: TopicCreation, deadline: float) -> None:
-    from spark_kafka_sink.client.topics import create_topic, metadata_error, new_topic, wait_for_leaders
+def _create(client: ClusterClient, topic: str, creation: TopicCreation, wait_s: float) -> None:
+    from spark_kafka_sink.client.topics import create_topic, creation_error, metadata_error, new_topic, wait_for_leaders
 
-    partitions, code = client.topic(topic, deadline)
+    start = time.monotonic()
+    deadline = start + wait_s
+    partitions, code = client.topic(topic, start + min(wait_s, max(_LOOK_UP_S, wait_s / _SHARE)))
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         new = new_topic(topic, creation.partitions, creation.replication_factor, dict(creation.configs))
         result = create_topic(client, new, deadline)
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            from spark_kafka_sink.client.topics import creation_error
-
             raise as_option_error(creation_error(client, result), creation, topic)
         partitions = wait_for_leaders(client, topic, deadline)
         if result.error_code == ErrorCode.NONE:
             logger.info("created topic %s with %s partitions", topic, f"{partitions:,}")
             return
-    elif code:
+    elif code and not error_facts(code).retriable:
         raise metadata_error(client, topic, code)
     if 0 < partitions < creation.partitions:
         logger.warning(

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import socket
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
-from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.broker import BrokerConfig, CertificateAuthority, EmbeddedBroker
 from spark_kafka_sink.broker.acl import parse_acls
 from spark_kafka_sink.errors import UsageError
 from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
 from spark_kafka_sink.spark.check import CheckReport, check
 from spark_kafka_sink.spark.checks.report import CheckLine, Status
+from tests.kafka.acls import KafkaWithAcls
 from tests.kafka.fixtures import NewTopic
 from tests.kafka.kafka import Kafka
 from tests.kafka.ports import free_ports
@@ -137,7 +142,7 @@ def test_an_advertised_address_that_cannot_be_reached_is_named() -> None:
     (cross,) = report.failed
     assert cross.text.startswith(f"broker 2 advertises 127.0.0.1:{dead}, which cannot be reached from here")
     assert "advertised.listeners on broker 2" in cross.to_do
-    assert "1 of 2 answer" in lines(report, "brokers")[1].text
+    assert "1 of 2 brokers answered" in lines(report, "brokers")[1].text
 
 
 @pytest.mark.parametrize(
@@ -190,6 +195,28 @@ def test_requests_that_are_never_answered_leave_the_rest_unchecked() -> None:
     assert not report.ok or line(report, "topic configs").status is Status.NOT_CHECKED
 
 
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_an_advertised_address_that_never_answers_leaves_time_for_the_rest(brokers: int) -> None:
+    with black_hole() as (host, port), EmbeddedBroker(brokers, advertised={brokers: (host, port)}) as broker:
+        broker.create_topic("events")
+        report = check({"kafka.bootstrap.servers": broker.address(1), "topic": "events"}, timeout=2)
+    (cross,) = report.failed
+    assert cross.text.startswith(f"broker {brokers} advertises {host}:{port}, which cannot be reached from here: timed out")
+    assert statuses(report)["topic"] is (Status.OK if brokers == 2 else Status.NOT_CHECKED)
+    assert report.seconds < 5
+
+
+def test_each_of_many_advertised_addresses_that_never_answer_is_named() -> None:
+    with black_hole() as address, EmbeddedBroker(5, advertised=dict.fromkeys(range(1, 6), address)) as broker:
+        report = check({"kafka.bootstrap.servers": broker.address(1), "topic": "events"}, timeout=1)
+    assert [each.text.partition(" advertises ")[0] for each in report.failed] == [f"broker {number}" for number in range(1, 6)]
+
+
+def test_a_coordinator_that_still_loads_is_asked_again(broker: EmbeddedBroker) -> None:
+    broker.faults.fail(ApiKey.INIT_PRODUCER_ID, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert check(settings(broker)).ok
+
+
 # TLS and login
 
 
@@ -201,6 +228,32 @@ def test_tls_tells_protocol_names_and_expiry() -> None:
     assert line(report, "TLS").text.startswith("TLSv1.3; the certificate is that of 127.0.0.1:")
     assert "localhost" in line(report, "TLS").text
     assert "valid until 20" in line(report, "TLS").text
+
+
+@pytest.mark.parametrize(("days", "hint"), [(13, "renew the certificate of 127.0.0.1:"), (20, "")])
+def test_a_certificate_that_ends_soon_is_a_hint(days: int, hint: str) -> None:
+    report = checked_with_certificate(timedelta(days=days, hours=1))
+    assert report.ok, report
+    assert f"({days} days)" in line(report, "TLS").text
+    assert line(report, "TLS").to_do.startswith(hint)
+    assert bool(line(report, "TLS").to_do) == bool(hint)
+
+
+def test_a_certificate_that_has_expired_is_a_cross() -> None:
+    report = checked_with_certificate(timedelta(days=-1))
+    assert [each.name for each in report.failed] == ["TLS"]
+    assert "a certificate of its chain has expired" in line(report, "TLS").text
+
+
+def checked_with_certificate(valid: timedelta) -> CheckReport:
+    authority = CertificateAuthority()
+    made = authority.server(["127.0.0.1"], valid=valid)
+    config = BrokerConfig(ssl_keystore_certificate_chain=made.certificate, ssl_keystore_key=made.key)
+    with EmbeddedBroker(config=config) as broker:
+        broker.create_topic("events")
+        trusted = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "PEM"}
+        trusted["kafka.ssl.truststore.certificates"] = authority.certificate
+        return check({"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **trusted})
 
 
 def test_an_authority_that_is_not_trusted_is_a_cross_of_tls() -> None:
@@ -384,3 +437,22 @@ def test_a_commit_log_with_fewer_partitions_is_a_cross(broker: EmbeddedBroker) -
     broker.create_topic("short-log", 1, configs={"cleanup.policy": "compact"})
     report = check(settings(broker, **EXACTLY_ONCE, **{"commit.log.topic": "short-log", "commit.log.partitions": "2"}))
     assert "set commit.log.partitions to 1" in line(report, "commit log").to_do
+
+
+# On real Kafka
+
+
+def test_missing_rights_are_crosses_on_real_kafka(kafka_with_acls: KafkaWithAcls) -> None:
+    """Rights are known without a write: those on topics from metadata, those on ids from a request that brokers refuse anyway."""
+    name = f"check-{uuid.uuid4()}"
+    kafka_with_acls.create_topic(name, 1)
+    options = {"kafka.bootstrap.servers": kafka_with_acls.bootstrap_servers, "topic": name, **EXACTLY_ONCE}
+    kafka_with_acls.deny(ResourceType.TOPIC, name, AclOperation.WRITE)
+    kafka_with_acls.deny(ResourceType.TRANSACTIONAL_ID, "spark-kafka-sink.", AclOperation.WRITE, prefixed=True)
+    report = check(options, timeout=30)
+    topic, ids = report.failed
+    assert topic.text == f"User:ANONYMOUS is not authorized for Write on topic {name!r}"
+    assert f"--operation Write --topic {name}" in topic.to_do
+    assert "is not authorized for Write on transactional ids spark-kafka-sink.*" in ids.text
+    assert "--transactional-id spark-kafka-sink. --resource-pattern-type prefixed" in ids.to_do
+    assert "__spark_kafka_sink_commits" not in kafka_with_acls.metadata().topics

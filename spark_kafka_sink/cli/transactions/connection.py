@@ -155,19 +155,24 @@ def connected(options: ConnectionOptions) -> Iterator[Connection]:
 
 # The settings of the client
 
+LOCAL_BROKER: Final = "localhost:9092"
+"""Address of `spark-kafka-sink broker`, and of Kafka on the same machine."""
+
 _FILE: Final = "--command-config"
 # Files are shared with tools that are Java's admin clients.
 _IGNORED: Mapping[str, str] = {**HARMLESS, "default.api.timeout.ms": "--timeout says it"}
 
 
-def client_config(bootstrap_servers: str, command_config: Path | None) -> ProducerConfig:
+def client_config(bootstrap_servers: str | None, command_config: Path | None) -> ProducerConfig:
     """Returns a client's settings from the file of --command-config, as Kafka's own tools take it.
 
-    click.BadParameter says what is wrong with which option; never a value of the file, which may be a password.
+    Without `bootstrap_servers` the file's are used, else LOCAL_BROKER. Raises click.BadParameter, which names the option but
+    never contains a value of the file, because that may be a password.
     """
-    settings = {} if command_config is None else settings_of(command_config)
+    settings = {"client.id": "spark-kafka-sink-cli", "bootstrap.servers": LOCAL_BROKER}
+    settings |= {} if command_config is None else settings_of(command_config)
     try:
-        config = producer_config({"client.id": "spark-kafka-sink-cli", **settings, "bootstrap.servers": bootstrap_servers})
+        config = producer_config(settings if bootstrap_servers is None else {**settings, "bootstrap.servers": bootstrap_servers})
     except OptionError as error:
         hint = "--bootstrap-servers" if error.facts.get("option") == "bootstrap.servers" else _FILE
         raise click.BadParameter(error.message, param_hint=hint) from None

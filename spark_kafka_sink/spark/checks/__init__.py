@@ -1,1 +1,1 @@
-"""The parts of `check`: the report, and what is looked at on brokers, topic, transactions and in Spark."""
+"""Parts of `check`: the report, and the checks of brokers, topic, transactions and the DataFrame."""

@@ -1,4 +1,4 @@
-"""The steps of `check` about connections: brokers and their advertised addresses, TLS, and the login."""
+"""Checks of connections: brokers and their advertised addresses, TLS, and the login."""
 
 from __future__ import annotations
 
@@ -68,14 +68,16 @@ def check_brokers(context: CheckContext) -> Iterator[CheckLine]:
         yield ok("brokers", "bootstrap.servers accept connections")
         return
     except KafkaSinkError as error:
-        yield failed_by("brokers", error, _NOT_REACHED)
-        return
+        nodes = context.client.known().nodes  # as a bootstrap server named them; none of them may answer
+        if not nodes:
+            yield failed_by("brokers", error, _NOT_REACHED)
+            return
     yield from _check_advertised(context, nodes)
     dead = ", ".join(f"{_address(where)} ({error.message})" for where, error in lost.items())
     if context.nodes:
         found = ", ".join(map(str, context.nodes.values()))
         hint = f"bootstrap.servers that cannot be reached: {dead}" if dead else ""
-        yield ok("brokers", f"{len(context.nodes)} of {len(nodes)} answer: {found}; {_release(context.versions)}", hint)
+        yield ok("brokers", f"{len(context.nodes)} of {len(nodes)} brokers answered: {found}; {_release(context.versions)}", hint)
 
 
 def _check_advertised(context: CheckContext, nodes: Mapping[int, Node]) -> Iterator[CheckLine]:
@@ -132,13 +134,13 @@ def _address(where: HostPort) -> str:
 
 
 def check_tls(context: CheckContext) -> Iterator[CheckLine]:
-    """Looks at the protocol and at the certificates of the brokers."""
+    """Checks the security protocol and the certificates of the brokers."""
     security = context.options.producer.security
     if not security.uses_tls and not security.uses_sasl and context.login_error is not None:
         yield failed_by("TLS", context.login_error)  # without a login it is the protocol that does not fit
         return
     if not security.uses_tls:
-        yield ok("TLS", f"not used: security.protocol={security.security_protocol} does not encrypt")
+        yield ok("TLS", f"not used (security.protocol={security.security_protocol})")
         return
     connections = {where: said for where, said in context.probed.items() if isinstance(said, ProbedConnection)}
     rejected = {where: said for where, said in context.probed.items() if isinstance(said, AuthenticationError)}
@@ -177,7 +179,7 @@ def _names(certificate: Mapping[str, Any]) -> str:
 
 
 def check_login(context: CheckContext) -> Iterator[CheckLine]:
-    """Tells who the brokers take this client for."""
+    """Checks the login, and reports the principal that the brokers see."""
     producer = context.options.producer
     security = producer.security
     if context.login_error is not None and (security.uses_sasl or security.uses_tls):
@@ -191,6 +193,6 @@ def check_login(context: CheckContext) -> Iterator[CheckLine]:
         who = principal or "the brokers accepted the login"
         yield ok("login", f"{who}, by {security.sasl_mechanism}", hint)
     elif principal == ANONYMOUS:
-        yield ok("login", f"none: brokers see {ANONYMOUS}", hint)
+        yield ok("login", f"no login: brokers see {ANONYMOUS}", hint)
     else:
         yield ok("login", f"{principal or 'a client certificate'}, by client certificate if the brokers ask for one", hint)

@@ -1,4 +1,4 @@
-"""What the steps of `check` share: the settings, the connection, and what earlier steps found."""
+"""State that the steps of `check` share: the settings, the connection, and the findings of earlier steps."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ from spark_kafka_sink.spark.options import SinkOptions
 
 _SHARE: Final = 0.3
 """The part of the whole time that one wait may take, so that one that hangs leaves time for others."""
+
+
+_TRIES: Final = 3
+"""The number of brokers that one wait can try, if a firewall drops what is sent to them."""
 
 
 class SkippedError(Exception):
@@ -72,6 +76,7 @@ Step = Callable[[CheckContext], Iterable[CheckLine]]
 def client_for(options: SinkOptions, timeout_s: float) -> ClusterClient:
     """Returns a client that gives up on a broker within a share of the time."""
     at_most_ms = max(100, round(_SHARE * timeout_s * 1000))
+    setup_ms = max(100, at_most_ms // _TRIES)
     config = options.producer
     quick = replace(
         config,
@@ -80,7 +85,7 @@ def client_for(options: SinkOptions, timeout_s: float) -> ClusterClient:
         interceptor_classes=(),
         partitioner_class=None,
         request_timeout_ms=min(config.request_timeout_ms, at_most_ms),
-        connection_setup_timeout_ms=min(config.connection_setup_timeout_ms, at_most_ms),
-        connection_setup_timeout_max_ms=min(config.connection_setup_timeout_max_ms, at_most_ms),
+        connection_setup_timeout_ms=min(config.connection_setup_timeout_ms, setup_ms),
+        connection_setup_timeout_max_ms=min(config.connection_setup_timeout_max_ms, setup_ms),
     )
     return ClusterClient(quick)

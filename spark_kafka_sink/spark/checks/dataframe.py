@@ -1,4 +1,4 @@
-"""The steps of `check` in Spark: whether the DataFrame's columns fit, and which Python the workers run."""
+"""Checks in Spark: whether the DataFrame's columns fit, and which Python the workers run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_columns(df: DataFrame, options: SinkOptions) -> Iterator[CheckLine]:
-    """Looks whether the columns are those of a Kafka record."""
+    """Checks whether the columns are those of a Kafka record."""
     from spark_kafka_sink.spark.schema import RECORD_COLUMNS, check_arrow, sink_schema
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
@@ -37,12 +37,12 @@ def check_columns(df: DataFrame, options: SinkOptions) -> Iterator[CheckLine]:
 
 
 def check_python(df: DataFrame) -> Iterator[CheckLine]:
-    """Looks whether Spark's workers run this program's Python."""
+    """Checks whether Spark's workers run this program's Python."""
     from spark_kafka_sink.spark.python_workers import other_python
 
     python = getattr(getattr(df.sparkSession, "_sc", None), "pythonExec", None)
     if python is None:
-        yield not_checked("Python", "Spark Connect does not tell which Python its workers run")
+        yield not_checked("Python", "unknown: Spark Connect does not say which Python its workers run")
         return
     problem = other_python(python, sys.executable, os.environ)
     if problem is None:

@@ -1,8 +1,9 @@
-"""The report of `check`: a line for each thing that was looked at, as text, HTML and JSON."""
+"""The report of `check`: one line per check, as text, HTML and JSON."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,14 +35,14 @@ _COLORS: Final = {Status.OK: "#1a7f37", Status.FAILED: "#cf222e", Status.NOT_CHE
 
 @dataclass(frozen=True, slots=True)
 class CheckLine:
-    """The result of looking at one thing.
+    """The result of one check.
 
     Attributes:
-        name: what was looked at, such as "login".
-        status: whether it is fine, is not, or was not checked.
-        text: what was found.
+        name: the subject, such as "login".
+        status: whether the check passed, failed, or was not made.
+        text: the finding.
         to_do: what to do about a cross; for a tick, a hint or "".
-        link: the section of the documentation about the error; "" if there is none.
+        link: address of the documentation's section about the error; "" if there is none.
     """
 
     name: str
@@ -68,14 +69,14 @@ def not_checked(name: str, text: str, to_do: str = "") -> CheckLine:
 
 
 def failed_by(name: str, error: KafkaSinkError, to_do: str = "") -> CheckLine:
-    """Returns the cross of an error, with its code and the link to its section. The ACL of a missing right is what to do."""
+    """Returns the cross of an error, with its code and link. What to do begins with the ACL of a missing right."""
     text, _, grant = str(error).partition(_TO_GRANT)
-    return failed(name, text, ", ".join(part for part in (grant, to_do) if part), error.link)
+    return failed(name, text, ", or ".join(part for part in (grant, to_do) if part), error.link)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What `check` found. It prints as a list of ticks and crosses; a notebook shows it as a table.
+    """The findings of `check`. It prints as a list of ticks and crosses; a notebook shows it as a table.
 
     Attributes:
         lines: the results, in the order of the report.
@@ -125,10 +126,11 @@ class CheckReport:
         return {"ok": self.ok, "seconds": round(self.seconds, 3), "checks": [line.as_json() for line in self.lines]}
 
     def _headline(self) -> str:
-        failures, skipped = len(self.failed), sum(line.status is Status.NOT_CHECKED for line in self.lines)
-        problems = "no problem" if not failures else "1 problem" if failures == 1 else f"{failures} problems"
-        more = f", {skipped} not checked" if skipped else ""
-        return f"{problems}, {len(self.lines)} line{'' if len(self.lines) == 1 else 's'}{more}, {self.seconds:.1f} s"
+        counts = Counter(line.status for line in self.lines)
+        failures = counts[Status.FAILED]
+        result = "No problems found" if not failures else f"{failures} problem{'' if failures == 1 else 's'} found"
+        each = ", ".join(f"{counts[status]} {status.value}" for status in Status if counts[status])
+        return f"{result} in {self.seconds:.1f} s: {each}"
 
 
 OPTIONS: Final = "options"

@@ -1,4 +1,4 @@
-"""The steps of `check` about the topic: whether it exists, its partitions and configs, and the right to write to it."""
+"""Checks of the topic: existence, partitions, configs, and the right to write to it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BACKOFF: Final = ExponentialBackoff(50, 500)
 
 
 def check_topic(context: CheckContext) -> Iterator[CheckLine]:
-    """Looks at the topic of the option `topic`."""
+    """Checks the topic of the option `topic`."""
     name = context.options.topic
     if name is None:
         yield not_checked("topic", "the column topic names the topic of each row", "set the option topic to check that topic")
@@ -189,14 +189,14 @@ def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[C
 
 
 def check_rights(context: CheckContext) -> Iterator[CheckLine]:
-    """Looks whether the client may write to the topic, and may number its batches."""
+    """Checks whether the client may write to the topic, and whether it gets a producer id."""
     node_id = context.node_id
     if context.topic is not None:
         yield may_on_topic(context, context.topic, {"Write": WRITE})
     if context.options.producer.enable_idempotence and context.options.guarantee is not Guarantee.EXACTLY_ONCE:
         yield _may_have_producer_id(context, node_id)
     elif context.topic is None:
-        raise SkippedError("there is no topic to look at")
+        raise SkippedError("no existing topic to check")
 
 
 def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
@@ -208,7 +208,7 @@ def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
         if not error_facts(code).retriable:
             text = f"kafka.enable.idempotence=true: the broker refused a producer id ({error_facts(code).name})"
             error = context.client.rights.error(text, ApiKey.INIT_PRODUCER_ID, code)
-            return failed_by("rights", error, "or set kafka.enable.idempotence=false, which allows duplicates after retries")
+            return failed_by("rights", error, "set kafka.enable.idempotence=false, which allows duplicates after retries")
         waiter.note("InitProducerId", error_facts(code).name)  # a broker that has just started loads its coordinator first
         waiter.again()
 

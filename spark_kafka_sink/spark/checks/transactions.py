@@ -1,4 +1,4 @@
-"""The step of `check` about transactions: brokers, time-out, the right to use transactional ids, and the commit log."""
+"""Checks of exactly-once: brokers, time-out, the right to use transactional ids, and the commit log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DEFAULT_REPLICATION: Final = 3
 
 
 def check_transactions(context: CheckContext) -> Iterator[CheckLine]:
-    """Looks whether exactly-once works here; with another guarantee, only whether the brokers are new enough."""
+    """Checks whether exactly-once is possible; with another guarantee, only whether the brokers are new enough."""
     context.node_id  # noqa: B018  raises SkippedError without a broker
     client, exactly_once = TransactionClient(context.client), context.options.exactly_once
     try:

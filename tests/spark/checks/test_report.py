@@ -24,7 +24,7 @@ REPORT = CheckReport(
 
 def test_it_prints_a_mark_for_each_line_and_what_to_do() -> None:
     text = repr(REPORT)
-    assert text.splitlines()[0] == "1 problem, 4 lines, 1 not checked, 1.2 s"
+    assert text.splitlines()[0] == "1 problem found in 1.2 s: 2 ok, 1 failed, 1 not checked"
     assert "✓ options  at-least-once to topic 'events'" in text
     assert "hint: one replica" in text
     assert "✗ rights   User:ana is not authorized" in text
@@ -48,7 +48,7 @@ def test_a_notebook_shows_a_table_without_anybodys_markup() -> None:
     assert 'href="https://docs.example/?a&amp;b"' in html
 
 
-def test_ok_is_that_nothing_failed() -> None:
+def test_a_report_without_crosses_is_ok() -> None:
     assert not REPORT.ok
     assert [line.name for line in REPORT.failed] == ["rights"]
     assert CheckReport((ok("a", "b"), not_checked("c", "d")), 0).ok
@@ -77,9 +77,9 @@ def test_the_line_of_a_missing_right_has_its_acl_as_what_to_do() -> None:
     error = AuthorizationError(
         "topic t: NOT ALLOWED; User:ana is not authorized for Write on topic t; to grant it, run `kafka-acls`"
     )
-    line = failed_by("rights", error, "or else")
+    line = failed_by("rights", error, "ask for it")
     assert line.text == "[AUTHORIZATION] topic t: NOT ALLOWED; User:ana is not authorized for Write on topic t"
-    assert line.to_do == "run `kafka-acls`, or else"
+    assert line.to_do == "run `kafka-acls`, or ask for it"
 
 
 def test_it_pickles() -> None:

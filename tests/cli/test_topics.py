@@ -1,0 +1,279 @@
+"""`spark-kafka-sink topics`: topics are created, listed and described, and their newest records are printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.broker.acl import parse_acls
+from spark_kafka_sink.cli.main import main
+from spark_kafka_sink.producer.producer import Producer
+from spark_kafka_sink.protocol.api import ApiKey
+from spark_kafka_sink.protocol.error_codes import ErrorCode
+from tests.kafka.fixtures import NewTopic
+from tests.kafka.kafka import Kafka
+from tests.kafka.ports import free_ports
+
+Values = Sequence[str]
+
+
+def run(servers: str, command: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["topics", command, "--bootstrap-servers", servers, *arguments])
+
+
+def done(servers: str, command: str, *arguments: str) -> str:
+    result = run(servers, command, *arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def told(servers: str, command: str, *arguments: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in done(servers, command, "--json", *arguments).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as made:
+        yield made
+
+
+def sent(servers: str, topic: str, values: Values, *, partition: int = 0, start: int = 0) -> None:
+    """Sends a record per value, a millisecond apart."""
+    with Producer({"bootstrap.servers": servers}) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value=value.encode(), partition=partition, timestamp=1_700_000_000_000 + start + number)
+
+
+def values_of(servers: str, *arguments: str) -> list[object]:
+    return [record["value"] for record in told(servers, "tail", *arguments)]
+
+
+# create, list, describe
+
+
+def test_a_topic_is_created_and_described(kafka: Kafka) -> None:
+    servers, topic = kafka.bootstrap_servers, f"test-{os.getpid()}-{uuid.uuid4()}"
+    configs = ("--partitions", "2", "--replication-factor", "1", "--config", "retention.ms=7000")
+    assert done(servers, "create", topic, *configs) == f"Topic {topic} was created with 2 partitions.\n"
+    try:
+        sent(servers, topic, ["a", "b", "c"], partition=1)
+        (found,) = told(servers, "describe", topic)
+        assert found["configs"] == {"retention.ms": "7000"}
+        assert found["partitions"] == [
+            {"partition": 0, "leader": 1, "replicas": [1], "in_sync": [1], "first_offset": 0, "next_offset": 0},
+            {"partition": 1, "leader": 1, "replicas": [1], "in_sync": [1], "first_offset": 0, "next_offset": 3},
+        ]
+        assert {"topic": topic, "partitions": 2, "replicas": 1} in told(servers, "list")
+        again = run(servers, "create", topic)
+        assert again.exit_code == 1
+        assert "TOPIC_ALREADY_EXISTS" in again.stderr
+        assert "exists already with 2 partitions" in done(servers, "create", topic, "--if-not-exists")
+    finally:
+        kafka.delete_topic(topic)
+
+
+def test_text_is_a_table(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    broker.create_topic("table", 1, configs={"cleanup.policy": "compact"})
+    assert ["table", "1", "1"] in [line.split() for line in done(servers, "list").splitlines()]
+    lines = done(servers, "describe", "table").splitlines()
+    assert lines[0] == "Topic table"
+    assert lines[1].split() == ["PARTITION", "LEADER", "REPLICAS", "IN", "SYNC", "FIRST", "OFFSET", "NEXT", "OFFSET"]
+    assert lines[2].split() == ["0", "1", "1", "1", "0", "0"]
+    assert lines[3:] == ["Configs set on the topic:", "  cleanup.policy=compact"]
+
+
+def test_internal_topics_are_listed_on_demand(broker: EmbeddedBroker) -> None:
+    servers = broker.bootstrap_servers
+    broker.create_topic("_schemas")
+    assert "_schemas" not in done(servers, "list")
+    assert "_schemas" in done(servers, "list", "--internal")
+
+
+def test_a_partition_without_a_leader_is_described() -> None:
+    with EmbeddedBroker(2) as broker:
+        broker.create_topic("events", 4)
+        broker.kill(2)
+        (found,) = told(broker.address(1), "describe", "events")
+        text = done(broker.address(1), "describe", "events")
+    partitions = found["partitions"]
+    assert isinstance(partitions, list)
+    assert {each["leader"] for each in partitions} == {1, None}
+    assert "none" in text
+    assert "?" in text
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "text"),
+    [
+        ("create", ["new", "--replication-factor", "9"], "INVALID_REPLICATION_FACTOR"),
+        ("create", ["new", "--config", "retention.ms=x"], "INVALID_CONFIG"),
+        ("create", ["not valid"], "INVALID_TOPIC_EXCEPTION"),
+        ("describe", ["missing"], "topic 'missing' does not exist"),
+        ("tail", ["missing"], "topic 'missing' does not exist"),
+    ],
+)
+def test_what_brokers_refuse_is_one_line(broker: EmbeddedBroker, command: str, arguments: list[str], text: str) -> None:
+    refused = run(broker.bootstrap_servers, command, *arguments)
+    assert refused.exit_code == 1
+    assert text in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "text"),
+    [
+        ("create", ["new", "--config", "retention.ms"], "'retention.ms' is not NAME=VALUE"),
+        ("create", ["new", "--partitions", "0"], "0 is not in the range x>=1"),
+        ("describe", [], "Missing argument 'NAME...'"),
+        ("tail", ["new", "--command-config", "/nowhere"], "/nowhere cannot be read"),
+    ],
+)
+def test_wrong_options_are_said(command: str, arguments: list[str], text: str) -> None:
+    refused = run("b:1", command, *arguments)
+    assert refused.exit_code == 2
+    assert text in refused.stderr
+
+
+def test_brokers_that_do_not_answer_cost_no_more_than_the_time() -> None:
+    refused = run(f"127.0.0.1:{free_ports(1)[0]}", "list", "--timeout", "0.3")
+    assert refused.exit_code == 1
+    assert "Connection refused" in refused.stderr
+
+
+def test_a_login_comes_from_the_file_and_a_missing_right_has_its_acl(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    with EmbeddedBroker(config=BrokerConfig(sasl_users={"ana": "word"}, acls=[])) as broker:
+        settings = {name: value for name, value in broker.client_settings.items() if name != "bootstrap.servers"}
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+        refused = run(broker.bootstrap_servers, "create", "events", "--command-config", str(file))
+        assert refused.exit_code == 1
+        assert "User:ana is not authorized for Create" in refused.stderr
+        broker.cluster.add_acls(parse_acls("--allow-principal User:ana --operation Create --operation Describe --topic events"))
+        assert "was created" in done(broker.bootstrap_servers, "create", "events", "--command-config", str(file))
+        described = run(broker.bootstrap_servers, "describe", "events", "--command-config", str(file))
+        assert described.exit_code == 0
+        assert "Note: [AUTHORIZATION]" in described.stderr
+
+
+# tail
+
+
+def test_the_newest_records_are_printed_oldest_first(kafka: Kafka, new_topic: NewTopic) -> None:
+    servers, topic = kafka.bootstrap_servers, new_topic(2)
+    sent(servers, topic, [f"first {number}" for number in range(20)])
+    sent(servers, topic, ["a", "b"], partition=1, start=100)
+    assert values_of(servers, topic, "-n", "4") == ["first 18", "first 19", "a", "b"]
+    assert values_of(servers, topic, "-n", "1", "-p", "0") == ["first 19"]
+    assert len(values_of(servers, topic, "-n", "1000")) == 22
+    assert values_of(servers, topic, "-n", "0") == []
+
+
+def test_a_line_has_all_parts_of_a_record(broker: EmbeddedBroker) -> None:
+    broker.create_topic("parts")
+    with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+        producer.send("parts", key=b"k", value=b"\xff\x00", headers=[("h", b"x"), ("n", None)], timestamp=1_700_000_000_000)
+        producer.send("parts", key=None, value=b"", timestamp=1_700_000_000_001)
+    assert done(broker.bootstrap_servers, "tail", "parts").splitlines() == [
+        "0:0  2023-11-14T22:13:20.000Z  k  0xff00  h=x n=null",
+        '0:1  2023-11-14T22:13:20.001Z  null  ""',
+    ]
+
+
+def test_a_terminal_is_safe_from_what_records_contain(broker: EmbeddedBroker) -> None:
+    sent(broker.bootstrap_servers, "unsafe", ["\x1b[2J\r\nü", "é" * 300])
+    safe, cut = done(broker.bootstrap_servers, "tail", "unsafe").splitlines()
+    assert safe.endswith("null  \\x1b[2J\\r\\nü")
+    assert cut.endswith(f"null  {'é' * 200}... (600 bytes)")
+    assert "é" * 300 in done(broker.bootstrap_servers, "tail", "unsafe", "--whole")
+
+
+def test_records_of_aborted_transactions_are_left_out(kafka: Kafka, new_topic: NewTopic) -> None:
+    """The markers and the aborted records fill the end of the log, so the reader has to go back further."""
+    servers, topic = kafka.bootstrap_servers, new_topic()
+    sent(servers, topic, ["a", "b"])
+    with Producer({"bootstrap.servers": servers, "transactional.id": f"tail-{topic}"}) as producer:
+        producer.init_transactions()
+        for number in range(5):
+            producer.begin()
+            producer.send(topic, value=f"aborted {number}".encode()).result(30)
+            producer.abort()
+        producer.begin()
+        producer.send(topic, value=b"committed")
+        producer.commit()
+    assert values_of(servers, topic, "-n", "2") == ["b", "committed"]
+    assert values_of(servers, topic, "-n", "2", "--uncommitted") == ["aborted 4", "committed"]
+
+
+def test_an_empty_topic_prints_nothing(broker: EmbeddedBroker) -> None:
+    broker.create_topic("empty")
+    assert done(broker.bootstrap_servers, "tail", "empty") == ""
+
+
+def test_new_records_are_followed_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those of another leader. The interrupt comes with the last value, as from a user who has seen it."""
+    printed: list[str] = []
+    seen = threading.Event()
+
+    def print_or_interrupt(text: str) -> None:
+        printed.append(text.rsplit("  ", maxsplit=1)[-1])
+        seen.set()
+        if printed[-1] == "last":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(click, "echo", print_or_interrupt)
+    with EmbeddedBroker(2) as broker:
+        broker.create_topic("followed", 1, 2)
+        sent(broker.bootstrap_servers, "followed", ["old"])
+
+        def send_more() -> None:
+            assert seen.wait(30)
+            broker.kill(broker.leader("followed", 0))
+            alive = broker.address(broker.leader("followed", 0))
+            sent(alive, "followed", ["new"])
+            sent(alive, "followed", ["last"])
+
+        sender = threading.Thread(target=send_more)
+        sender.start()
+        result = run(broker.bootstrap_servers, "tail", "followed", "--follow", "--timeout", "30")
+        sender.join(30)
+    assert result.exit_code == 0, result.output
+    assert printed == ["old", "new", "last"]
+
+
+def test_a_leader_that_fails_is_asked_again(broker: EmbeddedBroker) -> None:
+    sent(broker.bootstrap_servers, "retried", ["a"])
+    broker.faults.fail(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, topic="retried")
+    assert values_of(broker.bootstrap_servers, "retried") == ["a"]
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["topics", "list"]])
+def test_the_broker_of_this_machine_is_the_default(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    """Whatever listens there, nothing is sent to it."""
+    asked: list[tuple[str, int]] = []
+
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[object]:
+        asked.append((host, port))
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    assert CliRunner().invoke(main, [*arguments, "--timeout", "0.3"]).exit_code == 1
+    assert set(asked) == {("localhost", 9092)}
+
+
+def test_the_file_may_name_the_brokers(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={broker.bootstrap_servers}\n", encoding="utf-8")
+    for arguments in (["topics", "list"], ["check"]):
+        result = CliRunner().invoke(main, [*arguments, "--command-config", str(file)])
+        assert result.exit_code == 0, result.output

@@ -1,0 +1,23 @@
+"""`check` and `topic.create.*` on each version of Kafka."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.spark.check import check
+from spark_kafka_sink.spark.checks.report import Status
+from spark_kafka_sink.spark.options import sink_options
+from spark_kafka_sink.spark.topic_creation import create_missing_topic
+from tests.kafka.cluster import KafkaCluster
+from tests.kafka.kafka import has_leaders
+
+
+def test_check_and_the_creation_of_a_topic(kafka_version: str, versioned_kafka: KafkaCluster, topic: str) -> None:
+    servers = {"kafka.bootstrap.servers": versioned_kafka.bootstrap_servers}
+    report = check({**servers, "topic": topic}, timeout=30)
+    assert report.ok, report
+    assert {line.status for line in report.lines if line.name in ("brokers", "topic", "sizes")} == {Status.OK}
+    name = f"{topic}-new"
+    new = {**servers, "topic": name, "topic.create.partitions": "3", "topic.create.replication.factor": "1"}
+    assert check(new, timeout=30).ok
+    create_missing_topic(sink_options(new))
+    # The other broker of the cluster hears of the topic a little later.
+    versioned_kafka.wait_for(lambda: has_leaders(versioned_kafka.metadata(name).topics[name], 3), f"topic {name}", 30)

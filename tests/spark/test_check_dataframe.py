@@ -1,0 +1,99 @@
+"""`check(options, df)`: the DataFrame's columns, and the Python of Spark's workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.spark.check import check
+from spark_kafka_sink.spark.checks.dataframe import check_python
+from spark_kafka_sink.spark.checks.report import CheckLine, CheckReport, Status
+from tests.spark.frames import numbers
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as made:
+        made.create_topic("events")
+        made.create_topic("compacted", configs={"cleanup.policy": "compact"})
+        yield made
+
+
+def settings(broker: EmbeddedBroker, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "events", **more}
+
+
+def line(report: CheckReport, name: str) -> CheckLine:
+    (found,) = [each for each in report.lines if each.name == name]
+    return found
+
+
+@pytest.mark.spark
+def test_columns_that_fit_are_a_tick(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    report = check(settings(broker), numbers(spark, 10).selectExpr("key", "value", "1 AS extra"))
+    assert report.ok, report
+    assert line(report, "columns").text == "key string, value string"
+    assert line(report, "columns").to_do == "not written: extra"
+    assert line(report, "Python").status is Status.OK
+
+
+@pytest.mark.spark
+def test_a_column_of_a_wrong_type_is_a_cross_with_its_cast(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    report = check(settings(broker), spark.range(10).selectExpr("id AS value"))
+    assert [each.name for each in report.failed] == ["columns"]
+    assert "[SCHEMA] column value: is bigint" in line(report, "columns").text
+    assert "cast(value as string)" in line(report, "columns").text
+    assert line(report, "columns").link.endswith("#schema")
+
+
+@pytest.mark.spark
+def test_a_streaming_dataframe_is_checked_as_well(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    stream = spark.readStream.format("rate").load()
+    assert "column value: is bigint" in line(check(settings(broker), stream), "columns").text
+
+
+@pytest.mark.spark
+def test_columns_are_checked_although_no_broker_answers(spark: SparkSession) -> None:
+    report = check({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "events"}, numbers(spark, 1), timeout=2)
+    assert line(report, "columns").status is Status.OK
+    assert line(report, "brokers").status is Status.FAILED
+
+
+@pytest.mark.spark
+def test_a_compacted_topic_needs_a_column_key(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    rows = numbers(spark, 1)
+    assert "no column key" in line(check(settings(broker, topic="compacted"), rows.select("value")), "compaction").text
+    assert check(settings(broker, topic="compacted"), rows).ok
+
+
+@pytest.mark.spark
+def test_the_report_of_a_dataframe_is_json(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    assert json.loads(json.dumps(check(settings(broker), numbers(spark, 1)).as_json()))["ok"] is True
+
+
+def test_another_python_of_the_workers_is_a_cross(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The context is that of a script that was started with `.venv/bin/python`, where the environment is not activated."""
+    own, other = tmp_path / "venv" / "bin" / "python", tmp_path / "bin" / "python3"
+    for python in (own, other):
+        python.parent.mkdir(parents=True)
+        python.symlink_to(Path(sys.executable).resolve())
+    (tmp_path / "venv" / "pyvenv.cfg").touch()
+    monkeypatch.setattr(sys, "executable", str(own))
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(other.parent))
+    (cross,) = check_python(SimpleNamespace(sparkSession=SimpleNamespace(_sc=SimpleNamespace(pythonExec="python3"))))  # type: ignore[arg-type]
+    assert cross.status is Status.FAILED
+    assert cross.text.startswith(f"Spark's Python workers run {other}, ")
+    assert f"export PYSPARK_PYTHON={own}" in cross.to_do
+
+
+def test_spark_connect_does_not_say_which_python_runs() -> None:
+    (found,) = check_python(SimpleNamespace(sparkSession=SimpleNamespace()))  # type: ignore[arg-type]
+    assert found.status is Status.NOT_CHECKED
