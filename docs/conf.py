@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -52,17 +51,7 @@ def _name_pages_by_title(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[[a-z-]+\.md\](\([a-z-]+\.md\))", r"[]\1", source[0])
 
 
-def _list_existing_pages(app: Sphinx, page: str, source: list[str]) -> None:
-    """Leaves out of the navigation what has no page yet. A page that the navigation does not list is an error."""
-    if page == "index":
-        lines = source[0].splitlines()
-        folder = Path(app.srcdir)
-        kept = [line for line in lines if not re.fullmatch(r"[a-z-]+", line) or (folder / f"{line}.md").exists()]
-        source[0] = "\n".join(kept)
-
-
 def setup(app: Sphinx) -> None:
     """Connects the functions above; Sphinx calls it."""
     app.connect("source-read", _link_to_repository)
     app.connect("source-read", _name_pages_by_title)
-    app.connect("source-read", _list_existing_pages)

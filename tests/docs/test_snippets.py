@@ -22,6 +22,7 @@ from spark_kafka_sink import Producer
 from spark_kafka_sink.broker import EmbeddedBroker
 from spark_kafka_sink.cli.main import main
 from tests.docs.snippets import LANGUAGES, PAGES, Program, Snippet, _blocks, blocks, python_blocks
+from tests.tiers import whole_but
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 RUN = {page: [block for block in python_blocks(page) if block.reason is None] for page in PAGES}
 WITH_SPARK = [page for page in PAGES if any(block.needs_spark for block in RUN[page])]
+WITHOUT_STREAMS = [
+    page for page in WITH_SPARK if page == "quickstart.md" or not any("writeStream" in block.source for block in RUN[page])
+]
 WITHOUT_SPARK = [page for page in PAGES if RUN[page] and page not in WITH_SPARK]
 
 
@@ -98,7 +102,7 @@ def test_the_blocks_of_a_page_run(page: str, program: MakeProgram) -> None:
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", WITH_SPARK)
+@pytest.mark.parametrize("page", whole_but(WITH_SPARK, WITHOUT_STREAMS, "Spark takes about 10 s to start a stream"))
 def test_the_blocks_of_a_page_run_with_spark(
     page: str, program: MakeProgram, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
