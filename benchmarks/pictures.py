@@ -248,29 +248,35 @@ _DRAWN: Mapping[Curve, Callable[[Sequence[Axes], Sequence[Sample]], None]] = {
 
 
 def draw_throughput(folder: Path) -> None:
-    """Draws throughput.csv of `folder` as an SVG picture beside it: bars of medians, with whiskers for the rates."""
+    """Draws throughput.csv of `folder` as an SVG picture beside it: CPU per row, with a plot for each size of rows.
+
+    Bars are medians, and whiskers the lowest and highest runs. Rows per second are left out, because on a shared machine they do
+    not repeat.
+    """
     measured_on, samples = kept(folder / f"{THROUGHPUT}.csv", Throughput)
-    cells = list(dict.fromkeys(sample.cell for sample in samples))
+    sizes = list(dict.fromkeys(_size(sample.cell) for sample in samples))
     with _figure(folder / f"{THROUGHPUT}.svg", measured_on) as axes:
-        for number, (sink, label) in enumerate(_SINKS.items()):
-            rates = [[one.rows / one.seconds / 1e6 for one in samples if (one.cell, one.sink) == (cell, sink)] for cell in cells]
-            costs = [[one.cpu_us_per_row for one in samples if (one.cell, one.sink) == (cell, sink)] for cell in cells]
-            places = [place + (number - 0.5) * 0.4 for place in range(len(cells))]
-            color = _COLORS[1 - number]
-            middles = [median(them) for them in rates]
-            below = [middle - min(them) for middle, them in zip(middles, rates, strict=True)]
-            above = [max(them) - middle for middle, them in zip(middles, rates, strict=True)]
-            axes[0].bar(places, middles, 0.36, yerr=[below, above], color=color, label=label, error_kw={"linewidth": 0.8})
-            bars = axes[1].bar(places, [median(them) for them in costs], 0.36, color=color, label=label)
-            axes[1].bar_label(bars, fmt="{:.1f}", fontsize=7)
-        for one in axes:
-            one.set_xticks(range(len(cells)), [_cell_label(cell) for cell in cells])
-            one.set_ylim(top=1.15 * one.get_ylim()[1])  # room for the legend
+        for size, one in zip(sizes, axes, strict=False):
+            cells = list(dict.fromkeys(sample.cell for sample in samples if _size(sample.cell) == size))
+            for number, (sink, label) in enumerate(_SINKS.items()):
+                costs = [[each.cpu_us_per_row for each in samples if (each.cell, each.sink) == (cell, sink)] for cell in cells]
+                middles = [median(them) for them in costs]
+                whiskers = (
+                    [middle - min(them) for middle, them in zip(middles, costs, strict=True)],
+                    [max(them) - middle for middle, them in zip(middles, costs, strict=True)],
+                )
+                places = [place + (number - 0.5) * 0.4 for place in range(len(cells))]
+                bars = one.bar(
+                    places, middles, 0.36, yerr=whiskers, color=_COLORS[1 - number], label=label, error_kw={"linewidth": 0.8}
+                )
+                one.bar_label(bars, fmt="{:.1f}", fontsize=8)
+            one.set_xticks(range(len(cells)), [cell.split("-")[1] for cell in cells])
+            one.set_xlabel(f"compression.type, rows of {size}")
+            one.set_ylabel("CPU, µs per row (lower is better)")
+            one.set_ylim(bottom=0, top=1.2 * one.get_ylim()[1])  # room for the legend
             one.legend(frameon=False, loc="upper center", ncols=2)
-        axes[0].set_ylabel("million rows per second")
-        axes[1].set_ylabel("CPU of the executor, µs per row")
 
 
-def _cell_label(cell: str) -> str:
-    size, codec, _ = cell.split("-")
-    return f"{size.replace('B', ' B').replace('K B', ' KB')}\n{codec}"
+def _size(cell: str) -> str:
+    """Returns the size of rows in the name of a cell, such as 100 B."""
+    return cell.partition("-")[0].replace("KB", " KB").replace("0B", "0 B")
