@@ -1,4 +1,4 @@
-"""The command `spark-kafka-sink check`. What it needs is imported when it runs."""
+"""The command `spark-kafka-sink check`. It imports its modules when it runs."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def tail_topic(connection: TopicsConnection, options: TailOptions) -> None:
 
 
 class _TopicReader:
-    """Reads all partitions of a topic, or one, from their ends on."""
+    """Reads the newest and the next records of all partitions of a topic, or of one."""
 
     def __init__(self, client: ClusterClient, options: TailOptions, deadline: float) -> None:
         self._client = client
@@ -94,7 +94,7 @@ class _TopicReader:
     def newest(self, count: int, deadline: float) -> list[tuple[int, Record]]:
         """Returns the newest records of all partitions by timestamp, oldest first.
 
-        Offsets of markers, of aborted records and of records that compaction removed count for nothing, so a partition that
+        Some offsets hold no record to print: markers, aborted records, and those that compaction removed. A partition that
         yields too few records is read again from further back.
         """
         found: dict[int, deque[Record]] = {}
@@ -116,7 +116,7 @@ class _TopicReader:
         return records[-count:] if count else []
 
     def new(self, deadline: float) -> list[tuple[int, Record]]:
-        """Waits a moment for records behind those read so far. Returns them by timestamp; empty if there are none."""
+        """Waits a moment for new records. Returns them by timestamp; empty if there are none."""
         records: list[tuple[int, Record]] = []
         waiter = ResponseWaiter(deadline, _BACKOFF)
         while not self._fetched(self._positions, records, waiter, _WAIT_MS):
@@ -188,7 +188,7 @@ class _TopicReader:
         return ClusterRequest(leader, _FETCH_BY_NAME if topic_id == ZERO_UUID else FETCH, request)
 
     def _is_passing(self, partition: int, code: int, positions: dict[int, int], waiter: ResponseWaiter) -> bool:
-        """Returns True if the next fetch can go on at once. Raises for an error that does not pass."""
+        """Returns True if the next fetch can go on at once. Raises for an error that is not transient."""
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted it meanwhile
             found = offsets_of(self._client, self._topic, time.monotonic() + 1, self._isolation)
             if partition in found:

@@ -1,4 +1,4 @@
-"""The commands `spark-kafka-sink topics` and their options. What a command needs is imported when it runs."""
+"""The commands `spark-kafka-sink topics` and their options. Each command imports its modules when it runs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def list_(connection: TopicsConnection, internal: bool) -> None:
 @_connected
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def describe(connection: TopicsConnection, names: tuple[str, ...]) -> None:
-    """Describe topics: partitions, leaders, replicas, offsets, and the configs that differ from the default."""
+    """Describe topics: partitions, leaders, replicas, offsets, and the configs that are set on the topic."""
     from spark_kafka_sink.cli.topic_commands import describe_topics
 
     describe_topics(connection, names)

@@ -1,4 +1,4 @@
-"""Connects to several addresses at once, as far as the TLS handshake goes, to see what is there. Sends nothing to Kafka."""
+"""Probes several addresses at once: connects and makes the TLS handshake, but sends no request."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ HostPort = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ProbedConnection:
-    """A connection that could be made. tls: its protocol, "" without TLS. certificate: the broker's, as the ssl module has it."""
+    """A connection that succeeded. tls: its protocol, "" without TLS. certificate: the broker's, as the ssl module returns it."""
 
     tls: str = ""
     certificate: Mapping[str, Any] = field(default_factory=dict)
 
 
 ProbeResult = ProbedConnection | KafkaSinkError
-"""What was connected to, or why that failed: DisconnectedError, or AuthenticationError of a TLS handshake."""
+"""A connection, or the reason of its failure: DisconnectedError, or AuthenticationError of a TLS handshake."""
 
 
 def probe_connections(config: ProducerConfig, hosts: Iterable[HostPort], deadline: float) -> dict[HostPort, ProbeResult]:
-    """Connects to each host, at one of its addresses after the other, and closes the connection.
+    """Connects to each host, trying its addresses in turn, and closes the connection.
 
-    Only the system's resolver may take longer than `deadline`, which is on time.monotonic's clock. Raises OptionError for a file
-    of TLS that is wrong.
+    Only the system's resolver may take longer than `deadline`, which is on time.monotonic's clock. Raises OptionError if
+    a file of TLS is invalid.
     """
     opener = ChannelOpener(config.security)
     waiting = {_Attempt(opener, host, port) for host, port in hosts}

@@ -27,7 +27,7 @@ from spark_kafka_sink.protocol.topics import (
 )
 
 BROKER_DEFAULT: Final = -1
-"""The number of partitions or replicas that leaves the choice to the brokers (KIP-464, since Kafka 2.4)."""
+"""Number of partitions or replicas by which brokers apply their default (KIP-464, since Kafka 2.4)."""
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -44,7 +44,7 @@ def new_topic(
     replication_factor: int = BROKER_DEFAULT,
     configs: Mapping[str, str] | None = None,
 ) -> CreatableTopic:
-    """Returns what `create_topic` takes. configs: topic configs by Kafka's names."""
+    """Returns the argument of `create_topic`. configs: topic configs by Kafka's names."""
     given = [CreatableTopicConfig(name=config, value=value) for config, value in (configs or {}).items()]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replication_factor, configs=given)
 
@@ -52,7 +52,7 @@ def new_topic(
 def create_topic(
     client: ClusterClient, topic: CreatableTopic, deadline: float, *, validate_only: bool = False
 ) -> CreatableTopicResult:
-    """Creates a topic, and asks again after passing errors. Returns the controller's result, whatever its error code.
+    """Creates a topic, and retries transient errors. Returns the controller's result with any other error code.
 
     Args:
         client: of the cluster.
@@ -110,7 +110,7 @@ def metadata_error(client: ClusterClient, name: str, code: int) -> BrokerError:
 def topics_metadata(
     client: ClusterClient, names: Sequence[str] | None, deadline: float, node_id: int | None = None
 ) -> MetadataResponse:
-    """Returns brokers and topics, with the client's rights on each topic where brokers tell them (Kafka 2.3). Creates none.
+    """Returns brokers and topics, with the client's rights on each topic if brokers report them (Kafka 2.3). Creates no topic.
 
     Args:
         client: of the cluster.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["CheckReport", "check"]
 
 _MARGIN: Final = 0.05
-"""The part of the time that is left for what ends a little late."""
+"""Share of the time that is kept for a step that ends late."""
 
 _STEPS: Final[Mapping[str, Step]] = {
     "brokers": check_brokers,
@@ -147,7 +147,7 @@ class _Run:
         yield ok(OPTIONS, f"{options.guarantee} delivery {where} on {servers}")
 
     def _step(self, name: str, step: Callable[[], Iterable[CheckLine]]) -> None:
-        """Runs a step, and adds its lines as they come. An error of ours is a line, too."""
+        """Runs a step, and adds its lines as they come. A KafkaSinkError is a line, too."""
         if self._is_over:
             return
         self._current = name

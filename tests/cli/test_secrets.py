@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from spark_kafka_sink.broker import BrokerConfig, EmbeddedBroker
+from spark_kafka_sink.cli.main import main
 from tests.cli.command import ended
 from tests.planted_secrets import FAILING, MARK, MISSPELLED, PLANTED, SECRET, USER, WRONG_PASSWORD
 
@@ -33,3 +35,13 @@ def test_it_prints_none(servers: str, tmp_path: Path, name: str) -> None:
     assert (done.returncode == 0) == (not name)
     assert len(done.stderr.splitlines()) > 0
     assert MARK not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [["check"], ["topics", "list"]])
+@pytest.mark.parametrize("name", ["", MISSPELLED, "no-jaas", WRONG_PASSWORD, "no-reference", "certificates"])
+def test_other_commands_print_none(servers: str, tmp_path: Path, command: list[str], name: str) -> None:
+    file = properties(tmp_path / "client.properties", FAILING.get(name, PLANTED))
+    arguments = [*command, "--bootstrap-servers", servers, "--command-config", str(file), "--timeout", "3"]
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code == 0) == (not name), done.output
+    assert MARK not in done.output

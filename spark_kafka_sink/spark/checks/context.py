@@ -17,11 +17,11 @@ from spark_kafka_sink.spark.checks.report import CheckLine
 from spark_kafka_sink.spark.options import SinkOptions
 
 _SHARE: Final = 0.3
-"""The part of the whole time that one wait may take, so that one that hangs leaves time for others."""
+"""Share of the whole time that one wait may take, so that a hanging broker leaves time for the other checks."""
 
 
 _TRIES: Final = 3
-"""The number of brokers that one wait can try, if a firewall drops what is sent to them."""
+"""Number of brokers that one wait can try if a firewall drops their packets."""
 
 
 class SkippedError(Exception):

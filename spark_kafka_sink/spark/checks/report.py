@@ -15,7 +15,7 @@ from spark_kafka_sink.errors import KafkaSinkError
 _WIDTH: Final = 110
 _WORD: Final = re.compile(r"`[^`]*`\S*|\S+")
 _TO_GRANT: Final = "; to grant it, "
-"""Stands before what to do in the text of an AuthorizationError (security/acls.py)."""
+"""Precedes the remedy in the text of an AuthorizationError (security/acls.py)."""
 
 
 class Status(StrEnum):
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 MARKS: Final = {Status.OK: "✓", Status.FAILED: "✗", Status.NOT_CHECKED: "–"}
 PLAIN_MARKS: Final = {Status.OK: "ok  ", Status.FAILED: "FAIL", Status.NOT_CHECKED: "--  "}
-"""For terminals whose encoding lacks the others."""
+"""Marks for terminals whose encoding lacks the others."""
 
 _COLORS: Final = {Status.OK: "#1a7f37", Status.FAILED: "#cf222e", Status.NOT_CHECKED: "#6e7781"}
 
@@ -69,7 +69,7 @@ def not_checked(name: str, text: str, to_do: str = "") -> CheckLine:
 
 
 def failed_by(name: str, error: KafkaSinkError, to_do: str = "") -> CheckLine:
-    """Returns the cross of an error, with its code and link. What to do begins with the ACL of a missing right."""
+    """Returns the cross of an error, with its code and link. `to_do` begins with the ACL of a missing right."""
     text, _, grant = str(error).partition(_TO_GRANT)
     return failed(name, text, ", or ".join(part for part in (grant, to_do) if part), error.link)
 

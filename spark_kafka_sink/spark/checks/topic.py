@@ -204,7 +204,7 @@ def _may_have_producer_id(context: CheckContext, node_id: int) -> CheckLine:
     while True:
         code = context.client.ask(node_id, INIT_PRODUCER_ID, InitProducerIdRequest(), context.soon()).error_code
         if not code:
-            return ok("rights", "the brokers give this client producer ids (kafka.enable.idempotence=true)")
+            return ok("rights", "allowed to write with idempotence (kafka.enable.idempotence=true)")
         if not error_facts(code).retriable:
             text = f"kafka.enable.idempotence=true: the broker refused a producer id ({error_facts(code).name})"
             error = context.client.rights.error(text, ApiKey.INIT_PRODUCER_ID, code)

@@ -29,7 +29,7 @@ from spark_kafka_sink.spark.checks.topic import DESCRIBE_CONFIGS, READ, WRITE, m
 _NAME: Final = "exactly-once"
 _NO_QUERY: Final = "00000000-0000-0000-0000-000000000000"
 _INVALID_TIMEOUT_MS: Final = 0
-"""Brokers refuse it after they have looked at the client's rights, and before they make anything of the request."""
+"""Brokers check the client's rights first, and then refuse this time-out, so nothing changes."""
 
 _MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
 _DEFAULT_REPLICATION: Final = 3
