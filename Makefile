@@ -5,7 +5,7 @@
 #   make test         each behaviour on one kind of broker, about 50 kills; Spark's tests on the oldest pyspark too: under 20 minutes
 #   make test-all     every test on both kinds of broker, every kill, the whole model of exactly-once
 #   make demo    a streaming query into the embedded broker, read back and compared; BROKER=kafka for real Kafka
-#   make docs    generates the reference pages from the code, and builds the site in build/site; no network
+#   make docs    generates the reference pages from the code, and builds the site in build/site; CHECK=1 fails if they are old
 #   make chaos   500 kills at random of what an exactly-once query needs; SEED= repeats a run, KILLS= and BROKER=kafka
 #   make bench   peers side by side; QUICK=1 for the short one
 #   make clean   removes what make made
@@ -101,7 +101,7 @@ demo: java setup
 	$(VENV)/bin/python jobs/demo.py
 
 docs: setup
-	$(VENV)/bin/python -m docs
+	$(VENV)/bin/python -m docs $(if $(CHECK),--check)
 	$(VENV)/bin/python -m sphinx -E -W --keep-going -q -b html -d build/doctrees docs build/site
 	@echo "build/site/index.html"
 
