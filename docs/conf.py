@@ -48,7 +48,7 @@ def _link_to_repository(app: Sphinx, page: str, source: list[str]) -> None:
 
 def _name_pages_by_title(app: Sphinx, page: str, source: list[str]) -> None:
     """Gives links that show the name of a file, which readers of the repository know, the title of the page."""
-    source[0] = re.sub(r"\[[a-z-]+\.md\](\([a-z-]+\.md\))", r"[]\1", source[0])
+    source[0] = re.sub(r"\[[a-z-]+\.md\](\([a-z-]+\.md(?:#[^)]*)?\))", r"[]\1", source[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -183,7 +183,8 @@ TEXT = """
 first = 1
 ```
 
-<!-- not run: it needs a cluster -->
+*Not tested: it needs a cluster.*
+
 ```python
 spark.stop()
 ```
@@ -202,8 +203,8 @@ no Python
 def test_the_blocks_of_a_text_are_found() -> None:
     first, second, third, fourth = _blocks("page.md", TEXT)
     assert (first.line, first.source, first.reason, first.needs_spark) == (2, "first = 1\n", None, False)
-    assert (second.line, second.reason, second.needs_spark) == (7, "it needs a cluster", True)
-    assert (third.line, third.source) == (12, "assert first == 1\n")
+    assert (second.line, second.reason, second.needs_spark) == (8, "it needs a cluster.", True)
+    assert (third.line, third.source) == (13, "assert first == 1\n")
     assert fourth.language == ""
 
 
