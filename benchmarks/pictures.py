@@ -207,7 +207,7 @@ def _codec(axes: Sequence[Axes], samples: Sequence[Sample]) -> None:
         for number, ((series, line), color) in enumerate(zip(found.items(), _COLORS, strict=False)):
             places = [x + (number - (len(found) - 1) / 2) * 0.38 for x, _ in line]
             bars = one.bar(places, [value for _, value in line], 0.36, color=color, label=series)
-            one.bar_label(bars, fmt="{:.3g}", fontsize=7)
+            one.bar_label(bars, fmt=lambda value: f"{float(f'{value:.3g}'):,g}", fontsize=7)
         one.set_xticks(range(len(CODECS)), CODECS)
         one.set_yscale("log")
         one.set_ylabel(label)
