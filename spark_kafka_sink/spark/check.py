@@ -21,6 +21,8 @@ from spark_kafka_sink.spark.options import SinkOptions, sink_options
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from spark_kafka_sink.spark.schema import SinkSchema
+
 __all__ = ["CheckReport", "check"]
 
 _MARGIN: Final = 0.05
@@ -116,16 +118,15 @@ class _Run:
         if not checked:
             return
         (options,) = checked
-        columns = None
+        schemas: list[SinkSchema] = []
         if self._df is None:
             for step in (_COLUMNS, _PYTHON):
                 self._step(step, partial(_no_dataframe, step))
         else:
             from spark_kafka_sink.spark.checks.dataframe import check_columns, check_python
 
-            self._step(_COLUMNS, partial(check_columns, self._df, options))
+            self._step(_COLUMNS, partial(check_columns, self._df, options, schemas))
             self._step(_PYTHON, partial(check_python, self._df))
-            columns = frozenset(name.lower() for name in self._df.columns)
         deadline = self._start + self._timeout_s * (1 - _MARGIN)
         self._current = "brokers"
         try:
@@ -134,7 +135,7 @@ class _Run:
             self._add("brokers", failed_by("brokers", error))
             return
         with client:
-            context = CheckContext(options, self._timeout_s, deadline, client, columns)
+            context = CheckContext(options, self._timeout_s, deadline, client, schemas[0] if schemas else None)
             for name, look in _STEPS.items():
                 if time.monotonic() < deadline:
                     self._step(name, partial(look, context))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.client.api_versions import NodeApiVersions
 from spark_kafka_sink.client.cluster import Node
@@ -15,6 +15,9 @@ from spark_kafka_sink.errors import AuthenticationError
 from spark_kafka_sink.protocol.metadata import MetadataResponseTopic
 from spark_kafka_sink.spark.checks.report import CheckLine
 from spark_kafka_sink.spark.options import SinkOptions
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.schema import SinkSchema
 
 _SHARE: Final = 0.3
 """Share of the whole time that one wait may take, so that a hanging broker leaves time for the other checks."""
@@ -36,7 +39,7 @@ class CheckContext:
         options: the sink's settings.
         timeout_s: the time for everything.
         deadline: on time.monotonic's clock.
-        columns: lower-case names of the DataFrame's columns; None without a DataFrame.
+        schema: the columns of the DataFrame that are written; None without a DataFrame, or if they do not fit.
         client: the connection to the cluster.
         probed: the connections that were tried, by host and port.
         nodes: the brokers that answer, by id.
@@ -50,7 +53,7 @@ class CheckContext:
     timeout_s: float
     deadline: float
     client: ClusterClient
-    columns: frozenset[str] | None = None
+    schema: SinkSchema | None = None
     probed: dict[HostPort, ProbeResult] = field(default_factory=dict)
     nodes: Mapping[int, Node] = field(default_factory=dict)
     versions: list[NodeApiVersions] = field(default_factory=list)

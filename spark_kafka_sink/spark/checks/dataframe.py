@@ -5,29 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.spark.checks.report import CheckLine, failed, failed_by, not_checked, ok
+from spark_kafka_sink.spark.checks.report import CheckLine, failed, not_checked, ok
 from spark_kafka_sink.spark.options import SinkOptions, looked_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from spark_kafka_sink.spark.schema import SinkSchema
 
-def check_columns(df: DataFrame, options: SinkOptions) -> Iterator[CheckLine]:
-    """Checks whether the columns are those of a Kafka record."""
-    from spark_kafka_sink.spark.schema import RECORD_COLUMNS, check_arrow, sink_schema
+
+def check_columns(df: DataFrame, options: SinkOptions, found: list[SinkSchema]) -> Iterator[CheckLine]:
+    """Checks whether the columns are those of a Kafka record. Adds their places to `found` if they are."""
+    from spark_kafka_sink.spark.schema import check_arrow, sink_schema
 
     case_sensitive = str(df.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
-    try:
-        with looked_at(options.producer) as serializers:
-            sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
-    except KafkaSinkError as error:
-        yield failed_by("columns", error)
-        return
-    ignored = [name for name in df.columns if name.lower() not in RECORD_COLUMNS]
-    used = [f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields if field.name not in ignored]
+    with looked_at(options.producer) as serializers:
+        schema = sink_schema(df.schema, options.topic, serializers, case_sensitive=case_sensitive)
+    found.append(schema)
+    places = {place for place in asdict(schema).values() if place is not None}
+    used = [f"{field.name} {field.dataType.simpleString()}" for place, field in enumerate(df.schema) if place in places]
+    ignored = [name for place, name in enumerate(df.columns) if place not in places]
     hints = [f"not written: {', '.join(ignored)}"] if ignored else []
     try:
         check_arrow(df.schema)

@@ -156,7 +156,7 @@ def _sizes(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckL
 
 
 def _timestamps(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
-    has_column = context.columns is not None and "timestamp" in context.columns
+    has_column = context.schema is not None and context.schema.timestamp is not None
     if configs.get("message.timestamp.type") == "LogAppendTime":
         hint = "the column timestamp has no effect on this topic" if has_column else ""
         yield ok("timestamps", "brokers set the time of the append (message.timestamp.type=LogAppendTime)", hint)
@@ -174,9 +174,9 @@ def _timestamps(context: CheckContext, configs: Mapping[str, str]) -> Iterator[C
 def _compaction(context: CheckContext, configs: Mapping[str, str]) -> Iterator[CheckLine]:
     if "compact" not in configs.get("cleanup.policy", ""):
         return
-    if context.columns is None:
+    if context.schema is None:
         yield ok("compaction", "the topic is compacted", "each row needs a key; brokers reject rows without one")
-    elif "key" in context.columns:
+    elif context.schema.key is not None:
         yield ok(
             "compaction", "the topic is compacted, and the DataFrame has a column key", "brokers reject rows whose key is null"
         )

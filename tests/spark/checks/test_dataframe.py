@@ -54,6 +54,13 @@ def test_a_column_of_a_wrong_type_is_a_cross_with_its_cast(spark: SparkSession, 
 
 
 @pytest.mark.spark
+def test_a_column_that_only_some_ways_of_writing_take_is_a_hint(spark: SparkSession, broker: EmbeddedBroker) -> None:
+    report = check(settings(broker), spark.range(10).selectExpr("string(id) AS value", "make_ym_interval(1) AS extra"))
+    assert report.ok, report
+    assert "only publish() and foreach_batch() can write it" in line(report, "columns").to_do
+
+
+@pytest.mark.spark
 def test_a_streaming_dataframe_is_checked_as_well(spark: SparkSession, broker: EmbeddedBroker) -> None:
     stream = spark.readStream.format("rate").load()
     assert "column value: is bigint" in line(check(settings(broker), stream), "columns").text

@@ -1,0 +1,75 @@
+"""Checks of the topic: whether it exists, its partitions and its configs."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.broker import EmbeddedBroker
+from spark_kafka_sink.spark.check import check
+from spark_kafka_sink.spark.checks.report import Status
+from tests.spark.checks.reading import line, settings
+
+
+def test_a_missing_topic_is_a_cross_with_the_nearest_name(broker: EmbeddedBroker) -> None:
+    cross = line(check(settings(broker, topic="event")), "topic")
+    assert cross.status is Status.FAILED
+    assert cross.text == "topic 'event' does not exist; did you mean events?"
+    assert "spark-kafka-sink topics create event " in cross.to_do
+
+
+def test_a_missing_topic_that_brokers_create_is_a_tick() -> None:
+    with EmbeddedBroker() as made:
+        report = check(settings(made))
+        assert "events" not in made.cluster.image.topics
+    assert report.ok, report
+    assert "the brokers create it with the first record" in line(report, "topic").text
+
+
+def test_a_missing_topic_that_the_driver_creates_is_a_tick_and_is_not_created(broker: EmbeddedBroker) -> None:
+    report = check(settings(broker, topic="new", **{"topic.create.partitions": "3"}))
+    assert report.ok, report
+    assert "the driver creates it" in line(report, "topic").text
+    assert "new" not in broker.cluster.image.topics
+
+
+def test_a_missing_topic_that_cannot_be_created_is_a_cross_of_its_option(broker: EmbeddedBroker) -> None:
+    report = check(settings(broker, topic="new", **{"topic.create.replication.factor": "3"}))
+    assert "option topic.create.replication.factor" in line(report, "topic").text
+    assert not report.ok
+
+
+def test_partitions_without_a_leader_are_named() -> None:
+    with EmbeddedBroker(2) as made:
+        made.create_topic("events", 4)
+        made.kill(2)
+        gone = [number for number in range(4) if made.leader("events", number) < 0]
+        report = check(settings(made) | {"kafka.bootstrap.servers": made.address(1)})
+    assert f"{', '.join(map(str, gone))} of 4 partitions have no leader" in line(report, "topic").text
+    assert not report.ok
+
+
+def test_fewer_in_sync_replicas_than_needed_is_a_cross() -> None:
+    with EmbeddedBroker(2) as made:
+        made.create_topic("events", 1, 2, {"min.insync.replicas": "2"})
+        made.kill(2)
+        report = check(settings(made) | {"kafka.bootstrap.servers": made.address(1)})
+    assert "fewer in-sync replicas than min.insync.replicas=2" in line(report, "topic").text
+    assert not report.ok
+
+
+def test_batches_larger_than_the_topic_takes_are_a_cross(broker: EmbeddedBroker) -> None:
+    broker.create_topic("small", configs={"max.message.bytes": "100000"})
+    report = check(settings(broker, topic="small"))
+    assert line(report, "sizes").status is Status.FAILED
+    assert "set kafka.batch.size to at most 100000" in line(report, "sizes").to_do
+    fitting = check(settings(broker, topic="small", **{"kafka.batch.size": "100000"}))
+    assert fitting.ok
+    assert "reject rows that are larger than 100,000 bytes" in line(fitting, "sizes").to_do
+
+
+def test_times_set_by_brokers_are_told(broker: EmbeddedBroker) -> None:
+    broker.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
+    assert "LogAppendTime" in line(check(settings(broker, topic="stamped")), "timestamps").text
+
+
+def test_a_compacted_topic_needs_keys(broker: EmbeddedBroker) -> None:
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    assert "each row needs a key" in line(check(settings(broker, topic="compacted")), "compaction").to_do
