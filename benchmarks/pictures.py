@@ -248,35 +248,39 @@ _DRAWN: Mapping[Curve, Callable[[Sequence[Axes], Sequence[Sample]], None]] = {
 
 
 def draw_throughput(folder: Path) -> None:
-    """Draws throughput.csv of `folder` as an SVG picture beside it: CPU per row, with a plot for each size of rows.
+    """Draws throughput.csv of `folder` as an SVG picture beside it: rows per CPU second, and CPU per row.
 
-    Bars are medians, and whiskers the lowest and highest runs. Rows per second are left out, because on a shared machine they do
-    not repeat.
+    Bars are medians, and whiskers the lowest and highest runs. Rows per second of wall time are left out, because on a shared
+    machine they do not repeat.
     """
     measured_on, samples = kept(folder / f"{THROUGHPUT}.csv", Throughput)
-    sizes = list(dict.fromkeys(_size(sample.cell) for sample in samples))
+    cells = list(dict.fromkeys(sample.cell for sample in samples))
+    shown: Mapping[str, Callable[[float], float]] = {
+        "million rows per CPU second": lambda cost: 1 / cost,
+        "CPU, µs per row": lambda cost: cost,
+    }
     with _figure(folder / f"{THROUGHPUT}.svg", measured_on) as axes:
-        for size, one in zip(sizes, axes, strict=False):
-            cells = list(dict.fromkeys(sample.cell for sample in samples if _size(sample.cell) == size))
-            for number, (sink, label) in enumerate(_SINKS.items()):
-                costs = [[each.cpu_us_per_row for each in samples if (each.cell, each.sink) == (cell, sink)] for cell in cells]
-                middles = [median(them) for them in costs]
+        for one, (label, figure) in zip(axes, shown.items(), strict=True):
+            for number, (sink, name) in enumerate(_SINKS.items()):
+                runs = [
+                    [figure(each.cpu_us_per_row) for each in samples if (each.cell, each.sink) == (cell, sink)] for cell in cells
+                ]
+                middles = [median(them) for them in runs]
                 whiskers = (
-                    [middle - min(them) for middle, them in zip(middles, costs, strict=True)],
-                    [max(them) - middle for middle, them in zip(middles, costs, strict=True)],
+                    [middle - min(them) for middle, them in zip(middles, runs, strict=True)],
+                    [max(them) - middle for middle, them in zip(middles, runs, strict=True)],
                 )
                 places = [place + (number - 0.5) * 0.4 for place in range(len(cells))]
-                bars = one.bar(
-                    places, middles, 0.36, yerr=whiskers, color=_COLORS[1 - number], label=label, error_kw={"linewidth": 0.8}
-                )
-                one.bar_label(bars, fmt="{:.1f}", fontsize=8)
-            one.set_xticks(range(len(cells)), [cell.split("-")[1] for cell in cells])
-            one.set_xlabel(f"compression.type, rows of {size}")
-            one.set_ylabel("CPU, µs per row (lower is better)")
+                color = _COLORS[1 - number]
+                bars = one.bar(places, middles, 0.36, yerr=whiskers, color=color, label=name, error_kw={"linewidth": 0.8})
+                one.bar_label(bars, fmt="{:.2f}", fontsize=8)
+            one.set_xticks(range(len(cells)), [_cell_label(cell) for cell in cells])
+            one.set_ylabel(label)
             one.set_ylim(bottom=0, top=1.2 * one.get_ylim()[1])  # room for the legend
             one.legend(frameon=False, loc="upper center", ncols=2)
 
 
-def _size(cell: str) -> str:
-    """Returns the size of rows in the name of a cell, such as 100 B."""
-    return cell.partition("-")[0].replace("KB", " KB").replace("0B", "0 B")
+def _cell_label(cell: str) -> str:
+    """Returns the size of rows and the codec in the name of a cell, in two lines."""
+    size, codec, _ = cell.split("-")
+    return f"rows of {size.replace('B', ' B').replace('K B', ' KB')}\n{codec}"
